@@ -38,7 +38,7 @@ from discreet.core.table import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import SubmodularMinimizer
-from discreet.privacy.sums.factorizations import square_root
+from discreet.privacy.factorizations import square_root
 from tools.results import store
 
 ITEMS, ROUNDS = 100, 100_000

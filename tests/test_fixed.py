@@ -13,7 +13,7 @@ from discreet import constraints as c
 from discreet import objectives, offline, online, privacy
 from discreet.constraints import domains
 from discreet.objectives import losses
-from discreet.privacy.sums import factorizations
+from discreet.privacy import factorizations
 from tests.objectives.families import FAMILIES
 from tests.online.learners import EVERYBODY, N_ITEMS, made, people
 

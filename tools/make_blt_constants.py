@@ -1,4 +1,4 @@
-"""Finds the constants that ``discreet.privacy.sums.factorizations.buffered`` ships, and writes them.
+"""Finds the constants that ``discreet.privacy.factorizations.buffered`` ships, and writes them.
 
 For each horizon T = 2^4 .. 2^24 it minimises column_norm(T) * row_norm(T) over encoders with K buffers,
 and keeps the fewest buffers (2 to 6) that cost at most 1 % more than the square-root factorisation.
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-import discreet.privacy.sums.factorizations as factorizations
+import discreet.privacy.factorizations as factorizations
 
 Vector = NDArray[np.float64]
 

@@ -26,8 +26,8 @@ from .core import checks
 from .core.table import table
 from .objectives import Coverage, Population
 from .privacy import Budget, PublicRandomness, Seed
+from .privacy.factorizations import longest_buffered
 from .privacy.ordered import MOST_ROUNDS
-from .privacy.sums.factorizations import longest_buffered
 
 if TYPE_CHECKING:
     from .constraints.domains import Domain

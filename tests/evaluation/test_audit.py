@@ -380,7 +380,7 @@ def test_public_coins_are_the_same_in_every_run():
 def test_injected_faults_are_taken_out_again():
     from discreet.online.contribution import ContributionLimit
     from discreet.privacy import GaussianNoise, Release, Releases, ScoreChange
-    from discreet.privacy.sums.factorizations import Factorization
+    from discreet.privacy.factorizations import Factorization
 
     drawn = ("choice", "flipped_choice", "sample", "ordered_set", "steps")
     places = [

@@ -10,9 +10,8 @@ import pytest
 
 from discreet.kernels.prefix_sums import FactorizedPrefix, TreePrefix
 from discreet.privacy import Budget, FactorizedSum
-from discreet.privacy.sums.bounds import VectorBounds
-from discreet.privacy.sums.factorized import factorization
-from discreet.privacy.sums.tree import shares_of_halves, tree_levels
+from discreet.privacy.factorizations import BinaryTree, factorization, tree_levels
+from discreet.privacy.prefix_sum import VectorBounds
 
 GRID = (3_000_000_000, -60, 3_000_000_000 * 2.0**-60)
 
@@ -117,7 +116,7 @@ def test_steps_of_a_tree_are_those_in_numpy(rounds, combined, private):
     whole = np.int64 if private else np.float64
     kinds = (whole, *(2 * [np.float64 if combined else whole]))
     nodes = [np.zeros((levels + 1, size), dtype=kind) for kind in kinds]
-    prefix, shares = np.zeros(size), shares_of_halves(levels) if combined else None
+    prefix, shares = np.zeros(size), BinaryTree(rounds).shares if combined else None
     tree = TreePrefix(GRID if private else None, prefix, *nodes, 0, shares, 0, 0.0)
     plain, given = Tree(levels, combined), vectors(rng, rounds, size)
     for vector in given:

@@ -20,7 +20,7 @@ from discreet.kernels.selection import (
 )
 from discreet.kernels.softmax import draw_ordered, follows_first
 from discreet.objectives.matrices import as_sparse
-from discreet.privacy.sums.factorized import factorization
+from discreet.privacy.prefix_sum import factorization
 from tests.objectives.test_row_loops import CAP, COVER, KINDS, SURVIVE, gain, step
 
 GRID = (3_000_000_000, -60, 3_000_000_000 * 2.0**-60)

@@ -20,9 +20,8 @@ from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader, convex
 from discreet.online.bandit_convex import BanditLeaderSettings
 from discreet.online.convex import ApproximateLeaderSettings
-from discreet.privacy import VectorBounds, samplers, tree_levels
+from discreet.privacy import VectorBounds, prefix_sum, samplers, tree_levels
 from discreet.privacy.published import PublishedCalibrationWarning
-from discreet.privacy.sums import factorized
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 
@@ -257,7 +256,7 @@ def test_compiled_rounds_are_the_rounds(who, where, budget, monkeypatch):
 
     And nearly the same ones without any compiled step: costs as functions, over a set that is not known.
     """
-    monkeypatch.setattr(factorized, "_ROWS_AHEAD", 64)
+    monkeypatch.setattr(prefix_sum, "_ROWS_AHEAD", 64)
     people, domain = COMPILED[who], SETS[where]
     ids = [t % 150 if t % 3 else None for t in range(700)]
     options = {"lipschitz": 0.4, "clip": True, "strong_convexity": 1.0 if who == "distance" else 0.0}
@@ -494,7 +493,7 @@ def _audited(sums="auto", budget=APPROXIMATE, **options):
 @pytest.fixture
 def row_by_row(monkeypatch):
     """Audits move one noise vector at a time, so each has to be a draw of its own."""
-    monkeypatch.setattr(factorized, "_ROWS_AHEAD", 1)
+    monkeypatch.setattr(prefix_sum, "_ROWS_AHEAD", 1)
 
 
 @pytest.mark.usefixtures("row_by_row")
@@ -535,7 +534,7 @@ def _compiled_loss(here, there, *, rows_ahead, budget=APPROXIMATE, **options):
 
         with (
             mock.patch.object(samplers, "noise_steps", scripted),
-            mock.patch.object(factorized, "_ROWS_AHEAD", rows_ahead),
+            mock.patch.object(prefix_sum, "_ROWS_AHEAD", rows_ahead),
         ):
             learner = ApproximateLeader(WIDE, len(rows), budget, seed=0, **AUDITED, **options)
             return learner.run(Linear(rows, row_norm=2.0 if not learner.clip else 10.0)).decisions[1:].ravel()

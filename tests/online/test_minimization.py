@@ -28,6 +28,7 @@ from discreet.online.bandit_minimize import (
 from discreet.online.minimize import ROUNDING, MinimizerSettings, SubmodularMinimizer
 from discreet.online.total import CostTotal
 from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
+from discreet.privacy.factorizations import BinaryTree
 from discreet.privacy.published import PublishedCalibrationWarning
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -731,7 +732,7 @@ def test_the_averages_behind_the_certificate_are_not_understated():
     assert exact <= factorised.mean_deviation(event) * (1 + 1e-6) <= 1.05 * exact
     for rounds in (2, 9, 64, 65, 1000):
         nodes = [0] + [2 if t == 1 << tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)]
-        assert np.mean(nodes) <= TreeSum.mean_draws(rounds)
+        assert np.mean(nodes) <= BinaryTree(rounds).mean_draws
         tree = SumSpec(vectors, rounds - 1, "tree", variance_reduction=True)
         event = tree.event(share)
         deviations = [0.0] + [tree.noise_std(event, t) for t in range(1, rounds)]

@@ -24,7 +24,7 @@ from discreet.online.contribution import ContributionLimit
 from discreet.online.pool import Evidence, shrunk
 from discreet.online.segments import SharedLimit, joined, pieces
 from discreet.online.total import PrivateTotal
-from discreet.privacy.sums.factorized import FactorizedSum
+from discreet.privacy.prefix_sum import FactorizedSum
 from tests.online.learners import SELECTORS
 from tests.privacy.audit import hockey_stick, transcripts
 from tests.states import content

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import discreet as dc
 from discreet.privacy import samplers
+from discreet.privacy.prefix_sum import RunningSum
 from discreet.privacy.samplers import flips
-from discreet.privacy.sums.base import RunningSum
 
 
 def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict[tuple[int, ...], float]:

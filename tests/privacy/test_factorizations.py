@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.linalg import toeplitz
 
-from discreet.privacy.sums.factorizations import Factorization, buffered, square_root
+from discreet.privacy.factorizations import Factorization, buffered, square_root
 
 HORIZONS = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16, 17, 33, 100, 257, 600]
 MAKERS = [square_root, buffered]

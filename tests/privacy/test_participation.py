@@ -24,8 +24,7 @@ from discreet.privacy import (
     VectorBounds,
     tree_levels,
 )
-from discreet.privacy.sums.factorizations import Factorization, buffered, square_root
-from discreet.privacy.sums.participation import tree_norm_squared
+from discreet.privacy.factorizations import BinaryTree, Factorization, buffered, square_root
 from tests.privacy.audit import noise_map, quiet_answers
 
 ROUNDS = 9
@@ -74,7 +73,7 @@ def test_norms_of_factorisations_are_those_of_the_worst_columns(make, rounds):
 def test_norms_of_trees_are_never_below_those_of_the_worst_columns(rounds):
     for apart, times in itertools.product((1, 2, 3, 5), range(1, 6)):
         true = largest(blocks(rounds), times, apart)
-        bound = math.sqrt(tree_norm_squared(rounds, tree_levels(rounds), Participation(times, apart)))
+        bound = math.sqrt(BinaryTree(rounds).participation_square(times, apart))
         assert true <= bound * (1 + 1e-15)
         if apart == 1:
             assert bound == pytest.approx(true, rel=1e-12)

@@ -22,6 +22,7 @@ from discreet.privacy import (
     tree_levels,
 )
 from discreet.privacy.accountant import Accountant
+from discreet.privacy.factorizations import BinaryTree, Factorization
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -164,8 +165,7 @@ def _norm_for_difference(monkeypatch):
 
 def _missing_level(monkeypatch):
     """One level of the tree is not paid for."""
-    honest = TreeSum.uses
-    monkeypatch.setattr(TreeSum, "uses", lambda spec: honest(spec) - 1)
+    monkeypatch.setattr(BinaryTree, "uses", property(lambda tree: tree.levels - 1))
 
 
 FAULTS = {
@@ -188,7 +188,7 @@ def test_injected_faults_are_caught(fault, monkeypatch):
 
 def test_a_stretch_that_is_left_out_is_caught(monkeypatch):
     """What passes a filter moves further than what is added, by the norm of the filter's first column."""
-    monkeypatch.setattr(FactorizedSum, "stretch", lambda spec: 1.0)  # noqa: ARG005
+    monkeypatch.setattr(Factorization, "column_norm", property(lambda _: 1.0))
     make = _tree(APPROXIMATE, 8, kind=FactorizedSum, norm_bound=1.0)
     assert exact_sum_loss(make, *_streams(8, 0), norm=2) > 1.1 * APPROXIMATE.mu
 
@@ -360,7 +360,7 @@ def test_memory_is_one_node_per_level():
     most = 0
     for _ in range(1000):
         total.add([0.5])
-        most = max(most, len(total.state()[1]["totals"]))
+        most = max(most, *map(len, total.state()[1].values()))
     assert most <= total.levels + 1
 
 

@@ -21,8 +21,8 @@ from ..privacy import (
     Releases,
     ScoreChange,
 )
+from ..privacy.factorizations import Factorization
 from ..privacy.ordered import OrderedExperts
-from ..privacy.sums.factorizations import Factorization
 from .hooks import Faulty, swapped
 
 Fault = Callable[[], AbstractContextManager[None]]

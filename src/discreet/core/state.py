@@ -154,7 +154,6 @@ _KIND = "kind"
 _VALUES = {
     "settings": ("core.state", "Settings"),
     "event": ("privacy.events", "Event"),
-    "participation": ("privacy.sums.participation", "Participation"),
     "constraint": ("constraints.base", "Constraint"),
     "domain": ("constraints.domains", "Domain"),
 }

@@ -1,4 +1,4 @@
-"""Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.sums``.
+"""Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.prefix_sum``.
 
 A step has two halves. `encode` gives what is to be released for a vector, without its noise: the output of a
 filter, or the sums of the nodes of a tree that the vector completes. `decode` takes what was released; the
@@ -431,7 +431,7 @@ cdef class TreePrefix(PrefixSum):
 
 
 cdef void _shorten(double *vector, Py_ssize_t size, int norm, double longest, double *parts) noexcept nogil:
-    """Shorten a vector that is longer than was declared; the length as `privacy.sums.bounds` takes it."""
+    """Shorten a vector that is longer than was declared; the length as `privacy.prefix_sum` takes it."""
     cdef double largest = 0.0, length, factor
     cdef int exponent
     cdef Py_ssize_t i, left = size, half

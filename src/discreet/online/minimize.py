@@ -26,11 +26,11 @@ from ..privacy import (
     Share,
     SphericalLaplaceNoise,
     SumSpec,
-    TreeSum,
     VectorBounds,
     spend_from,
 )
 from ..privacy.accountant import Spending
+from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
 from .calibration import calibrated, chosen_sums
 from .learner import LearnerSettings, OnlineLearner, Stream
@@ -204,7 +204,7 @@ def noise_cost(
         deviation = spec.mean_deviation(event)
         return bounds.noise_cost(size, "gaussian", deviation, 1.0, bound, empty_is_free=empty_is_free)
     assert isinstance(event, LaplaceNoise)
-    scale, draws = float(event.scale), TreeSum.mean_draws(rounds)
+    scale, draws = float(event.scale), BinaryTree(rounds).mean_draws
     return bounds.noise_cost(size, spec.noise, scale, draws, bound, empty_is_free=empty_is_free)
 
 

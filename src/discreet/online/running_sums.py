@@ -31,7 +31,7 @@ from ..privacy import (
     spend_from,
 )
 from ..privacy.accountant import Spending
-from ..privacy.sums import METHODS
+from ..privacy.prefix_sum import METHODS
 from .batches import LONGEST, first_batch, geometric_ends
 from .contribution import capped
 from .learner import CALIBRATIONS, Stream

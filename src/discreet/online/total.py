@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.state import Saved
 from ..kernels.prefix_sums import PrefixSum
 from ..privacy import (
     Event,
@@ -52,7 +51,7 @@ class PrivateTotal:
     """
 
     _state = (
-        "_sum_state",
+        "sum",
         "pending",
         "released",
         "_topped_up",
@@ -61,6 +60,7 @@ class PrivateTotal:
         "people_before",
         "_joined",
     )
+    _parts = ("sum",)
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class PrivateTotal:
             self._topped_up = max(self._topped_up, now)
             return rng.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
         # The same number of draws in every sum.
-        missing, unit = total.spec.most_draws - total.draws(total.taken), total.noise_std(1)
+        missing, unit = total.spec.most_draws - total.tree.draws(total.taken), total.noise_std(1)
         if total.noise == "laplace":
             extra = rng.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
             return np.asarray(extra.sum(axis=0))
@@ -282,19 +282,6 @@ class PrivateTotal:
             return
         if float(np.linalg.norm(sums.ravel() / self._units)) > longest * people * (1.0 + 1e-9):
             raise ValueError("the sums hold more than so many people can amount to")
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    @property
-    def _sum_state(self) -> Any:
-        return None if self.sum is None else self.sum.state()
-
-    @_sum_state.setter
-    def _sum_state(self, state: Any) -> None:
-        if (state is None) != (self.sum is None):
-            raise ValueError("the file has a running sum and the settings do not, or the other way round")
-        if self.sum is not None:
-            self.sum.resume(Saved(*state))
 
 
 class BatchTotal:

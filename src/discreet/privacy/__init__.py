@@ -18,11 +18,13 @@ from .events import (
     ScoreChange,
     SphericalLaplaceNoise,
 )
+from .factorizations import tree_levels
 from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger, SQLiteLedger
 from .limits import Remaining
 from .partitions import select_partitions
 from .picks import ExactChoices
 from .population import PeopleSplit, PeriodClosed, Periods
+from .prefix_sum import FactorizedSum, Participation, RunningSum, SumSpec, TreeSum, VectorBounds
 from .randomness import (
     PublicRandomness,
     Randomness,
@@ -32,7 +34,6 @@ from .randomness import (
     random_id,
 )
 from .releases import Entry, Releases
-from .sums import FactorizedSum, Participation, RunningSum, SumSpec, TreeSum, VectorBounds, tree_levels
 
 __all__ = [
     "Account",

@@ -68,8 +68,8 @@ from .samplers.values import (
 
 if TYPE_CHECKING:
     from .ordered import OrderedExperts
+    from .prefix_sum import RunningSum
     from .randomness import Randomness
-    from .sums.base import RunningSum
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -877,13 +877,13 @@ class Gate:
         return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
 
     def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
-        """A private running sum of vectors, by ``method``: see `sums.METHODS`.
+        """A private running sum of vectors, by ``method``: see `prefix_sum.METHODS`.
 
         ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``
         (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
         see the classes for the options.
         """
-        from .sums import running_sum
+        from .prefix_sum import running_sum
 
         return running_sum(method, dimension, rounds, self, **options)
 
@@ -983,7 +983,7 @@ class Gate:
         the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
         """
         fields = Saved(saved, {})
-        name, number = str(fields.plain("id")), fields.whole("number", at_least=1)
+        name, number = str(fields.plain("id")), fields.whole("number", at_least=1, at_most=1 << 62)
         if self.owner is not None:  # a part of something that is made again as a whole
             if self.owner.id != name:
                 raise ValueError("it belongs to something else")

@@ -1,11 +1,11 @@
-"""Lower-triangular Toeplitz factorisations of the prefix sum, with few buffers.
+"""Factorisations of the prefix sum: Toeplitz ones with few buffers, and the binary tree.
 
 The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorisation A = B C
 releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and reads every prefix
 sum off as B y = A x + B w. Sensitivity grows with the columns of the encoder C, error with the rows of the
 decoder B; the product of the two norms is what a factorisation is judged by.
 
-Here C and B are Toeplitz (entry (t, s) depends on t - s), and the encoder's coefficients are
+In `Factorization` C and B are Toeplitz (entry (t, s) depends on t - s), and the encoder's coefficients are
 
     c_0 = 1,    c_j = sum_k weights[k] * decays[k]**(j - 1)    for j >= 1,
 
@@ -19,22 +19,25 @@ and of the decoder, from g = 0 and prefix = 0:
     prefix = prefix + x_hat
 
 The same decoder applied to w alone gives the noise of the prefix sums.
+
+In `BinaryTree` the rows of C are blocks of 2^j rounds, and B adds up the blocks that make a prefix.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.core import checks
-
-__all__ = ["Factorization", "buffered", "square_root"]
+from ..core import checks
+from .conversions import root_above, rounded_up
 
 Vector = NDArray[np.float64]
 
@@ -81,6 +84,8 @@ class Factorization:
     weights: Vector
     rounds: int
     name: str
+
+    uses = 1  # releases that one vector enters
 
     def __post_init__(self) -> None:
         decays = checks.vector("decays", self.decays).copy()
@@ -181,6 +186,24 @@ class Factorization:
         return self.column_norm * self.row_norm(self.rounds)
 
     @cached_property
+    def mean_error(self) -> float:
+        """The same on average over the rounds, a little overstated: the error never falls in between."""
+        rounds = self.rounds
+        stops = np.unique(np.ceil(np.geomspace(1.0, rounds, 200)).astype(np.int64).clip(1, rounds))
+        lengths = np.diff(np.concatenate(([0], stops)))
+        return self.column_norm * (float((lengths * self.row_norm(stops)).sum()) / rounds)
+
+    @property
+    def most_draws(self) -> int:
+        """Of how many noise vectors a prefix sum can be made."""
+        return self.rounds
+
+    @property
+    def lasts(self) -> Vector:
+        """How many vectors each of the encoder's buffers holds at most, counted with their weights in it."""
+        return 1.0 / np.maximum(1.0 - self.decays, 1.0 / self.rounds)
+
+    @cached_property
     def _decoder(self) -> tuple[Vector, Vector]:
         """(gaps, amplitudes) with b_j = sum_i amplitudes[i] * (1 - gaps[i])**j.
 
@@ -201,6 +224,12 @@ class Factorization:
         roots = np.minimum(gaps + high, np.nextafter(1.0, 0.0))
         lasting = 1 / (1 + np.sum(weights / gaps))
         return np.append(roots, 0.0), np.append(1 / (roots * slopes), lasting)
+
+
+@lru_cache(maxsize=64)
+def factorization(method: str, rounds: int) -> Factorization:
+    """The Toeplitz factorisation of a method, "sqrt" or "blt"."""
+    return square_root(rounds) if method == "sqrt" else buffered(rounds)
 
 
 def square_root(rounds: int) -> Factorization:
@@ -287,6 +316,113 @@ def _tabulated() -> dict[int, tuple[Vector, Vector]]:
         int(horizon): (np.array(entry["decays"]), np.array(entry["weights"]))
         for horizon, entry in json.loads(text).items()
     }
+
+
+def tree_levels(rounds: int) -> int:
+    """Levels of the tree that every prefix up to ``rounds`` can be built from: ceil(log2 rounds), at least 1.
+
+    A sum over all of 2^m rounds is the sum of its two halves, so the root is never released; that is one
+    level less than papers 001 and 004 pay for.
+
+    >>> [tree_levels(rounds) for rounds in (1, 2, 3, 4, 1000, 1024, 1025)]
+    [1, 1, 2, 2, 10, 10, 11]
+    """
+    return max(1, (checks.whole("rounds", rounds, at_least=1) - 1).bit_length())
+
+
+@dataclass(frozen=True)
+class BinaryTree:
+    """Each finished block of 2^level vectors is released once, and a prefix is the sum of a few blocks.
+
+    With ``variance_reduction`` each block is combined with its two halves, weighted by their variances
+    (Honaker 2015, the online form). Members mean what they mean in a `Factorization`.
+    """
+
+    rounds: int
+    variance_reduction: bool = False
+
+    column_norm = 1.0  # of each level's blocks on their own
+
+    @property
+    def levels(self) -> int:
+        return tree_levels(self.rounds)
+
+    @property
+    def uses(self) -> int:
+        """How many releases one vector enters: a block of each level."""
+        return self.levels
+
+    @cached_property
+    def shares(self) -> Vector:
+        """What a block's own release weighs beside what is known of its two halves, by level from 1 on."""
+        shares, variance = [], 1.0
+        for _ in range(self.levels):
+            halves = variance + variance
+            shares.append(halves / (halves + 1.0))
+            variance = shares[-1] * shares[-1] + (1.0 - shares[-1]) ** 2 * halves
+        return np.array(shares)
+
+    @cached_property
+    def _variances(self) -> list[float]:
+        """Variance of a released block for each level, in units of one draw's."""
+        variances = [1.0]
+        for _ in range(self.levels):
+            halves = 2.0 * variances[-1]
+            variances.append(halves / (halves + 1.0) if self.variance_reduction else 1.0)
+        return variances
+
+    def participation_norm(self, times: int, apart: int = 1) -> float:
+        """Norm of how often somebody is in each block, at the most, rounded up."""
+        return rounded_up(root_above(Fraction(self.participation_square(times, apart))))
+
+    def participation_square(self, times: int, apart: int = 1) -> int:
+        """Square of the norm of the columns that a person is in, ``times`` of them, ``apart`` or more.
+
+        A row of C is a block, 1 for each of its vectors. What is asked for is the sum over all blocks of the
+        square of how many of the person's vectors are in it. Blocks of 2^j vectors hold at most m of them
+        each, 2^j / apart rounded up. A sum of squares of numbers up to m with a given total is largest when
+        all but one of those that are not 0 are m: which gives each level's part. With ``apart=1`` the first
+        vectors of a stream attain it on all levels at once; else it is an upper bound.
+
+        >>> [BinaryTree(8).participation_square(times) for times in (1, 2, 4)]
+        [3, 10, 28]
+        """
+        times, total = min(times, 1 + (self.rounds - 1) // apart), 0
+        for level in range(self.levels):
+            most = min(times, -(-(1 << level) // apart))
+            full, rest = divmod(times, most)
+            total += full * most**2 + rest**2
+        return total
+
+    def draws(self, step: int) -> int:
+        """Of how many blocks the sum after ``step`` vectors is made."""
+        return 2 if step == 1 << self.levels else int(step).bit_count()
+
+    def row_norm(self, step: int) -> float:
+        if step == 1 << self.levels:  # two blocks of the top level
+            return math.sqrt(2.0 * self._variances[self.levels - 1])
+        return math.sqrt(sum(self._variances[level] for level in range(self.levels) if step >> level & 1))
+
+    @property
+    def worst_error(self) -> float:
+        halves = 2.0 * self._variances[self.levels - 1]  # the two blocks that a full tree's sum is made of
+        return math.sqrt(self.levels * max(halves, sum(self._variances[: self.levels])))
+
+    @property
+    def mean_error(self) -> float:
+        # At most half of the numbers below T have any given bit; the sum over a full tree takes two blocks.
+        total = sum(variance / 2.0 for variance in self._variances[: self.levels])
+        return math.sqrt(self.levels * (total + 2.0 / (self.rounds + 1)))
+
+    @property
+    def most_draws(self) -> int:
+        """One block per level, or the two halves of a full tree."""
+        return max(2 if self.rounds == 2 else 1, self.levels)
+
+    @property
+    def mean_draws(self) -> float:
+        """At most how many blocks the sums of rounds 0 to ``rounds`` - 1 have, on average over the rounds."""
+        return tree_levels(max(1, self.rounds - 1)) / 2.0 + 2.0 / self.rounds
 
 
 def _powers(gaps: Vector, amplitudes: Vector, count: int) -> Vector:

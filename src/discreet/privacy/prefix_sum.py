@@ -1,0 +1,1006 @@
+"""Private running sums of vectors: after every vector, the sum so far, with noise that adds up slowly.
+
+`TreeSum` is the binary tree of papers 001 and 004 (after Dwork et al. 2010 and Chan, Shi and Song 2011) with
+the sensitivity and the number of levels that replace-one neighbours need. `FactorizedSum` is the
+lower-triangular Toeplitz factorisation of Fichtenberger, Henzinger and Upadhyay 2023, which has about a third
+of the tree's noise. Both are used the same way, also when the next vector depends on earlier answers:
+
+>>> import numpy as np, discreet as dc
+>>> total = dc.privacy.FactorizedSum(3, rounds=100, budget=dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0)
+>>> total.add(np.array([1.0, 0.0, 0.0])).shape
+(3,)
+
+A `SumSpec` is a sum before it is made: learners, certificates and the planner read its noise from there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import checks
+from ..core.fixed import fix, fixed
+from ..core.state import Saved, Settings, State, capture, read_state, refusing, restore, write_state
+from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
+from . import samplers
+from .accountant import BY_ROUNDS, Gate, Release, Spending, spend_from
+from .budget import Share
+from .conversions import exact, root_above, rounded_up
+from .events import (
+    Event,
+    GaussianNoise,
+    GroupGaussianNoise,
+    LaplaceNoise,
+    Number,
+    SphericalLaplaceNoise,
+)
+from .factorizations import BinaryTree, Factorization, factorization
+from .randomness import Seed
+
+Floats = NDArray[np.float64]
+_NUMBERS_AHEAD = 1 << 18  # of noise that is drawn before it is used, at the most
+_ROWS_AHEAD = 256
+_COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
+NOISES: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
+    "gaussian": GaussianNoise,
+    "laplace": LaplaceNoise,
+    "spherical": SphericalLaplaceNoise,
+}
+
+
+# --- what is declared ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VectorBounds(Settings):
+    """Declared bounds of each vector, and how far apart two of them can be.
+
+    ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
+    ``nonzeros`` the number of coordinates that are not 0. Every bound is checked when a vector comes. With
+    ``people_per_vector`` above 1 each vector is itself a sum of up to that many people's vectors; the bounds
+    are about each person's, and whoever adds them up has to see to that. ``apart`` is a bound of the distance
+    between the vectors of neighbours, for vectors of which more is known than the other bounds say.
+    """
+
+    dimension: int
+    norm: int
+    norm_bound: float | None = None
+    box: tuple[float, float] | None = None
+    nonzeros: int | None = None
+    people_per_vector: int = 1
+    apart: float | None = None
+
+    def __post_init__(self) -> None:
+        plain: dict[str, Any] = {
+            "dimension": checks.whole("dimension", self.dimension, at_least=1),
+            "people_per_vector": checks.whole("people_per_vector", self.people_per_vector, at_least=1),
+        }
+        if self.norm not in (1, 2):
+            raise ValueError(f"norm={checks.shown(self.norm)} must be 1 (L1) or 2 (L2)")
+        if self.norm_bound is None and self.box is None:
+            raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
+        if self.norm_bound is not None:
+            plain["norm_bound"] = checks.real("norm_bound", self.norm_bound, above=0.0)
+        if self.box is not None:
+            checks.pair("box", self.box)
+            low = checks.real("box[0]", self.box[0], at_most=0.0)
+            high = checks.real("box[1]", self.box[1], at_least=0.0)
+            if low == high:
+                raise ValueError("box=(0, 0) leaves nothing to sum; give low <= 0 <= high with low < high")
+            plain["box"] = (low, high)
+        if self.nonzeros is not None:
+            plain["nonzeros"] = checks.whole(
+                "nonzeros", self.nonzeros, at_least=1, at_most=plain["dimension"]
+            )
+        if self.apart is not None:
+            plain["apart"] = checks.real("apart", self.apart, above=0.0)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+    def stacked(self, number: int) -> VectorBounds:
+        """The bounds of ``number`` such vectors of a person, end to end."""
+        if number == 1:
+            return self
+        grow = number if self.norm == 1 else math.sqrt(number) * (1.0 + 2.0**-50)
+        return replace(
+            self,
+            dimension=self.dimension * number,
+            norm_bound=None if self.norm_bound is None else self.norm_bound * grow,
+            nonzeros=None if self.nonzeros is None else self.nonzeros * number,
+            apart=None if self.apart is None else self.apart * grow,
+        )
+
+    @property
+    def largest(self) -> float:
+        """No coordinate of a vector that is added exceeds this in absolute value."""
+        bounds = [] if self.norm_bound is None else [self.norm_bound]
+        if self.box is not None:
+            bounds.append(max(-self.box[0], self.box[1]))
+        return min(bounds) * self.people_per_vector
+
+    def changed(self, neighbours: str) -> int:
+        """How many coordinates can differ between neighbours."""
+        if self.nonzeros is None:
+            return self.dimension
+        return min(self.dimension, self.nonzeros * (2 if neighbours == "replace" else 1))
+
+    def difference(self, neighbours: str) -> float:
+        """Largest distance, in the norm of the noise, between the vectors of neighbours, rounded up.
+
+        Replaced: twice the norm bound, or its square root of two when nothing is negative (the angle is
+        then at most a right one). In a box of width w and largest size b, d coordinates of which m are
+        not 0: per pair of entries either both meet in one coordinate (w) or they do not (b twice).
+        Added or removed: the vector itself against 0.
+        """
+        if self.apart is not None:
+            return self.apart
+        d, p = self.dimension, self.norm
+        m = d if self.nonzeros is None else self.nonzeros
+        replaced = neighbours == "replace"
+        powers = []  # of the distance, to the p: exact fractions
+        if self.norm_bound is not None:
+            right_angle = p == 2 and self.box is not None and self.box[0] == 0.0
+            times = (2 if right_angle else 2**p) if replaced else 1
+            powers.append(exact(self.norm_bound) ** p * times)
+        if self.box is not None:
+            low, high = exact(self.box[0]), exact(self.box[1])
+            width, size = (high - low) ** p, max(-low, high) ** p
+            powers.append(min(width * d, max(width, 2 * size) * m) if replaced else size * m)
+        least = min(powers)
+        return rounded_up(least if p == 1 else root_above(least))
+
+    def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
+        """The vector as a float array if it keeps every declared bound; made to keep them if ``clip``."""
+        vector = checks.vector("vector", values, length=self.dimension)
+        if (
+            self.nonzeros is not None
+            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people_per_vector
+        ):
+            raise ValueError(
+                f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were declared"
+            )
+        if self.box is not None:
+            low, high = self.box[0] * self.people_per_vector, self.box[1] * self.people_per_vector
+            if vector.min() < low or vector.max() > high:
+                if not clip:
+                    where = int(np.flatnonzero((vector < low) | (vector > high))[0])
+                    raise ValueError(
+                        f"vector[{where}]={vector[where]} is outside box={self.box}; pass clip=True to clip"
+                    )
+                vector = np.clip(vector, low, high)
+        if self.norm_bound is not None:
+            length = _length(vector, self.norm)
+            longest = self.norm_bound * self.people_per_vector
+            if length > longest:
+                if not clip and length > longest * (1 + 1e-12):
+                    raise ValueError(
+                        f"vector has L{self.norm} norm {length:.17g} above norm_bound={self.norm_bound};"
+                        " pass clip=True to shorten it"
+                    )
+                vector = vector * (longest / length)
+        return vector
+
+
+def _length(vector: NDArray[np.float64], norm: int) -> float:
+    """The norm in L1 or L2, to within ``log2(entries) + 8`` units of rounding, for any number of entries.
+
+    Scaling is by a power of two, so that no square leaves the range of floats by more than what is nothing
+    beside the largest entry's. Pairs are added, then pairs of pairs: each entry passes through log2 of their
+    number of additions, unlike in BLAS, where it may be as many as there are entries.
+    """
+    largest = float(np.abs(vector).max())
+    if largest == 0.0:
+        return 0.0
+    exponent = math.frexp(largest)[1]
+    parts = np.abs(np.ldexp(vector, -exponent))
+    if norm == 2:
+        parts *= parts
+    while parts.size > 1:
+        half = parts.size // 2
+        paired = parts[:half] + parts[half : 2 * half]
+        if parts.size % 2:
+            paired = np.append(paired, parts[-1])
+        parts = paired
+    total = float(parts[0])
+    return math.ldexp(math.sqrt(total) if norm == 2 else total, exponent)
+
+
+@dataclass(frozen=True)
+class Participation(Settings):
+    """At most ``times`` of the vectors of a sum hold data of one person, ``apart`` or more from each other.
+
+    Each of them holds it once. What is released of a sum is C x plus noise: a row of C for each release, a
+    column for each of the vectors x. With one vector in which somebody can move by D, C x moves by D times
+    the norm of a column. With several it moves by at most D times the largest norm of a *sum of columns*
+    that the person can be in, and that is attained.
+
+    Proof. Let d_i be what a person changes in the vector t_i, with norm(d_i) <= D, and c_t the columns of C.
+    The square of what moves is the sum over all i, j of <d_i, d_j> <c_{t_i}, c_{t_j}>. Here no entry of C is
+    negative, so neither is any product of columns, and <d_i, d_j> <= D^2: the sum is at most D^2 times the
+    square of norm(sum of the c_{t_i}). Vectors that all change by the same d of norm D attain it. Whether d_i
+    comes from replacing or from removing somebody only matters for D. Columns left out make the sum smaller,
+    so it does not fall when ``times`` grows.
+
+    The vectors may be chosen after seeing earlier releases, and so may the times t_i: C is lower triangular,
+    so along every course of events the means of the Gaussian releases move by a sequence whose norm is
+    bounded as above, and such a sequence of releases is Gaussian DP at that norm over sigma (fully adaptive
+    composition: Smith and Thakurta 2022).
+
+    `Factorization.participation_norm` and `BinaryTree.participation_square` have the largest sums of columns.
+    """
+
+    times: int = 1
+    apart: int = 1
+
+    def __post_init__(self) -> None:
+        for name, most in (("times", checks.ANY), ("apart", 1 << 62)):
+            object.__setattr__(self, name, checks.whole(name, getattr(self, name), at_least=1, at_most=most))
+
+    @classmethod
+    def declared(cls, share: Share, min_separation: int | None) -> Participation | None:
+        """What is declared of people who come ``max_rounds_per_person`` times; None where nothing is."""
+        if min_separation is None:
+            return None
+        apart = checks.whole("min_separation", min_separation, at_least=1)
+        return cls(share.budget.max_rounds_per_person, apart)
+
+    def within(self, rounds: int) -> int:
+        """Of how many of ``rounds`` vectors a person can be part."""
+        return min(self.times, 1 + (rounds - 1) // self.apart)
+
+
+@dataclass(frozen=True)
+class SumSpec(Settings):
+    """``rounds`` vectors within ``bounds``, summed by ``method`` with ``noise``.
+
+    ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
+    each within ``bounds``, are added end to end; noise is drawn and accounted for each of them on its own.
+    ``participation``: how many of the vectors hold data of one person, once each. Without it nothing is known
+    of that, and a budget with ``max_rounds_per_person`` counts every round of a person in full.
+
+    >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
+    >>> round(spec.factors.worst_error, 2), spec.count
+    (3.27, 1)
+    """
+
+    bounds: VectorBounds
+    rounds: int
+    method: str = "sqrt"
+    noise: str = "gaussian"
+    variance_reduction: bool = False
+    stacked: int = 1
+    participation: Participation | None = None
+
+    def __post_init__(self) -> None:
+        checks.instance("bounds", self.bounds, VectorBounds, "VectorBounds(3, 2, norm_bound=1.0)")
+        checks.one_of("method", self.method, METHODS)
+        checks.whole("stacked", self.stacked, at_least=1)
+        checks.one_of("noise", self.noise, self.kind.noises)
+        checks.whole("rounds", self.rounds, at_least=1)
+        if self.participation is not None:
+            checks.instance("participation", self.participation, Participation, "Participation(4, apart=2)")
+            if self.noise != "gaussian":
+                raise ValueError(
+                    f"min_separation needs Gaussian noise: with noise={self.noise!r} every round of a person"
+                    " costs the same, however far apart they are"
+                )
+
+    @property
+    def kind(self) -> type[RunningSum]:
+        """The class of the method."""
+        return METHODS[self.method]
+
+    @cached_property
+    def factors(self) -> Factorization | BinaryTree:
+        """The factorisation of the prefix sums: how far what is released moves, and its noise."""
+        if self.method == "tree":
+            return BinaryTree(self.rounds, self.variance_reduction)
+        return factorization(self.method, self.rounds)
+
+    @cached_property
+    def added(self) -> VectorBounds:
+        """The bounds of what is added: all of a person's vectors end to end."""
+        return self.bounds.stacked(self.stacked)
+
+    @property
+    def count(self) -> int:
+        """How many releases one person's data enters; with a `participation` all of a sum are one release."""
+        return (1 if self.returning else self.factors.uses) * self.stacked
+
+    @property
+    def returning(self) -> bool:
+        """Whether a person can be in several vectors, in a declared way."""
+        return self.participation is not None and self.participation.times > 1
+
+    @property
+    def stretch(self) -> float:
+        """How many times as far as a vector itself one release moves; with a `participation`, all of them."""
+        if not self.returning:
+            return self.factors.column_norm
+        assert self.participation is not None
+        return self.factors.participation_norm(self.participation.times, self.participation.apart)
+
+    def sensitivity(self, neighbours: str) -> float:
+        """How far one person moves one release, in the norm of the noise.
+
+        That is with one vector; with a `participation`, with all that the person is in.
+        """
+        return self.bounds.difference(neighbours) * self.stretch
+
+    def event(self, share: Share, definition: str | None = None) -> Event:
+        """The least noise with which all releases fit into ``share``."""
+        checks.instance("share", share, Share, "budget.share()")
+        if self.participation is not None:
+            rounds = share.budget.max_rounds_per_person
+            if self.participation.times != rounds:
+                raise ValueError(
+                    f"the sum is for people in {self.participation.times} of its vectors each; the budget has"
+                    f" max_rounds_per_person={rounds}"
+                )
+        kind = GroupGaussianNoise if self.returning else NOISES[self.noise]
+        return kind.within(share, self.sensitivity(share.neighbours), self.count, definition)
+
+    def error(self, step: int) -> float:
+        """Norm of the noise vectors' coefficients in the sum after ``step`` vectors."""
+        return self.factors.row_norm(checks.whole("step", step, at_least=1, at_most=self.rounds))
+
+    @property
+    def most_draws(self) -> int:
+        """Of how many noise vectors a sum can be made."""
+        return self.factors.most_draws
+
+    def deviation(self, event: Event) -> float:
+        """Standard deviation of a coordinate of the noisiest sum, for Gaussian noise of ``event``."""
+        return self._deviation(event, self.factors.worst_error)
+
+    def mean_deviation(self, event: Event) -> float:
+        """The same on average over the rounds, a little overstated."""
+        return self._deviation(event, self.factors.mean_error)
+
+    def _deviation(self, event: Event, error: float) -> float:
+        if not isinstance(event, GaussianNoise):
+            raise TypeError(f"event must be a GaussianNoise, got {checks.shown(event)}")
+        return float(event.sigma) * error / (self.factors.column_norm * math.sqrt(self.factors.uses))
+
+    def noise_std(self, event: Event, step: int) -> float:
+        """Standard deviation of a coordinate after ``step`` vectors, with the noise of ``event``.
+
+        Of the noise as it is drawn, which pays for rounding to its grid (for people who are replaced).
+        """
+        checks.instance("event", event, NOISES[self.noise], f"{NOISES[self.noise].__name__}(1.0, 9.0)")
+        return self.unit_std(self.kind.grid(self, event, "replace")) * self.error(step)
+
+    def unit_std(self, grid: samplers.Grid | None) -> float:
+        """Standard deviation of one coordinate of one noise vector."""
+        if grid is None:
+            return 0.0
+        size = self.bounds.dimension
+        factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(size + 1.0)}
+        return factor[self.noise] * grid.noise_scale
+
+    def make(self, gate: Gate, **options: Any) -> RunningSum:
+        """The sum, charged at ``gate``; the options are those of `RunningSum.of`."""
+        return self.kind.of(self, gate, **options)
+
+
+# --- sums ------------------------------------------------------------------------------------------------
+
+
+@fixed
+class RunningSum(ABC):
+    """Common ground: the declared bounds, the charge at the gate, counting, saving.
+
+    The whole sum is charged when it is made, for every round it may take, so that adding never fails
+    for lack of budget. ``budget`` may be a share of one, or a gate that other releases go through as well.
+    ``share`` is the part of the whole budget it may use, by default all that is left at the gate. ``event``
+    is the noise itself instead, refused unless it is for what one person can move. Threads may share a sum:
+    additions and snapshots take turns.
+
+    ``min_separation=s`` declares how people come back, under a budget with ``max_rounds_per_person=b``: one
+    person's data is in at most b of the vectors, once in each, and these are at least s apart. Noise is then
+    for what such a person can move in all (`Participation`), which is less than b times what they move once.
+    It needs Gaussian noise. A sum does not know who is in a vector: whoever adds them up has to see to it.
+    """
+
+    methods: ClassVar[tuple[str, ...]]
+    noises: ClassVar[tuple[str, ...]]
+    _state: ClassVar[tuple[str, ...]] = ("_saved_count", "_prefix", "_kept_noise")
+    _any_length: ClassVar[tuple[str, ...]] = ("_kept_noise",)
+    _steps: PrefixSum
+
+    def __init__(
+        self,
+        dimension: int,
+        rounds: int,
+        budget: Spending,
+        *,
+        norm_bound: float | None = None,
+        box: tuple[float, float] | None = None,
+        nonzeros: int | None = None,
+        people_per_vector: int = 1,
+        min_separation: int | None = None,
+        noise: str = "gaussian",
+        share: Fraction | float | None = None,
+        event: Event | None = None,
+        clip: bool = False,
+        seed: Seed = None,
+        label: str = "running sum",
+        **own: Any,
+    ) -> None:
+        checks.one_of("noise", noise, self.noises)
+        checks.whole("rounds", rounds, at_least=1)
+        norm = 1 if noise == "laplace" else 2
+        bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
+        part = _spending(budget, seed, share, event)
+        assert part.gate is not None
+        own = {"method": self.methods[0], "participation": Participation.declared(part, min_separation)} | own
+        spec = SumSpec(bounds, rounds, noise=noise, **own)
+        self._begin(spec, part.gate, share=part, event=event, clip=clip, label=label)
+
+    @classmethod
+    def of(cls, spec: SumSpec, gate: Gate, **options: Any) -> Self:
+        """The sum of a specification, charged at ``gate``: within ``share``, or all that is left there.
+
+        Or with the noise of ``event``, which is refused unless it is for what one person can move. ``clip``
+        and ``label`` are as usual. ``disjoint=True``: this sum may be followed by others, each about other
+        people than the sums before. They are given the first one's ``release``, which pays for all of them,
+        as nobody is in two. ``ahead=True``: noise of a factorised sum is drawn for many vectors at a time.
+        """
+        total = object.__new__(cls)
+        checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
+        checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
+        total._begin(spec, gate, **options)
+        return fix(total)
+
+    def _begin(
+        self,
+        spec: SumSpec,
+        gate: Gate,
+        *,
+        share: Share | None = None,
+        event: Event | None = None,
+        clip: bool = False,
+        label: str = "running sum",
+        disjoint: bool = False,
+        release: Release | None = None,
+        ahead: bool = False,
+    ) -> None:
+        self.spec, self.clip, self.label = spec, bool(clip), label
+        self._saved_alone = gate.owner is None  # and not with a learner that it is a part of
+        self._gate = gate = gate.owned() if self._saved_alone else gate
+        if share is None:
+            share = gate.left if event is None else gate.budget.share()
+        checks.instance("share", share, Share, "budget.share()")
+        needed = spec.event(share, share.definition or gate.definition)
+        chosen = needed if event is None else _covering(event, needed)
+        self._grid = self.grid(spec, chosen, gate.budget.neighbours)
+        if release is None:
+            name = f"{label} ({self._name})"
+            release = gate.reserve(chosen, spec.count, disjoint=disjoint, draws=BY_ROUNDS, label=name)
+        elif not (release.disjoint and release.event == chosen and release.count >= spec.count):
+            raise ValueError(f"{release} does not pay for {spec.count} of {chosen} about other people")
+        self._release = release
+        self._taken = 0
+        self._lock, self._interrupted = threading.RLock(), False
+        self._prefix = np.zeros(self.dimension)
+        self._draws_ahead, self._ahead = ahead, np.empty((0, self.dimension), dtype=np.int64)
+        self._start()
+        self._resumed()
+
+    # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """How many vectors the sum takes."""
+        return self.spec.rounds
+
+    @property
+    def bounds(self) -> VectorBounds:
+        """The declared bounds of what is added."""
+        return self.spec.added
+
+    @property
+    def noise(self) -> str:
+        """The distribution of the noise."""
+        return self.spec.noise
+
+    @property
+    def method(self) -> str:
+        """How the sums are made of noisy numbers."""
+        return self.spec.method
+
+    @property
+    def dimension(self) -> int:
+        return self.bounds.dimension
+
+    @property
+    def event(self) -> Event:
+        """One release: its noise, and how far one person moves it."""
+        return self._release.event
+
+    @property
+    def charged(self) -> tuple[str, Release]:
+        """Under which label the sum is in the account, and the release itself."""
+        return f"{self.label} ({self._name})", self._release
+
+    @property
+    def taken(self) -> int:
+        """How many vectors have been added."""
+        return self._taken
+
+    @property
+    def gate(self) -> Gate:
+        return self._gate
+
+    def add(self, vector: ArrayLike) -> Floats:
+        """Add one round's vector and return the private sum of all so far."""
+        self._gate.check_process()
+        checked = self.bounds.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
+        with self._lock:
+            if self._taken >= self.rounds:
+                raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
+            self._begin_addition()
+            answer = self._add(checked)
+            self._taken += 1
+            self._interrupted = False
+            if self._saved_alone and self._taken == self.rounds and self._gate.owner is not None:
+                self._gate.owner.finish()
+            return answer
+
+    @contextmanager
+    def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Floats]]:
+        """What a loop takes the next ``count`` sums with, whose noise has been drawn; the sum it leaves.
+
+        As with `add`, whatever breaks in between leaves a sum that takes nothing any more.
+        """
+        self._gate.check_process()
+        with self._lock:
+            self._begin_addition()
+            self._steps.give(self._ahead[:count])
+            yield self._steps, self._prefix
+            self._ahead = self._ahead[count:]
+            self._taken += count
+            self._interrupted = False
+
+    def _begin_addition(self) -> None:
+        if self._interrupted:
+            raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
+        self._interrupted = True
+
+    def _add(self, vector: Floats) -> Floats:
+        sums = self._steps.encode(np.ascontiguousarray(vector))
+        self._steps.decode(self._released(sums))
+        return self._prefix.copy()
+
+    def _released(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Rows of sums, in steps of the grid, as they leave: each with noise of its own."""
+        if self._grid is None:
+            return sums
+        noise = [self._noise_steps() for _ in range(sums.shape[0])]
+        return np.asarray(sums + np.stack(noise))
+
+    def _noise_steps(self) -> NDArray[np.int64]:
+        assert self._grid is not None
+        if self._ahead.shape[0]:
+            row, self._ahead = self._ahead[0], self._ahead[1:]
+            return np.asarray(row)
+        drawn = [self._release.noise(self._grid, self._vector) for _ in range(self.dimension // self._vector)]
+        return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
+
+    @property
+    def _vector(self) -> int:
+        """How many coordinates one noise vector has: all, unless the law makes a vector of them."""
+        return self.spec.bounds.dimension if self.noise == "spherical" else self.dimension
+
+    def noise_std(self, step: int) -> float:
+        """Standard deviation of every coordinate's error after ``step`` vectors."""
+        return self.spec.unit_std(self._grid) * self.spec.error(step)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _saved_count(self) -> int:
+        if self._interrupted:
+            raise RuntimeError(
+                "an addition was interrupted half-way, and its people might be counted twice; go on from"
+                " the last saved state"
+            )
+        return self._taken
+
+    @_saved_count.setter
+    def _saved_count(self, taken: int) -> None:
+        self._taken = checks.whole("taken", taken, at_least=0, at_most=self.rounds)
+
+    @property
+    def _kept_noise(self) -> NDArray[np.int64]:
+        """Rows of noise that no vector has used yet, only for a seeded source, which would draw them again.
+
+        With secure randomness, two sums that go on from the same file are not to share noise.
+        """
+        return self._ahead if self._gate.resumes_alike else self._ahead[:0]
+
+    @_kept_noise.setter
+    def _kept_noise(self, rows: NDArray[np.int64]) -> None:
+        count, most = rows.shape[0], self._most_ahead(self._taken)
+        alike = self._gate.resumes_alike and self._grid is not None
+        if count and (not alike or count > most or rows.shape[1] != self.dimension):
+            raise ValueError(f"there are {count} rows of noise, which nobody has left there")
+        self._ahead = rows
+
+    def state(self) -> State:
+        """A snapshot from which `from_state` goes on: settings and arrays that later additions do not change.
+
+        They hold true sums of private data: keep them as safe as the data. Refused after an interrupted
+        addition: whether its people are in the sums is not known, and they might be counted twice.
+        """
+        with self._lock:
+            inside, arrays = capture(self)
+            settings: dict[str, Any] = {"spec": self.spec.to_json(), "event": self.event.to_json()}
+            settings |= {"clip": self.clip, "label": self.label, "ahead": self._draws_ahead, "inside": inside}
+            if self._saved_alone and self._gate.owner is not None:
+                settings["owner"] = self._gate.owner.state()
+            return settings, arrays
+
+    @classmethod
+    def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
+        """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest."""
+        saved = Saved(settings, arrays)
+        with refusing("the sum"), gate._again(saved.plain("owner")) as own:
+            spec = Settings.from_json(saved.plain("spec"))
+            if not isinstance(spec, SumSpec) or not issubclass(cls, spec.kind):
+                raise ValueError(f"it is not that of a {cls.__name__}")
+            total = cls.of(
+                spec,
+                own,
+                event=Event.from_json(saved.plain("event")),
+                clip=saved.flag("clip"),
+                label=str(saved.plain("label")),
+                ahead=saved.flag("ahead"),
+            )
+            restore(total, saved.plain("inside"), arrays)
+            total._saved_alone = True
+        return total
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sum and its gate's account to a file, completely or not at all.
+
+        The file holds true sums of private data; only its owner may read it. Other threads wait until it is
+        written: the newest file is the one that stays.
+        """
+        with self._lock:
+            settings, arrays = self.state()
+            gate = self._gate.state()
+            owner = settings.get("owner", {}).get("id")
+            if gate["shared"] or any(one.get("owner") != owner for one in gate["ledger"]["charges"]):
+                raise ValueError(
+                    "other releases went through this sum's gate; save the gate's state() and the sum's"
+                    " state() together, or the gate would come back once for each of them"
+                )
+            write_state(path, {"class": type(self).__name__, "settings": settings, "gate": gate}, arrays)
+            if self._gate.owner is not None:
+                self._gate.owner.saved()
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Go on from a saved file; a seeded sum continues identically, a secure one with fresh noise."""
+        header, arrays = read_state(path)
+        if header.get("class") != cls.__name__:
+            raise ValueError(f"{path} holds a {header.get('class')}, not a {cls.__name__}")
+        with refusing(path):
+            return cls.from_state(header["settings"], arrays, Gate.from_state(header["gate"]))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a running sum is not copied or pickled (its noise could be used twice); use save()")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dimension={self.dimension}, rounds={self.rounds}, taken={self._taken})"
+
+    # --- for the methods -------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        """Where the noise of ``event`` is drawn, rounding paid for; None for no noise."""
+
+    @property
+    @abstractmethod
+    def _name(self) -> str: ...
+
+    @abstractmethod
+    def _start(self) -> None:
+        """The arrays of a sum that holds nothing yet."""
+
+    @abstractmethod
+    def _resumed(self) -> None:
+        """Make ``_steps`` of the arrays."""
+
+    @property
+    @abstractmethod
+    def compiles(self) -> bool:
+        """Whether a compiled loop can take sums itself (`compiled`)."""
+
+    @abstractmethod
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
+        """How many sums such a loop can take before noise has to be drawn.
+
+        With ``draw``, some is drawn where there is none, for up to ``wanted`` sums.
+        """
+
+    @abstractmethod
+    def _most_ahead(self, taken: int) -> int:
+        """For how many vectors noise can have been drawn ahead, after so many."""
+
+    @property
+    def _grid_numbers(self) -> tuple[int, int, float] | None:
+        """The grid, as compiled steps take it."""
+        grid = self._grid
+        return None if grid is None else (grid.mantissa, grid.exponent, float(grid.step))
+
+
+class FactorizedSum(RunningSum):
+    """Running sum by a Toeplitz factorisation: the least noise of all, Gaussian only.
+
+    The vectors are passed through a filter C whose square is summation; what is released each round is the
+    filter's output plus fresh Gaussian noise, and inverting the filter gives the sum. ``method="sqrt"``
+    is the square root itself, held as O(log rounds) decaying buffers; ``"blt"`` uses at most six buffers
+    with tabulated constants, and is within 1 % of it.
+
+    Formal guarantee: Gaussian DP for the L2 difference bound times the norm of C's first column, also
+    when inputs depend on earlier answers (C is lower triangular; Denisov et al. 2022). With
+    ``min_separation`` it is the norm of a sum of columns (`Participation`). What is released is on a grid;
+    truncation to it, and the rounding errors of the floating-point filter, are in the sensitivity.
+    """
+
+    methods = ("sqrt", "blt")
+    noises = ("gaussian",)
+    _state = ("_encoder", "_decoder")
+
+    def __init__(
+        self, dimension: int, rounds: int, budget: Spending, *, method: str = "sqrt", **options: Any
+    ) -> None:
+        checks.one_of("method", method, self.methods)
+        super().__init__(dimension, rounds, budget, method=method, **options)
+
+    @property
+    def factorization(self) -> Factorization:
+        return factorization(self.method, self.rounds)
+
+    @classmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        assert isinstance(event, GaussianNoise)
+        if not event.sigma:
+            return None
+        # A person's vector changes the filter's output in every later round, so truncation can add a step
+        # to each. The filter itself is computed in floating point: a buffer of decay r holds at most
+        # largest / (1 - r); each round adds two rounding errors in each of the two neighbouring runs,
+        # which then decay at the same rate; the weighted sum over K buffers adds K + 1 more to all terms.
+        found = factorization(spec.method, spec.rounds)
+        holds, adding = spec.added.largest * found.lasts, 2.0 * (found.buffers + 1)
+        error = float((found.weights * holds * (4.0 * found.lasts + adding)).sum())
+        error += spec.added.largest * adding
+        error *= 2.0**-53
+        steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
+        # Who comes back may move other coordinates each time.
+        times = 1 if spec.participation is None else spec.participation.within(spec.rounds)
+        touched = spec.rounds * min(spec.added.dimension, times * spec.added.changed(neighbours))
+        truncation = math.sqrt(touched) * steps + float(_norm_slack(event.sensitivity, event.sigma))
+        truncation *= 1.0 + 2.0**-50  # its own rounding
+        return samplers.Grid.for_noise(event.sigma, event.sensitivity, truncation)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.method} factorisation"
+
+    def _start(self) -> None:
+        shape = (self.factorization.buffers, self.dimension)
+        self._encoder, self._decoder = np.zeros(shape), np.zeros(shape)
+
+    def _resumed(self) -> None:
+        about = (self._grid_numbers, self._prefix, self.factorization.decays, self.factorization.weights)
+        self._steps = FactorizedPrefix(*about, self._encoder, self._decoder)
+
+    @property
+    def compiles(self) -> bool:
+        return self._draws_ahead
+
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:  # noqa: ARG002
+        rows = self._most_ahead(self._taken)
+        if self._grid is None or rows == 0:
+            return rows
+        if draw and not self._ahead.shape[0]:
+            self._ahead = self._release.noise(self._grid, rows * self.dimension).reshape(rows, self.dimension)
+        return self._ahead.shape[0]
+
+    def _most_ahead(self, taken: int) -> int:
+        block = max(1, min(_ROWS_AHEAD, _NUMBERS_AHEAD // self.dimension))
+        return min(block - taken % block, self.rounds - taken)
+
+    def _noise_steps(self) -> NDArray[np.int64]:
+        if self._draws_ahead:
+            self.rows_ahead(1)
+        return super()._noise_steps()
+
+
+class TreeSum(RunningSum):
+    """Binary-tree running sum: each finished block of 2^j rounds gets one noise vector.
+
+    ``noise`` is ``"gaussian"``, ``"laplace"`` (per coordinate, pure epsilon) or ``"spherical"`` (the
+    vector noise of papers 001 and 004, pure epsilon). ``variance_reduction=True`` combines each
+    block with its two halves, weighted by their variances (Honaker 2015, the online form), which takes
+    about a quarter off the noise for two noise vectors a round instead of one.
+
+    Formal guarantee: one vector enters ``tree_levels(rounds)`` releases, each with the difference bound
+    of the budget's neighbouring relation; papers 001 and 004 calibrate to the norm bound, half of it
+    for replace-one. With ``min_separation`` all blocks are one release, which moves by the norm of how often
+    a person is in each of them (`Participation`). Inputs may depend on earlier answers. Exact on a grid.
+    Memory: one node per level.
+    """
+
+    methods = ("tree",)
+    noises = ("gaussian", "laplace", "spherical")
+    _state = ("_kept_nodes",)
+
+    def __init__(
+        self,
+        dimension: int,
+        rounds: int,
+        budget: Spending,
+        *,
+        variance_reduction: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(dimension, rounds, budget, variance_reduction=bool(variance_reduction), **options)
+
+    @property
+    def tree(self) -> BinaryTree:
+        assert isinstance(self.spec.factors, BinaryTree)
+        return self.spec.factors
+
+    @property
+    def levels(self) -> int:
+        return self.tree.levels
+
+    @property
+    def variance_reduction(self) -> bool:
+        """Whether blocks are combined with their halves."""
+        return self.spec.variance_reduction
+
+    @classmethod
+    def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
+        assert isinstance(event, GaussianNoise | LaplaceNoise)
+        scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
+        if not scale:
+            return None
+        truncation = _norm_slack(event.sensitivity, scale)
+        if spec.added.people_per_vector > 1:
+            # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a
+            # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
+            changed = spec.added.changed(neighbours)
+            each = changed if spec.added.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
+            # Who comes back does so each time, and it adds up as what they move does.
+            truncation += each * (exact(spec.stretch) if spec.returning else 1)
+        # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
+        for bits in range(samplers.STEPS_BITS, _COARSEST_BITS - 1, -1):
+            grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation, bits)
+            if exact(spec.added.largest) * spec.rounds / grid.step < 1 << 61:
+                return grid
+        raise ValueError(
+            f"rounds={spec.rounds} vectors of size {spec.added.largest:g} do not fit the noise's grid"
+            f" (noise {float(scale):g}); spend a smaller share or sum fewer rounds"
+        )
+
+    @property
+    def _name(self) -> str:
+        experts = f", {self.spec.stacked} experts" if self.spec.stacked > 1 else ""
+        return f"tree of {self.levels} levels{experts}"
+
+    def _start(self) -> None:
+        whole = (np.int64, np.float64)[self._grid is None]
+        kinds = (whole, *(2 * [np.float64 if self.variance_reduction else whole]))
+        # Of each node its true sum, what was released of it, and of everything up to its end.
+        self._nodes = [np.zeros((self.levels + 1, self.dimension), dtype=kind) for kind in kinds]
+
+    def _resumed(self) -> None:
+        shares = self.tree.shares if self.variance_reduction else None
+        norm, bound = self.bounds.norm, self.bounds.norm_bound
+        # Loops add only vectors of a declared length.
+        length = (0, 0.0) if bound is None else (norm, bound * self.bounds.people_per_vector)
+        self._steps = TreePrefix(self._grid_numbers, self._prefix, *self._nodes, self._taken, shares, *length)
+
+    @property
+    def compiles(self) -> bool:
+        """Those that have noise, a draw for each sum, and a declared length."""
+        return self.one_draw_each and self.bounds.box is None and self.bounds.nonzeros is None
+
+    @property
+    def one_draw_each(self) -> bool:
+        """Whether every sum takes one draw of noise: rows of it can be drawn ahead."""
+        return self._vector == self.dimension and self._grid is not None and not self.variance_reduction
+
+    def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
+        # Exactly for those sums, in the order in which they would be taken one by one: what a seed leads to
+        # does not change.
+        rows = min(wanted, self._most_ahead(self._taken))
+        if draw and rows > 0 and not self._ahead.shape[0]:
+            assert self._grid is not None
+            self._ahead = self._release.noise_rows(self._grid, rows, self.dimension)
+        return self._ahead.shape[0]
+
+    def _most_ahead(self, taken: int) -> int:
+        return min(self.rounds - taken, max(1, _NUMBERS_AHEAD // self.dimension)) if self.one_draw_each else 0
+
+    @property
+    def _slots(self) -> list[int]:
+        """Where the finished blocks that later sums need are among the nodes, the largest first."""
+        top = self.levels - 1
+        full = [top + place for place in range(self._taken >> top)]
+        return full + [level for level in reversed(range(top)) if self._taken >> level & 1]
+
+    @property
+    def _kept_nodes(self) -> list[NDArray[Any]]:
+        """Those that later sums need; the others are not to lie in a file."""
+        return [nodes[self._slots] for nodes in self._nodes]
+
+    @_kept_nodes.setter
+    def _kept_nodes(self, found: list[NDArray[Any]]) -> None:
+        for own, nodes in zip(self._nodes, found, strict=True):
+            if nodes.dtype != own.dtype or nodes.shape != (len(self._slots), self.dimension):
+                raise ValueError(f"nodes of {nodes.dtype} in shape {nodes.shape} are not those of this tree")
+            own[self._slots] = nodes
+
+
+# Every method by name: the class that sums by it.
+METHODS: dict[str, type[RunningSum]] = {"sqrt": FactorizedSum, "blt": FactorizedSum, "tree": TreeSum}
+
+
+def running_sum(method: str, dimension: int, rounds: int, gate: Gate, **options: Any) -> RunningSum:
+    """A sum by the name of its method; for `Gate.running_sum`."""
+    kind = METHODS[checks.one_of("method", method, METHODS)]
+    return kind(dimension, rounds, gate, method=method, **options)
+
+
+def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:
+    """Norms are computed in floating point and may miss their bound by 2^-40 of it: that, in grid steps."""
+    return Fraction(1 << samplers.STEPS_BITS, 1 << 40) * exact(sensitivity) / exact(scale)
+
+
+def _spending(budget: Spending, seed: Seed, share: Fraction | float | None, event: Event | None) -> Share:
+    """What a sum may spend, and where."""
+    if share is not None and not isinstance(share, Fraction):
+        checks.real("share", share, above=0.0, at_most=1.0)
+    if isinstance(budget, Gate) and (share is not None or event is not None):
+        if seed is not None:
+            raise ValueError("seed= is for a budget; a gate has its own randomness")
+        # With its own noise nothing has to be left: what is paid for is that noise.
+        return Share(budget.budget, exact(1 if share is None else share), None, budget)
+    part = spend_from(budget, seed)
+    return part if share is None else part.part(share)
+
+
+def _covering(event: Event, needed: Event) -> Event:
+    """``event``, if it is noise of the needed kind for at least the needed sensitivity.
+
+    Up to the last digits: what another processor computed may differ by these.
+    """
+    if type(event) is not type(needed) or not isinstance(event, GaussianNoise | LaplaceNoise):
+        raise ValueError(f"event={event} must be a {type(needed).__name__}")
+    assert isinstance(needed, GaussianNoise | LaplaceNoise)
+    if getattr(event, "participations", 1) != (rounds := getattr(needed, "participations", 1)):
+        raise ValueError(f"event={event} is not for {rounds} rounds of a person")
+    if exact(event.sensitivity) < exact(needed.sensitivity) * (1 - Fraction(1, 10**12)):
+        raise ValueError(
+            f"event={event} is for a sensitivity of {float(event.sensitivity):g}; one person can move"
+            f" {float(needed.sensitivity):g}"
+        )
+    return event
