@@ -94,12 +94,12 @@ def _number(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number, got {shown(value)}") from error
 
 
-def bound(value: Any) -> float:
+def bound(value: Any, name: str = "bound") -> float:
     """A public bound of one person's values, such that no sum of them leaves the range of floats.
 
     An overflow would be an error that one person more or less decides on.
     """
-    return real("bound", value, above=0.0, at_least=1e-100, at_most=1e100)
+    return real(name, value, above=0.0, at_least=1e-100, at_most=1e100)
 
 
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core import checks
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.fixed import fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
 from ..privacy import PublicRandomness
 from . import answers
 from .answers import ROUNDING
+from .devices import QUIET
 
 if TYPE_CHECKING:
     from ..privacy import Release
@@ -505,6 +507,7 @@ class Population(ABC):
             )
         return cap
 
+    @QUIET
     def _hold_to(self, bound: float, said: str) -> None:
         largest = self._reached(bound)
         worst = int(np.argmax(largest))
@@ -516,7 +519,7 @@ class Population(ABC):
 
     def _declare(self, bound: float | None) -> None:
         if bound is not None:
-            self._declared = real("bound", bound, above=0)
+            self._declared = checks.bound(bound)
             self._hold_to(self._declared, f"bound={self._declared!r}; rescale or declare a larger one")
 
     # -- people ----------------------------------------------------------------------------------------------

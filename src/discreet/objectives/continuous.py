@@ -14,12 +14,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import DataError, named_rows, one_of, one_person, real, vector, whole
+from ..core import checks
+from ..core.checks import DataError, named_rows, one_of, one_person, vector, whole
 from ..core.fixed import fixed
 from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population
-from .devices import row_sums
+from .devices import QUIET, row_lengths, row_sums
 from .matrices import SparseMatrix, checked
 
 
@@ -163,7 +164,7 @@ class ConcaveOfLinear(ContinuousPopulation):
 
     def _setup(self, weights: Floats, concave: str, total: float, upper: ArrayLike) -> None:
         self.concave = one_of("concave", concave, tuple(_SHAPES))
-        self.total = real("total", total, above=0.0)
+        self.total = checks.bound(total, "total")
         self._weights = weights
         self.dimension = int(weights.shape[1])
         self.upper = _upper(upper, self.dimension)
@@ -256,8 +257,8 @@ class QuadraticProgram(ContinuousPopulation):
         if not np.array_equal(self._H, self._H.transpose(0, 2, 1)):
             raise ValueError("hessians must be symmetric; use (H + H') / 2")
         self.upper = _upper(upper, self.dimension)
-        self.bound = real("bound", bound, above=0.0)
-        self.gradient_bound = real("gradient_bound", gradient_bound, above=0.0)
+        self.bound = checks.bound(bound)
+        self.gradient_bound = checks.bound(gradient_bound, "gradient_bound")
         self.smoothness = self.gradient_bound / float(self.upper.min())
         least = self._h + self._curved(self.upper)
         if least.min() < -ROUNDING:
@@ -268,7 +269,7 @@ class QuadraticProgram(ContinuousPopulation):
                 f"person {person} has {least[person].min():g}",
             )
         self._hold(_products(self._h, self.upper), self.bound, "bound")
-        self._hold(np.sqrt(row_sums(np, self._h * self._h)), self.gradient_bound, "gradient_bound")
+        self._hold(row_lengths(self._h), self.gradient_bound, "gradient_bound")
 
     def _hold(self, sizes: Floats, limit: float, name: str) -> None:
         worst = int(np.argmax(sizes))
@@ -303,6 +304,7 @@ def _dense(name: str, matrix: Any) -> Floats:
     return found.toarray() if isinstance(found, SparseMatrix) else found
 
 
+@QUIET
 def _products(rows: Floats, x: Floats) -> Floats:
     """The inner product of each row with ``x``, which depends on that row alone: see `row_sums`."""
     return np.asarray(row_sums(np, rows * x))

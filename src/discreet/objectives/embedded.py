@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import checks
 from ..core.checks import DataError, real, shown, whole
 from .arrays import ArrayRows, numbers
 from .base import FAMILY_BOUND, Floats, Items, Population, State
@@ -266,7 +267,7 @@ class EmbeddedFacilityLocation(Population):
                 f"people have {given.shape[1]} dimensions and items have {catalogue.shape[1]};"
                 " both must come from one model"
             )
-        self.scale, self._declared = public, real("bound", bound, above=0)
+        self.scale, self._declared = public, checks.bound(bound)
         unit = (public / _PARTS) ** 2
         cap = int(min(self._declared / unit, given.shape[1] * _PARTS**2))
         if not cap:
@@ -435,8 +436,17 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device, normali
         if not bool(xp.all(xp.isfinite(some))):
             raise DataError(f"{name} has an entry that is no finite number")
         if normalize:
+            some = _in_range(xp, some)
             length = xp.expand_dims(xp.sqrt(row_sums(xp, some * some)), axis=1)
             some = some / xp.where(length > 0.0, length, xp.ones_like(length))
+        some = xp.clip(some, -2.0 * scale, 2.0 * scale)  # what is cut below: nobody's numbers overflow
         steps = xp.clip(xp.round(some * (_PARTS / scale)), -_PARTS, _PARTS - 1)
         parts.append(xp.astype(steps, xp.int8))
     return xp.concat(parts, axis=0)
+
+
+def _in_range(xp: Any, some: Any) -> Any:
+    """The same directions, by powers of two, with squares that neither overflow nor vanish."""
+    largest = xp.max(xp.abs(some), axis=1, keepdims=True)
+    factor = xp.where(largest > 2.0**400, xp.full_like(largest, 2.0**-600), xp.ones_like(largest))
+    return some * xp.where(largest < 2.0**-400, xp.full_like(largest, 2.0**600), factor)

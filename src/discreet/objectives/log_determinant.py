@@ -13,7 +13,7 @@ from ..core.checks import whole
 from ..kernels.arrays import RATIO
 from .arrays import InWholeSteps, check_finite, matrix_of, whole_tile
 from .base import Floats, Items, random_rows
-from .devices import Device, device_of, row_sums, slices
+from .devices import QUIET, Device, device_of, row_sums, slices
 from .devices.portable import gain, whole_steps
 from .matrices import checked
 from .rows import largest_totals
@@ -262,6 +262,7 @@ class DeterminantRows:
         shares = self.device.xp.clip(self._inverse_diagonal(items), min=tiny, max=1.0)
         return gain(self.device, RATIO, None, 1.0 / shares, None)
 
+    @QUIET
     def _inverse_diagonal(self, items: Steps) -> Any:
         """The diagonal of the inverse of I + L_S, by sweeping one pivot after the other."""
         xp, device = self.device.xp, self.device

@@ -22,7 +22,7 @@ from ..constraints.domains import Domain
 from ..core import checks
 from ..core.fixed import fixed
 from ..kernels.convex import DISTANCE, LINEAR, LOGISTIC, SQUARED, RowLosses
-from .devices import row_sums
+from .devices import row_lengths, row_sums
 
 Vector = NDArray[np.float64]
 
@@ -358,8 +358,7 @@ def _table(name: str, rows: ArrayLike) -> Vector:
 
 def _bounded(table: Vector, row_norm: float, clip: bool) -> tuple[Vector, int]:
     """Rows no longer than ``row_norm``, and how many had to be shortened by more than rounding."""
-    largest = np.maximum(np.abs(table).max(axis=1), 1e-300)  # of rows whose squares leave the range of floats
-    lengths = largest * np.sqrt(row_sums(np, (table / largest[:, None]) ** 2))
+    lengths = row_lengths(table)
     over = np.flatnonzero(lengths > row_norm)
     long = np.flatnonzero(lengths > row_norm * (1.0 + 1e-12))
     if long.size and not clip:

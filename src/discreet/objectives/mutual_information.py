@@ -131,6 +131,9 @@ class MutualInformation(Population):
         within = []
         for j in range(self.n_items):
             column = self._table[:, j]
+            if column.max() >= len(self):
+                # Values that nobody has add nothing: the size of somebody's number is not that of a table.
+                column = np.unique(column, return_inverse=True)[1]
             counts = np.zeros((self._n_classes, int(column.max()) + 1))
             np.add.at(counts, (self._kinds, column), 1.0)
             # A class without people has weight 0, and whatever its frequencies are, they do not count.

@@ -1091,6 +1091,8 @@ class ConcaveOverModular(RowPopulation):
         count = int(matrix.shape[0])
         if self._shape_given is not None:
             totals = row_totals(matrix)
+            if not np.isfinite(totals).all():
+                raise DataError("somebody's weights add up to more than a float holds; rescale them")
             _look_at(self._shape_given, float(totals.max()))
             return totals
         if self._cap_given is None:
@@ -1160,7 +1162,7 @@ class SaturatedCoverage(RowPopulation):
 def _look_at(function: Callable[[Any], Any], largest: float) -> None:
     """Refuse what is visibly not concave, or falls, up to 1000 and to the largest total there is."""
     top = max(1e3, largest)
-    grid = np.concatenate(([0.0], np.geomspace(1e-3, top, round(10 * np.log10(top / 1e-3)) + 1)))
+    grid = np.concatenate(([0.0], np.geomspace(1e-3, top, round(10 * (np.log10(top) + 3.0)) + 1)))
     slopes = np.diff(heights(function, grid)) / np.diff(grid)
     slack = 1e-9 * max(1.0, float(np.abs(slopes).max()))
     if slopes.min() < -slack:

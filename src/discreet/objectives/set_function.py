@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..core.checks import DataError, real, whole
+from ..core import checks
+from ..core.checks import DataError, whole
 from . import answers
 from .answers import ROUNDING
 from .base import Floats, Items, Population
@@ -43,7 +44,7 @@ class SetFunction(Population):
             raise TypeError("functions must be a callable or a non-empty list of callables, one per person")
         self.n_items = whole("n_items", n_items, at_least=1)
         self.monotone = bool(monotone)
-        self._declared = high = real("bound", bound, above=0)
+        self._declared = high = checks.bound(bound)
         self._range = (0.0 if self.monotone else -high, high)
         self._deepest_fall = -ROUNDING * high if self.monotone else -math.inf
         self._known: Floats | None = None  # the value of every set, where that was asked for

@@ -83,6 +83,11 @@ class Device:
             raise MemoryError(f"not enough memory on {self.described} for {what}") from None
 
 
+# For functions that compute with people's numbers: a warning of an overflow would be a fact about somebody.
+QUIET = np.errstate(all="ignore")
+
+
+@QUIET
 def row_sums(xp: Any, values: Any) -> Any:
     """The sum of each row of a two-dimensional array, in an order that depends on its width alone.
 
@@ -100,6 +105,13 @@ def row_sums(xp: Any, values: Any) -> Any:
         values = added if width % 2 == 0 else xp.concat((added, values[:, half : half + 1]), axis=1)
         width -= half
     return values[:, 0]
+
+
+@QUIET
+def row_lengths(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Euclidean length of each row, also where squares leave the range of floats; infinite beyond it."""
+    largest = np.maximum(np.abs(table).max(axis=1), 1e-300)
+    return np.asarray(largest * np.sqrt(row_sums(np, (table / largest[:, None]) ** 2)))
 
 
 def slices(size: int, step: int) -> Iterator[slice]:

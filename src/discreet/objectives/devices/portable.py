@@ -34,8 +34,12 @@ SERIES = tuple(1.0 / odd for odd in range(21, 0, -2))
 
 
 def logarithm(device: Any, values: Any) -> Any:
-    """log of numbers from 1 on, to a few units of the last place, by the same operations everywhere."""
+    """log of numbers from 1 on, to a few units of the last place, by the same operations everywhere.
+
+    What is less, or no number, counts as 1: rounding beside huge numbers of one person stops nobody.
+    """
     xp = device.xp
+    values = xp.where(values > 1.0, values, xp.ones_like(values))
     powers = device.array(np.ldexp(1.0, -np.arange(1024)), "float64")
     # The exponent may be guessed one off next to a power of two; the corrections make it the same for all.
     guess = xp.clip(xp.floor(xp.log2(values)), min=0.0, max=1023.0)
@@ -65,8 +69,8 @@ def gain(device: Any, code: int, state: Any, weight: Any, cap: Any) -> Any:
         return weight / xp.clip(xp.sqrt(state + weight) + xp.sqrt(state), min=1e-200)
     if code == LOG:
         return logarithm(device, 1.0 + weight / (1.0 + state))
-    if code == RATIO:  # at least 1; rounding may leave it a hair below
-        return logarithm(device, xp.clip(weight, min=1.0))
+    if code == RATIO:
+        return logarithm(device, weight)
     kept = xp.minimum(weight, cap)
     return xp.minimum(state + kept, cap) - xp.minimum(state, cap)
 
