@@ -139,14 +139,12 @@ def test_a_population_takes_up_little_more_than_its_matrix(family) -> None:
 def test_numbers_that_repeat_are_stored_once_and_change_nothing(family, monkeypatch) -> None:
     rng = np.random.default_rng(3)
     table = (rng.random((60, 12)) < 0.3) * rng.uniform(0.1, 0.9, (60, 12))
-    plain = family(sp.csr_array(table))
-    monkeypatch.setattr(matrices, "_FEW", 8)
-    monkeypatch.setattr(matrices, "STRETCH", 32)
-    monkeypatch.setattr(people_of_rows, "RUN", 32)
-    compact = family(sp.csr_array(table))
-    assert compact._rows.compact
-    assert not plain._rows.compact
-    assert len(compact.stretches(60)) > 1
+    monkeypatch.setattr(matrices, "CHUNK", 32)
+    compact, plain = family(sp.csr_array(table)), family(sp.csr_array(table))
+    assert matrices.is_constant(compact._rows.share)
+    rows = plain._rows
+    matrix = matrices.SparseMatrix(rows.sparse.indptr, rows.sparse.indices, rows.sparse.data.copy(), 12)
+    plain._rows = people_of_rows.Rows(rows.kind, matrix, np.ones(60), np.full(60, np.inf))
     x = rng.random(12)
     assert (compact.data == plain.data).all()
     assert (compact.indptr == plain.indptr).all()
@@ -161,8 +159,8 @@ def test_numbers_that_repeat_are_stored_once_and_change_nothing(family, monkeypa
     assert ((2 * compact + compact).gains([1]) == (2 * plain + plain).gains([1])).all()
 
 
-def test_the_first_entry_out_of_range_is_named_in_any_stretch(monkeypatch) -> None:
-    monkeypatch.setattr(matrices, "STRETCH", 16)
+def test_the_first_entry_out_of_range_is_named_in_any_chunk(monkeypatch) -> None:
+    monkeypatch.setattr(matrices, "CHUNK", 16)
     table = np.full((40, 3), 0.5)
     table[31, 2] = table[33, 1] = 1.5
     with pytest.raises(DataError) as caught:

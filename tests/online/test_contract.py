@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 import discreet as dc
 from discreet import online
-from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction, matrices
-from discreet.objectives import rows as people_of_rows
+from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
 from discreet.online.bandit import RewardSelector
@@ -200,18 +199,6 @@ def test_run_in_pieces_equals_run_at_once(setting):
     learner = setting.make()
     parts = [learner.run(stream[a:b]) for a, b in ((0, 5), (5, 6), (6, 19), (19, ROUNDS))]
     assert (np.concatenate([_played(part) for part in parts]) == whole).all()
-
-
-def test_a_crowd_runs_in_stretches_as_at_once(selector, monkeypatch):
-    """Populations in which many numbers are one in memory: the same sets and the same rewards."""
-    whole = selector.make().run(people())
-    monkeypatch.setattr(matrices, "_FEW", 4)
-    monkeypatch.setattr(people_of_rows, "RUN", 16)
-    crowd = people()
-    assert len(crowd.stretches(ROUNDS)) > 1
-    cut = selector.make().run(crowd)
-    assert (cut.selections == whole.selections).all()
-    assert (cut.rewards == whole.rewards).all()
 
 
 @cache

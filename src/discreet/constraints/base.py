@@ -36,17 +36,13 @@ class Constraint(ABC):
 
     Constraints hold public information only: they never see anybody's data, and nothing they do queries an
     objective. Whatever they compute from a private release is therefore post-processing of that release.
+
+    ``n_items`` is the size of the ground set, or None where it is learnt from the arguments; ``rank`` the
+    number of items in the largest feasible set.
     """
 
-    @property
-    @abstractmethod
-    def n_items(self) -> int | None:
-        """The size of the ground set; None where it is learnt from the arguments."""
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """The number of items in the largest feasible set."""
+    n_items: int | None
+    rank: int
 
     def over(self, n_items: int) -> Self:
         """This constraint on the ground set 0..n_items-1; an error if it was built for another one."""

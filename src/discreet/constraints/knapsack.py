@@ -75,22 +75,15 @@ class Knapsack(Constraint):
                 f"no item can be chosen: the least cost {self.costs.min()} exceeds capacity={self.capacity}"
             )
         self._upper = self._affordable.astype(np.float64)
+        self.n_items = int(self.costs.size)
+        # How many of the cheapest items fit together.
+        self.rank = int(np.searchsorted(np.cumsum(np.sort(self._costs)), self._limit, side="right"))
 
     def _arguments(self) -> dict[str, Any]:
         return {"costs": self.costs.tolist(), "capacity": self.capacity}
 
     def __repr__(self) -> str:
         return f"Knapsack({self.costs.size} items, capacity={self.capacity:g})"
-
-    @property
-    def n_items(self) -> int | None:
-        """The size of the ground set."""
-        return int(self.costs.size)
-
-    @property
-    def rank(self) -> int:
-        """How many of the cheapest items fit together: the size of the largest feasible set."""
-        return int(np.searchsorted(np.cumsum(np.sort(self._costs)), self._limit, side="right"))
 
     def contains(self, S: Iterable[int]) -> bool:
         """Whether the costs of S sum to at most the capacity."""

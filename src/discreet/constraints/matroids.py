@@ -30,13 +30,13 @@ class Matroid(Constraint):
     """A matroid over items 0..n_items-1.
 
     The polytope is that of the independent sets, {x >= 0 : x(A) <= rank(A) for all A}; ``base=True`` asks
-    for the face of its bases, where x sums to the rank. ``sets`` answers for items and points that were
-    checked: `IndependentSets`, or `NestedLimits` in closed form.
+    for the face of its bases, where x sums to the rank: the size of every base. ``sets`` answers for items
+    and points that were checked: `IndependentSets`, or `NestedLimits` in closed form.
     """
 
     def __init__(self, sets: Any, nothing: str) -> None:
-        self._sets = sets
-        if sets.rank == 0:
+        self._sets, self.n_items, self.rank = sets, sets.n_items, sets.rank
+        if not self.rank:
             raise ValueError(f"no item can be chosen: {nothing}")
 
     @staticmethod
@@ -51,16 +51,6 @@ class Matroid(Constraint):
         (2, True, False)
         """
         return OracleMatroid(independent, n_items)
-
-    @property
-    def n_items(self) -> int | None:
-        """The size of the ground set."""
-        return int(self._sets.n_items)
-
-    @property
-    def rank(self) -> int:
-        """The size of every base."""
-        return int(self._sets.rank)
 
     def _sets_over(self, n_items: int) -> Any:
         """The independent sets of a ground set of this size, which was checked to be ours."""

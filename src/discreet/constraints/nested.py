@@ -249,41 +249,31 @@ class Cardinality(Matroid):
     """
 
     def __init__(self, k: int, n_items: int | None = None) -> None:
-        self.k = whole("k", k, at_least=1)
-        self._known_size = None if n_items is None else whole("n_items", n_items, at_least=1)
+        self.k = self.rank = whole("k", k, at_least=1)
+        self.n_items = None if n_items is None else whole("n_items", n_items, at_least=1)
         # The limits for the ground set last met; rounding in a loop meets the same one again and again.
         self._latest: NestedLimits | None = None
-        if self._known_size is not None:
-            self._sets_over(self._known_size)
+        if self.n_items is not None:
+            self._sets_over(self.n_items)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"k": self.k, "n_items": self._known_size}
+        return {"k": self.k, "n_items": self.n_items}
 
     def __repr__(self) -> str:
-        size = "" if self._known_size is None else f", n_items={self._known_size}"
+        size = "" if self.n_items is None else f", n_items={self.n_items}"
         return f"Cardinality({self.k}{size})"
-
-    @property
-    def n_items(self) -> int | None:
-        """The size of the ground set, or None while it is not known."""
-        return self._known_size
-
-    @property
-    def rank(self) -> int:
-        """k; a ground set with fewer items than that is refused."""
-        return self.k
 
     def over(self, n_items: int) -> Self:
         """The same limit on the ground set 0..n_items-1."""
-        if self._known_size is not None:
+        if self.n_items is not None:
             return super().over(n_items)
         return type(self)(self.k, n_items)
 
     @property
     def _sets(self) -> NestedLimits:
-        if self._known_size is None:
+        if self.n_items is None:
             raise ValueError(f"{self!r} does not know its ground set; call over(n_items) first")
-        return self._sets_over(self._known_size)
+        return self._sets_over(self.n_items)
 
     def _sets_over(self, n_items: int) -> NestedLimits:
         if self._latest is None or self._latest.n_items != n_items:
@@ -294,15 +284,15 @@ class Cardinality(Matroid):
 
     def contains(self, S: Iterable[int]) -> bool:
         """Whether S has at most k items."""
-        return item_set("S", S, self._known_size).size <= self.k
+        return item_set("S", S, self.n_items).size <= self.k
 
     def rank_of(self, S: Iterable[int]) -> int:
         """The smaller of k and the size of S."""
-        return min(self.k, item_set("S", S, self._known_size).size)
+        return min(self.k, item_set("S", S, self.n_items).size)
 
     def maximize(self, w: ArrayLike, *, base: bool = False) -> Vector:
         """The indicator vector of the k largest weights, without sorting all of them."""
-        weights = vector("w", w, length=self._known_size)
+        weights = vector("w", w, length=self.n_items)
         k = self._sets_over(weights.size).rank
         smallest = np.partition(weights, weights.size - k)[weights.size - k]
         x: Vector = (weights > smallest).astype(np.float64)

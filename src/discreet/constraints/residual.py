@@ -128,20 +128,11 @@ class Intersection(Constraint):
             raise ValueError(f"the constraints are over different ground sets: {sorted(sizes)} items")
         size = sizes.pop() if sizes else None
         self.constraints = constraints if size is None else tuple(c.over(size) for c in constraints)
-        self._size = size
+        self.n_items = size
+        self.rank = min(constraint.rank for constraint in self.constraints)  # a bound of it
 
     def __repr__(self) -> str:
         return f"Intersection({', '.join(map(repr, self.constraints))})"
-
-    @property
-    def n_items(self) -> int | None:
-        """The size of the ground set, or None while no part knows it."""
-        return self._size
-
-    @property
-    def rank(self) -> int:
-        """A bound on the size of the largest feasible set: the smallest rank of the parts."""
-        return min(constraint.rank for constraint in self.constraints)
 
     @property
     def extendible(self) -> int | None:
@@ -177,19 +168,11 @@ class Rest(Constraint):
 
     def __init__(self, constraint: Constraint, included: Items, free: Items) -> None:
         self._constraint, self._included, self._free = constraint, included, free
+        self.n_items = int(free.size)
+        self.rank = min(constraint.rank - int(included.size), self.n_items)  # a bound of it
 
     def __repr__(self) -> str:
         return f"Rest({self._free.size} items on top of {self._included.size} in {self._constraint!r})"
-
-    @property
-    def n_items(self) -> int | None:
-        """The number of items that may be added."""
-        return int(self._free.size)
-
-    @property
-    def rank(self) -> int:
-        """A bound on how many items can be added."""
-        return min(self._constraint.rank - int(self._included.size), int(self._free.size))
 
     @property
     def extendible(self) -> int | None:

@@ -18,35 +18,18 @@ from ..kernels.rows import Compressed
 
 Floats = NDArray[np.float64]
 
-# At most so many entries, and so many rows, are looked at at a time.
-STRETCH = 1 << 16
-# Up to here a number that is repeated is an array like any other.
-_FEW = 1 << 14
+# The most entries, and rows, that are looked at at a time.
+CHUNK = 1 << 16
 
 
 def constant(value: float, size: int) -> Floats:
-    """The same number ``size`` times, read only; many of them are one number in memory."""
-    return filled(value, size) if size <= _FEW else np.broadcast_to(np.float64(value), size)
+    """The same number ``size`` times, read only: one number in memory."""
+    return np.ndarray((size,), np.float64, _bytes_of(value), 0, (0,))
 
 
-def filled(value: float, size: int) -> Floats:
-    """The same as an array without gaps, as compiled loops over a stretch want it."""
-    return _repeated(value, _FEW if size <= _FEW else 1 << (size - 1).bit_length())[:size]
-
-
-@lru_cache(maxsize=8)
-def _repeated(value: float, size: int) -> Floats:
-    found = np.full(size, value)
-    found.setflags(write=False)
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _ends(size: int) -> NDArray[np.int64]:
-    """Where one row of ``size`` entries starts and ends."""
-    found = np.array([0, size], dtype=np.int64)
-    found.setflags(write=False)
-    return found
+@lru_cache(maxsize=64)
+def _bytes_of(value: float) -> bytes:
+    return np.float64(value).tobytes()
 
 
 def is_constant(array: Floats) -> bool:
@@ -59,20 +42,13 @@ def picked(array: Floats, rows: Any) -> Floats:
     return constant(float(array[0]), len(rows)) if is_constant(array) else array[rows]
 
 
-def within(array: Floats, start: int, stop: int) -> Floats:
-    """A stretch of an array, without gaps."""
-    return filled(array.item(0), stop - start) if is_constant(array) else array[start:stop]
+def chunks(ends: NDArray[Any], most: int | None = None) -> Iterator[tuple[int, int]]:
+    """Rows cut into chunks: the first row, and the one after the last.
 
-
-def stretches(
-    ends: NDArray[Any], rows: int | None = None, most: int | None = None
-) -> Iterator[tuple[int, int]]:
-    """The first ``rows`` rows, or all, cut into stretches: the first row, and the one after the last.
-
-    ``most``: of entries, and of rows, in each; STRETCH if not given.
+    ``most``: of entries, and of rows, in each; CHUNK if not given.
     """
-    start, count = 0, ends.size - 1 if rows is None else rows
-    limit = STRETCH if most is None else most
+    start, count = 0, ends.size - 1
+    limit = CHUNK if most is None else most
     while start < count:
         reach = ends.dtype.type(min(int(ends[start]) + limit, int(ends[-1])))
         stop = int(np.searchsorted(ends, reach, side="right")) - 1
@@ -96,15 +72,6 @@ class SparseMatrix:
     def __post_init__(self) -> None:
         for array in (self.indptr, self.indices, self.data):
             array.setflags(write=False)
-
-    @classmethod
-    def of_row(cls, indices: NDArray[np.int32], data: Floats, n_columns: int) -> SparseMatrix:
-        """One row, with less ado: live systems make one for every person who comes."""
-        indices.setflags(write=False)
-        data.setflags(write=False)
-        one = object.__new__(cls)
-        one.__dict__.update(indptr=_ends(indices.size), indices=indices, data=data, n_columns=n_columns)
-        return one
 
     @property
     def n_rows(self) -> int:
@@ -142,13 +109,13 @@ class SparseMatrix:
         """One row, as views into this matrix."""
         start, stop = int(self.indptr[i]), int(self.indptr[i + 1])
         ends = np.array([0, stop - start], dtype=np.int64)
-        return SparseMatrix(ends, self.indices[start:stop], within(self.data, start, stop), self.n_columns)
+        return SparseMatrix(ends, self.indices[start:stop], self.data[start:stop], self.n_columns)
 
-    def stretch(self, start: int, stop: int) -> SparseMatrix:
+    def chunk(self, start: int, stop: int) -> SparseMatrix:
         """The rows from ``start`` up to ``stop``, as views into this matrix."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         ends = self.indptr[start : stop + 1] - first
-        return SparseMatrix(ends, self.indices[first:last], within(self.data, first, last), self.n_columns)
+        return SparseMatrix(ends, self.indices[first:last], self.data[first:last], self.n_columns)
 
     def take(self, rows: NDArray[np.int64]) -> SparseMatrix:
         """The named rows, in the order given."""
@@ -160,11 +127,11 @@ class SparseMatrix:
     def keep(self, mask: NDArray[np.bool_]) -> SparseMatrix:
         """The same rows with only the marked entries."""
         indptr = np.zeros_like(self.indptr)
-        for start, stop in stretches(self.indptr):
+        for start, stop in chunks(self.indptr):
             first, last = int(self.indptr[start]), int(self.indptr[stop])
             kept = np.concatenate(([0], np.cumsum(mask[first:last])))
             indptr[start + 1 : stop + 1] = kept[self.indptr[start + 1 : stop + 1] - first] + indptr[start]
-        data = constant(float(self.data[0]), int(indptr[-1])) if is_constant(self.data) else self.data[mask]
+        data = picked(self.data, range(int(indptr[-1]))) if is_constant(self.data) else self.data[mask]
         return SparseMatrix(indptr, self.indices[mask], data, self.n_columns)
 
     def toarray(self) -> Floats:
@@ -219,7 +186,7 @@ def _rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> Spar
     indptr, indices = np.zeros(ends.size, dtype=np.int64), np.empty(size, dtype=np.int32)
     data, n_columns = np.empty(0 if ones else size), int(given.shape[1])
     done = 0
-    for start, stop in stretches(ends):
+    for start, stop in chunks(ends):
         inside = slice(int(ends[start]), int(ends[stop]))
         arrays = (
             given.data[inside].astype(np.float64),

@@ -26,17 +26,15 @@ from ..privacy.randomness import public_key
 from .base import FAMILY_BOUND, Floats, Items, Population, State
 from .devices import row_sums, slices
 from .matrices import (
-    STRETCH,
+    CHUNK,
     SparseMatrix,
     as_sparse,
     checked,
+    chunks,
     column_sums,
     constant,
-    filled,
     is_constant,
     picked,
-    stretches,
-    within,
 )
 
 if TYPE_CHECKING:
@@ -109,13 +107,6 @@ class Rows:
         if isinstance(self.matrix, np.ndarray):
             self.matrix.setflags(write=False)
 
-    @classmethod
-    def of_row(cls, kind: Kind, matrix: SparseMatrix, share: Floats, cap: Floats) -> Rows:
-        """One row, of arrays that nobody writes to, with less ado."""
-        one = object.__new__(cls)
-        one.__dict__.update(kind=kind, matrix=matrix, share=share, cap=cap, sparse=matrix)
-        return one
-
     @property
     def n_rows(self) -> int:
         return self.share.size
@@ -127,17 +118,6 @@ class Rows:
     @cached_property
     def sparse(self) -> SparseMatrix:
         return as_sparse(self.matrix)
-
-    @property
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
-        """What compiled loops over people take, all without gaps: one kind of arrays to compile for."""
-        table = self.sparse
-        return (
-            table.indptr,
-            table.indices,
-            within(table.data, 0, table.data.size),
-            within(self.cap, 0, self.n_rows),
-        )
 
     @cached_property
     def table(self) -> Any:
@@ -179,17 +159,11 @@ class Rows:
             self, share=constant(factor * share[0], share.size) if is_constant(share) else factor * share
         )
 
-    def stretch(self, start: int, stop: int) -> Rows:
-        """The rows from ``start`` up to ``stop``, as views and without gaps."""
+    def chunk(self, start: int, stop: int) -> Rows:
+        """The rows from ``start`` up to ``stop``, as views."""
         matrix = self.matrix
-        part = matrix.stretch(start, stop) if isinstance(matrix, SparseMatrix) else matrix[start:stop]
-        return Rows(self.kind, part, within(self.share, start, stop), within(self.cap, start, stop))
-
-    @property
-    def compact(self) -> bool:
-        """Whether something here is one number in memory for many rows: loops are given stretches of it."""
-        arrays = (self.sparse.data, self.share, self.cap)
-        return any(is_constant(array) and array.size > 1 for array in arrays)
+        part = matrix.chunk(start, stop) if isinstance(matrix, SparseMatrix) else matrix[start:stop]
+        return Rows(self.kind, part, self.share[start:stop], self.cap[start:stop])
 
     def fresh(self) -> Floats:
         return np.full(self.n_rows, self.kind.fresh)
@@ -221,7 +195,7 @@ class Rows:
     def _each(self) -> Iterator[tuple[NDArray[np.int32], Floats]]:
         """The items and weights of each row: a function in Python is asked for one person at a time."""
         for start, stop in pairwise(self.sparse.indptr.tolist()):
-            yield self.sparse.indices[start:stop], within(self.sparse.data, start, stop)
+            yield self.sparse.indices[start:stop], self.sparse.data[start:stop]
 
     def add(self, item: int, state: Floats, gains: Floats) -> float:
         """Choose ``item``: ``state`` and ``gains`` move, and what it added is returned."""
@@ -464,9 +438,9 @@ class GrowingFunctions:
 
     def begin(self, sums: Floats) -> None:
         matrix = self._rows.sparse
-        for start, stop in stretches(matrix.indptr):
+        for start, stop in chunks(matrix.indptr):
             inside = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
-            self._steps[inside] = self._asked(np.arange(start, stop), self._rows.stretch(start, stop))
+            self._steps[inside] = self._asked(np.arange(start, stop), self._rows.chunk(start, stop))
         sums += np.bincount(matrix.indices, self._steps, sums.size)
 
     def choose(self, item: int, sums: Floats) -> None:
@@ -554,11 +528,9 @@ def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-# At most so many entries, and so many rows, are handed to a compiled loop over a stream at a time.
-RUN = 1 << 19
+_ONE, _NO_CAP = constant(1.0, 1), constant(np.inf, 1)
 # Sums that have lost this much of their size are summed afresh.
 _WORN = 1e-6
-_ONE, _NO_CAP = filled(1.0, 1), filled(np.inf, 1)
 
 
 class RowPopulation(Population):
@@ -613,7 +585,7 @@ class RowPopulation(Population):
         For families whose values lie in [0, 1] whatever the weights are.
         """
         one = object.__new__(cls)
-        data = filled(1.0, items.size) if weights is None else weights
+        data = constant(1.0, items.size) if weights is None else weights
         one._be(one._kind(), n_items, items.astype(np.int32, copy=False), data, _NO_CAP, FAMILY_BOUND)
         return one
 
@@ -621,8 +593,7 @@ class RowPopulation(Population):
         self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> None:
         """Be one person."""
-        cap.setflags(write=False)
-        rows = Rows.of_row(kind, SparseMatrix.of_row(items, data, n_items), _ONE, cap)
+        rows = Rows(kind, SparseMatrix(np.array([0, items.size]), items, data, n_items), _ONE, cap)
         self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
     @classmethod
@@ -772,8 +743,8 @@ class RowPopulation(Population):
         if not isinstance(words, np.ndarray) or words.shape != (full.n_rows,) or words.dtype != np.uint64:
             raise ValueError("words must be an array of one unsigned 64-bit number for each row")
         mask = np.zeros(full.data.size, dtype=np.bool_)
-        for start, stop in stretches(full.indptr):
-            part = full.stretch(start, stop)
+        for start, stop in chunks(full.indptr):
+            part = full.chunk(start, stop)
             order = np.lexsort((_by_item(words[start:stop][part.row_of], part.indices), part.row_of))
             place = np.arange(order.size) - part.indptr[part.row_of]
             mask[full.indptr[start] + order[place < cap]] = True
@@ -793,20 +764,6 @@ class RowPopulation(Population):
 
     def as_rows(self) -> Rows | None:
         return self._rows if self._rows.kind.code >= 0 else None
-
-    def stretches(self, count: int) -> list[slice]:
-        """The first ``count`` people, cut into the pieces in which compiled loops want them."""
-        if not self._rows.compact:
-            return [slice(0, count)]
-        return [slice(*ends) for ends in stretches(self._rows.sparse.indptr, count, RUN)]
-
-    def stretch(self, here: slice) -> Self:
-        """One of these pieces."""
-        some = self._like()
-        some._rows = self._rows.stretch(here.start, here.stop)
-        if self._digests is not None:
-            some._digests = self._digests[here]
-        return some
 
     def __len__(self) -> int:
         return self._rows.n_rows
@@ -921,7 +878,7 @@ def clip(matrix: SparseMatrix | Floats, caps: Floats) -> None:
         np.minimum(matrix, caps[:, None], out=matrix)
         return
     matrix.data.setflags(write=True)
-    for start, stop in stretches(matrix.indptr):
+    for start, stop in chunks(matrix.indptr):
         here = slice(int(matrix.indptr[start]), int(matrix.indptr[stop]))
         most = np.repeat(caps[start:stop], np.diff(matrix.indptr[start : stop + 1]))
         np.minimum(matrix.data[here], most, out=matrix.data[here])
@@ -931,11 +888,11 @@ def clip(matrix: SparseMatrix | Floats, caps: Floats) -> None:
 def row_totals(matrix: SparseMatrix | Floats) -> Floats:
     """The sum of each row."""
     if not isinstance(matrix, SparseMatrix):
-        stretch = max(1, STRETCH // matrix.shape[1])
-        return np.concatenate([row_sums(np, matrix[here]) for here in slices(matrix.shape[0], stretch)])
+        some = max(1, CHUNK // matrix.shape[1])
+        return np.concatenate([row_sums(np, matrix[here]) for here in slices(matrix.shape[0], some)])
     totals = np.empty(matrix.n_rows)
-    for start, stop in stretches(matrix.indptr):
-        part = matrix.stretch(start, stop)
+    for start, stop in chunks(matrix.indptr):
+        part = matrix.chunk(start, stop)
         totals[start:stop] = column_sums(part.row_of, part.data, stop - start)
     return totals
 
@@ -945,8 +902,8 @@ def largest_totals(matrix: SparseMatrix | Floats, most: int) -> Floats:
     if not isinstance(matrix, SparseMatrix):
         return np.array(row_sums(np, np.sort(matrix, axis=1)[:, -min(most, matrix.shape[1]) :]))
     totals = np.empty(matrix.n_rows)
-    for start, stop in stretches(matrix.indptr):
-        part = matrix.stretch(start, stop)
+    for start, stop in chunks(matrix.indptr):
+        part = matrix.chunk(start, stop)
         order = np.lexsort((-part.data, part.row_of))
         kept = order[np.arange(order.size) - part.indptr[part.row_of] < most]
         totals[start:stop] = column_sums(part.row_of[kept], part.data[kept], stop - start)
@@ -958,8 +915,8 @@ def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
     if not isinstance(matrix, SparseMatrix):
         return np.asarray(matrix.max(axis=1), dtype=np.float64)
     best = np.zeros(matrix.n_rows)
-    for start, stop in stretches(matrix.indptr):
-        part = matrix.stretch(start, stop)
+    for start, stop in chunks(matrix.indptr):
+        part = matrix.chunk(start, stop)
         some = np.flatnonzero(np.diff(part.indptr))
         if some.size:
             best[start + some] = np.maximum.reduceat(part.data, part.indptr[some])
@@ -1111,8 +1068,8 @@ class ConcaveOverModular(RowPopulation):
     def _largest(self) -> Floats:
         matrix, cap = self._rows.matrix, self._rows.cap
         totals = row_totals(matrix) if self.at_most is None else largest_totals(matrix, self.at_most)
-        for start in range(0, totals.size, STRETCH):
-            here = slice(start, start + STRETCH)
+        for start in range(0, totals.size, CHUNK):
+            here = slice(start, start + CHUNK)
             totals[here] = self._concave.alone(totals[here], cap[here])
         return totals
 

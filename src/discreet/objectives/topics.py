@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Floats, Items, Population, State
-from .matrices import SparseMatrix, as_sparse, checked, stretches
+from .matrices import SparseMatrix, as_sparse, checked, chunks
 from .rows import SURVIVE, Rows, RowState, row_totals
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def weight_steps(weights: SparseMatrix, per_unit: float, most: int) -> Steps:
     [4, 13]
     """
     out = np.zeros(weights.n_columns, dtype=np.int64)
-    for start, stop in stretches(weights.indptr):
-        part = weights.stretch(start, stop)
+    for start, stop in chunks(weights.indptr):
+        part = weights.chunk(start, stop)
         steps = np.minimum(np.floor(part.data * per_unit), float(most)).astype(np.int64)
         sums = np.concatenate(([0], np.cumsum(steps)))
         before = np.minimum(sums[:-1] - sums[part.indptr[part.row_of]], most)

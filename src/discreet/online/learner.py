@@ -34,7 +34,6 @@ from ..core.state import (
     write_state,
 )
 from ..core.turns import Turns
-from ..objectives.rows import RowPopulation
 from ..privacy import Account, Budget, Entry, Gate, Release, Releases, Share
 from .contribution import ContributionLimit, ParticipationSettings
 from .people import Played, in_memory
@@ -263,7 +262,7 @@ class OnlineLearner:
         try:
             if left:
                 self._gate.add_caveats(*getattr(people, "caveats", ()))
-                self._run_chunks(Stream(people, within_limit, rewards[:left], selections[:left], progress))
+                self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
                 for i in range(self._rounds.number - start, left):
@@ -490,18 +489,6 @@ class OnlineLearner:
     def _take(self, ready: Any, within_limit: bool) -> None:
         """Close the round, then take up its person."""
         self._rounds.close(then=(lambda: self._observe(ready)) if within_limit else None)
-
-    def _run_chunks(self, stream: Stream) -> None:
-        """The stream in as many pieces as its people come in, with the same outcome as in one."""
-        people = stream.people
-        pieces = people.stretches(stream.rewards.size) if isinstance(people, RowPopulation) else []
-        if len(pieces) <= 1:
-            self._run(stream)
-            return
-        for number in track(range(len(pieces)), "stretches", stream.progress):
-            here = pieces[number]
-            inside = (stream.within_limit[here], stream.rewards[here], stream.selections[here])
-            self._run(Stream(people.stretch(here), *inside, progress=False))
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""

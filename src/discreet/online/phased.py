@@ -640,7 +640,7 @@ class PhasedSelector(OnlineSelector):
         while start < count:
             shown = self._next().items
             stop = min(count, start + self._phases.closes - self._rounds.number)
-            part = rows.stretch(start, stop)
+            part = rows.chunk(start, stop)
             stream.selections[start:stop] = shown
             stream.rewards[start:stop] = value_to_rows(part, shown)
             within_limit = stream.within_limit[start:stop]
@@ -652,7 +652,7 @@ class PhasedSelector(OnlineSelector):
 
     def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
         kept = self._sampled(within_limit.size) & within_limit
-        self._phases.window.keep_functions(people.rows.stretch(here.start, here.stop), kept)
+        self._phases.window.keep_functions(people.rows.chunk(here.start, here.stop), kept)
 
     # A part keeps its people; their coins are tossed when it is merged, one after the other.
 

@@ -18,7 +18,7 @@ from ...data.store import Bucket
 from ...kernels.stores import Scan as CompiledScan
 from ...kernels.stores import extent, person_coins
 from ..base import random_rows
-from ..matrices import SparseMatrix, filled, stretches
+from ..matrices import SparseMatrix, chunks, constant
 from ..rows import CAP, KINDS, Kind, Rows, clip, row_totals
 from ..topics import weight_steps
 
@@ -60,12 +60,12 @@ class Shape:
     def rows(self, bucket: Bucket, first: int, last: int, n_items: int) -> Rows:
         """Some rows of a bucket, in memory, as a population of them would have them."""
         matrix = self.matrix(bucket, first, last, n_items)
-        caps = filled(self.cap, matrix.n_rows)
+        caps = constant(self.cap, matrix.n_rows)
         if self.saturation > 0.0:
             caps = self.saturation * row_totals(matrix)
         if self.kind is CAP:
             clip(matrix, caps)
-        return Rows(self.kind, matrix, filled(self.share, matrix.n_rows), caps)
+        return Rows(self.kind, matrix, constant(self.share, matrix.n_rows), caps)
 
     def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
         """The same rows before anything is made of them; a copy."""
@@ -218,7 +218,7 @@ class Counted(_Added):
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = np.zeros(self.size, dtype=np.int64)
-        for start, stop in _stretches(bucket, first, last):
+        for start, stop in _chunks(bucket, first, last):
             out += self.count(self.made(self.shape.matrix(bucket, start, stop, self.n_items)))
         return out
 
@@ -236,7 +236,7 @@ class WeightTotals(_Added):
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = np.zeros(self.n_items, dtype=np.int64)
         words, keep = self.sample.arguments
-        for start, stop in _stretches(bucket, first, last):
+        for start, stop in _chunks(bucket, first, last):
             part = self.shape.matrix(bucket, start, stop, self.n_items)
             if words.size:
                 coins = person_coins(bucket.keys[start:stop], words)
@@ -261,11 +261,11 @@ class Extent:
 
 
 def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Iterator[Rows]:
-    for start, stop in _stretches(bucket, first, last):
+    for start, stop in _chunks(bucket, first, last):
         yield shape.rows(bucket, start, stop, n_items)
 
 
-def _stretches(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _chunks(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
     ends = np.asarray(bucket.ends[first : last + 1])
-    for start, stop in stretches(ends, most=_COPIED):
+    for start, stop in chunks(ends, _COPIED):
         yield first + start, first + stop
