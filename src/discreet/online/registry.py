@@ -89,40 +89,40 @@ class Registered:
         return found
 
 
-def _of(home: str, feedback: Feedback, examples: str) -> Registered:
-    """A learner of this package, whose settings are in `examples` under a name."""
+def _of(name: str, home: str, feedback: Feedback) -> tuple[str, Registered]:
+    """A learner of this package, whose settings are in `examples` under its name."""
 
     def small() -> Mapping[str, Example]:
-        from . import examples as settings
+        from .examples import EXAMPLES
 
-        found: Mapping[str, Example] = getattr(settings, f"{examples}_examples")()
-        return found
+        return EXAMPLES[name]
 
     def audits() -> Sequence[AuditExample]:
-        from . import audit_examples as settings
+        from .examples import AUDITS
 
-        found: Sequence[AuditExample] = getattr(settings, f"{examples}_audits")()
-        return found
+        return AUDITS[name]
 
-    return Registered(f"{__package__}.{home}", feedback, small, audits)
+    return name, Registered(f"{__package__}.{home}", feedback, small, audits)
 
 
-REGISTRY: dict[str, Registered] = {
-    "ApproximateLeader": _of("convex", "loss", "approximate_leader"),
-    "BanditApproximateLeader": _of("bandit_convex", "cost", "bandit_leader"),
-    "BanditSelector": _of("bandit", "reward", "bandit"),
-    "BanditSubmodularMinimizer": _of("bandit_minimize", "shown_set_cost", "bandit_minimizer"),
-    "BestOfBothSelector": _of("best_of_both", "function", "best_of_both"),
-    "HedgeSelector": _of("hedge", "function", "hedge"),
-    "LeaderSelector": _of("leader", "function", "leader"),
-    "LinearLeader": _of("convex", "cost_vector", "linear_leader"),
-    "MetaFrankWolfe": _of("frank_wolfe", "function", "frank_wolfe"),
-    "MetaFrankWolfePoints": _of("frank_wolfe", "dr_function", "frank_wolfe_points"),
-    "PhasedSelector": _of("phased", "function", "phased"),
-    "RunningSumSelector": _of("running_sums", "function", "running_sums"),
-    "SubmodularMinimizer": _of("minimize", "set_cost", "minimizer"),
-    "ThompsonSelector": _of("thompson", "reward", "thompson"),
-}
+REGISTRY: dict[str, Registered] = dict(
+    (
+        _of("ApproximateLeader", "convex", "loss"),
+        _of("BanditApproximateLeader", "bandit_convex", "cost"),
+        _of("BanditSelector", "bandit", "reward"),
+        _of("BanditSubmodularMinimizer", "bandit_minimize", "shown_set_cost"),
+        _of("BestOfBothSelector", "best_of_both", "function"),
+        _of("HedgeSelector", "hedge", "function"),
+        _of("LeaderSelector", "leader", "function"),
+        _of("LinearLeader", "convex", "cost_vector"),
+        _of("MetaFrankWolfe", "frank_wolfe", "function"),
+        _of("MetaFrankWolfePoints", "frank_wolfe", "dr_function"),
+        _of("PhasedSelector", "phased", "function"),
+        _of("RunningSumSelector", "running_sums", "function"),
+        _of("SubmodularMinimizer", "minimize", "set_cost"),
+        _of("ThompsonSelector", "thompson", "reward"),
+    )
+)
 
 
 def selectors() -> list[str]:
