@@ -352,8 +352,8 @@ def test_what_a_person_gave_to_the_start_is_gone():
             return np.full(self.n_items, 0.8)
 
     people = Growing([greedy_one], 4, 1.0, monotone=True)
-    terms = greedy.Terms(1.0, None, 8, "replace")
-    question = terms.question(Residual.of(Cardinality(4, n_items=4), [0]), 1, people)
+    selector = PrivateGreedy(4, dc.Budget(1.0), max_people=8)
+    question = selector._problem(Residual.of(Cardinality(4, n_items=4), [0]), 1, people)
     held = question.scores(people)
     assert sum(held.add(item) for item in range(3)) <= 0.2 + 1e-6
     with mock.patch.object(greedy, "OnTop", Refunded):
@@ -365,9 +365,9 @@ def test_information_is_charged_for_sets_with_the_given_features():
     """One row moves the information of five features further than that of two: the given ones count."""
     rng = np.random.default_rng(0)
     people = MutualInformation(rng.integers(0, 2, (500, 6)), rng.integers(0, 2, 500))
-    terms = greedy.Terms(1.0, None, None, "replace")
-    given = terms.question(Residual.of(Cardinality(5, n_items=6), [0, 1, 2]), 500, people)
-    plain = terms.question(Residual.of(Cardinality(2, n_items=6)), 500, people)
+    selector = PrivateGreedy(2, dc.Budget(1.0))
+    given = selector._problem(Residual.of(Cardinality(5, n_items=6), [0, 1, 2]), 500, people)
+    plain = selector._problem(Residual.of(Cardinality(2, n_items=6)), 500, people)
     assert given.picks == plain.picks == 2
     assert given.width == pytest.approx(people.sensitivity("replace", "range", set_size=5))
     assert given.width > plain.width

@@ -50,13 +50,12 @@ _ENDS = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
-class Plan:
+class GreedyPlan:
     """Picks at one rate, what else is chosen, what is paid, and why this method."""
 
     picks: Picks
     ends: Picks | None
     gains: Event | None
-    loss: float
     reason: str = ""
 
     @property
@@ -64,55 +63,55 @@ class Plan:
         return self.picks.method
 
 
-def make(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+def make(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> GreedyPlan:
     """The plan by one method; ValueError, with the reason, where its account does not apply.
 
     ``for_gains`` of the share is for releasing the picks' gains.
     """
-    count = max(1, question.picks + question.ends)
+    count = max(1, problem.picks + problem.ends)
     if not share.private:
-        picks = Picks("none", math.inf, LaplaceNoise(question.width, 0.0), count)
-        bare = LaplaceNoise(question.moved[0], 0.0) if for_gains else None
-        return Plan(picks, picks if question.ends else None, bare, 0.0)
+        picks = Picks("none", math.inf, LaplaceNoise(problem.width, 0.0), count)
+        bare = LaplaceNoise(problem.moved[0], 0.0) if for_gains else None
+        return GreedyPlan(picks, picks if problem.ends else None, bare)
     for_picks = share.part(1 - for_gains)
     ends: Picks | None
     if method in ("basic", "zcdp", "exact"):
         composed = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
-        picks = composed[method](for_picks, question.width, count)
-        ends = picks if question.ends else None
+        picks = composed[method](for_picks, problem.width, count)
+        ends = picks if problem.ends else None
     else:
-        if question.apart is not None:
-            raise ValueError(question.apart)
-        part = for_picks.part(1 - _ENDS) if question.ends else for_picks
+        if problem.apart is not None:
+            raise ValueError(problem.apart)
+        part = for_picks.part(1 - _ENDS) if problem.ends else for_picks
         account_of_sums = accounts.decomposable if method == "decomposable" else accounts.subsampled
-        picks = account_of_sums(part, question.bound)
-        ends = accounts.basic(for_picks.part(_ENDS), question.width, 2) if question.ends else None
-    noise = _gains_noise(question, share, picks, for_gains) if for_gains else None
-    return Plan(picks, ends, noise, loss(question, picks, ends))
+        picks = account_of_sums(part, problem.bound)
+        ends = accounts.basic(for_picks.part(_ENDS), problem.width, 2) if problem.ends else None
+    noise = _gains_noise(problem, share, picks, for_gains) if for_gains else None
+    return GreedyPlan(picks, ends, noise)
 
 
-def choose(question: Question, share: Share, method: str, for_gains: Fraction) -> Plan:
+def choose(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> GreedyPlan:
     """The plan by ``method``; for ``"auto"`` the one whose draws lose least: see `draws_loss`.
 
     For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
     lose is left out of the comparison: its certificate allows for the worst set of all those that were never
-    in question, and on real data it is small beside what a larger rate brings.
+    in problem, and on real data it is small beside what a larger rate brings.
     """
     if method != "auto" or not share.private:
-        plan = make(question, share, "basic" if method == "auto" else method, for_gains)
+        plan = make(problem, share, "basic" if method == "auto" else method, for_gains)
         return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
-    plans: list[Plan] = []
+    plans: list[GreedyPlan] = []
     notes = []
     for name in _QUICK:
         try:
-            plan = make(question, share, name, for_gains)
+            plan = make(problem, share, name, for_gains)
         except ValueError as error:
             notes.append(f"{name}: {error}")
             continue
         plans.append(plan)
         sample = "" if plan.picks.keep is None else f" (a sample of {plan.picks.chance:.3g} of the people)"
         notes.append(f"{name}: {plan.picks.temperature:.4g}{sample}")
-    best = min(plans, key=lambda plan: draws_loss(question, plan.picks, plan.ends))
+    best = min(plans, key=lambda plan: draws_loss(problem, plan.picks, plan.ends))
     reason = "least lost by the draws; average rates: " + "; ".join(notes)
     return replace(best, reason=reason)
 
@@ -127,53 +126,51 @@ def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
     return None if p is None else 1.0 / (p + 1)
 
 
-def loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+def loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
     """What the picks lose beside `ratio` of the best set's sum over people, on average; see `bounds.greedy`.
 
     Infinite where it depends on a number of people that is not public.
     """
-    n_people = question.n_people
-    total = draws_loss(question, picks, ends)
+    n_people = problem.n_people
+    total = draws_loss(problem, picks, ends)
     if picks.keep is not None:
         if n_people is None:
             return math.inf
-        total += greedy.sampling_loss(
-            question.n_items, question.picks, n_people, picks.chance, question.bound
-        )
+        total += greedy.sampling_loss(problem.n_items, problem.picks, n_people, picks.chance, problem.bound)
     # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
-    times = question.picks if question.costs is None else max(question.picks, math.ceil(question.costs.most))
-    return total + greedy.rounding(times, n_people or 1, question.unit)
+    times = problem.picks if problem.costs is None else max(problem.picks, math.ceil(problem.costs.most))
+    return total + greedy.rounding(times, n_people or 1, problem.unit)
 
 
-def draws_loss(question: Question, picks: Picks, ends: Picks | None) -> float:
+def draws_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
     """The part of `loss` that comes from drawing instead of taking the best.
 
     Constraints without a known ratio are compared as if they were matroids.
     """
-    n, k, temperature, n_people = question.n_items, question.picks, picks.temperature, question.n_people or 1
+    n, k, temperature, n_people = problem.n_items, problem.picks, picks.temperature, problem.n_people or 1
     if k == 0:
         return 0.0
-    if question.costs is not None:
+    if problem.costs is not None:
         last = temperature if ends is None else ends.rate
-        return greedy.knapsack_loss(question.costs, n, k, temperature, last, n_people, question.bound)
-    if isinstance(question.constraint, Cardinality):
+        return greedy.knapsack_loss(problem.costs, n, k, temperature, last, n_people, problem.bound)
+    if isinstance(problem.constraint, Cardinality):
         return greedy.cardinality_loss(n, k, temperature)
-    return greedy.extendible_loss(n, k, temperature, _extendible(question.constraint) or 1)
+    return greedy.extendible_loss(n, k, temperature, _extendible(problem.constraint) or 1)
 
 
-def chance_of_a_favourite(question: Question, plan: Plan) -> float | None:
+def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float | None:
     """How likely the first pick takes an item that everybody values fully over others that nobody does."""
-    if question.gap is None or question.n_items < 2:
+    if problem.gap is None or problem.n_items < 2:
         return None
-    odds = math.exp(-min(700.0, plan.picks.temperature * question.gap))
-    return 1.0 / (1.0 + (question.n_items - 1) * odds)
+    odds = math.exp(-min(700.0, plan.picks.temperature * problem.gap))
+    return 1.0 / (1.0 + (problem.n_items - 1) * odds)
 
 
-def epsilon_that_would_do(question: Question, share: Share, method: str, for_gains: Fraction) -> float:
+def epsilon_that_would_do(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> float:
     """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
 
     def chance(larger: Share) -> float:
-        return chance_of_a_favourite(question, make(question, larger, method, for_gains)) or 0.0
+        return chance_of_a_favourite(problem, make(problem, larger, method, for_gains)) or 0.0
 
     return least_epsilon(chance, share)
 
@@ -200,9 +197,9 @@ def _extendible(constraint: Constraint) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _gains_noise(question: Question, share: Share, picks: Picks, for_gains: Fraction) -> Event:
+def _gains_noise(problem: SelectionProblem, share: Share, picks: Picks, for_gains: Fraction) -> Event:
     """Noise for the gains of the picks, in the privacy definition that the picks are paid in."""
-    part, (l1, l2) = share.part(for_gains), question.moved
+    part, (l1, l2) = share.part(for_gains), problem.moved
     if share.definition is None:
         spent = event_loss(picks.event) * picks.count
         assert spent.pure is not None
@@ -233,7 +230,7 @@ class Step(NamedTuple):
         return f"{self.what}: {value}" if how == value else f"{self.what}: {how} = {value}"
 
 
-def steps(plan: Plan, budget: Budget, bound: float) -> list[Step]:
+def steps(plan: GreedyPlan, budget: Budget, bound: float) -> list[Step]:
     """The steps for the picks of a plan; what else is released stands in the account by itself.
 
     Every number is given with enough digits to be worked out again. The proofs are those of the functions
@@ -320,7 +317,7 @@ _ROUNDED = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True)
-class Question:
+class SelectionProblem:
     """What is to be chosen, in public terms: from the items that are ``left``, on top of the included ones.
 
     ``constraint`` and ``n_items`` are about the items that are left. ``width`` is how far one person can push
@@ -357,96 +354,6 @@ class Question:
         scores: Scores
         scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
         return scores if self.left.whole else OnTop(scores, self.left)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a selector declares about the people it has not seen."""
-
-    bound: float
-    sensitivity: float | None
-    max_people: int | None
-    neighbours: str
-
-    def question(
-        self,
-        left: Residual,
-        size: int | None,
-        people: Population | None = None,
-        *,
-        averages: bool = False,
-    ) -> Question:
-        """The public terms of a choice among ``size`` people, of the population's kind where that is known.
-
-        ``averages``: by the population's own average gains instead of exact sums over people.
-
-        Included items are public and the same for neighbours. So what one person adds to a score on top of
-        them keeps to the bounds it has anywhere: in [0, bound] and, over all picks, at most the bound in sum,
-        for a monotone person; and to a stated or known sensitivity of all sets as large as the whole one.
-        """
-        constraint, n_items = left.constraint, int(left.free.size)
-        if constraint is None:
-            raise ValueError("no item can be added to those of include; there is nothing to choose")
-        size = self.max_people if self._one_way else size
-        costs = costs_of(constraint)
-        monotone = people is None or people.monotone
-        if costs is not None and not monotone:
-            costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
-        picks, weighed = min(constraint.rank, n_items), costs is not None
-        exact = self.sensitivity is None and (people is None or (people.sums_over_people and not averages))
-        unit, apart = 0.0, None if monotone else "it is for monotone objectives"
-        if exact:
-            width, gap, moved = self._of_sums(people, size, picks)
-            length = self.max_people or (MOST_PEOPLE if size is None else size)
-            unit = step(self._most(people), length, charged_costs.BITS if weighed else 0)
-        elif people is None or self.sensitivity is not None or not people.sums_over_people:
-            sets = picks + int(left.included.size)
-            width, gap, moved, why = self._of_one_function(people, picks, sets, weighed)
-            apart = apart or why
-        else:
-            width, gap, moved = _of_averages(people, self.neighbours, picks)
-        return Question(left, constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved)
-
-    @property
-    def _one_way(self) -> bool:
-        return self.neighbours == "add_remove"
-
-    def _most(self, people: Population | None) -> float:
-        """The most that one person's part of a score can be in size."""
-        return self.bound if people is None or people.monotone else max(people.ranges()[2:])
-
-    def _of_sums(
-        self, people: Population | None, size: int | None, picks: int
-    ) -> tuple[float, float | None, tuple[float, float]]:
-        """For exact sums over people, each person's part of which lies in a public range."""
-        if people is None or people.monotone:
-            width = ScoreChange(self.bound, one_directional=self._one_way).range
-            moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
-            return width, None if size is None else size * self.bound, moved
-        _, _, up, down = people.ranges()
-        width = (up + down) * (1.0 if self._one_way else 2.0)
-        each = max(up, down) if self._one_way else up + down
-        return width, None if size is None else size * (up + down), _of_each(each, picks)
-
-    def _of_one_function(
-        self, people: Population | None, picks: int, sets: int, weighed: bool
-    ) -> tuple[float, float | None, tuple[float, float], str]:
-        """For one function of everybody's data, no sum over people, on sets of up to ``sets`` items."""
-        if self.sensitivity is not None:
-            each = 2.0 * self.sensitivity
-            # All values move with f(S): that cancels between gains, unless costs weigh them.
-            width = (2.0 if weighed else 1.0) * each
-            why = "it is for sums over people, and a sensitivity was stated instead"
-            return width, None if people is None else people.bound, _of_each(each, picks), why
-        assert people is not None
-        # Of a table of features one person moves the more, the more features there are.
-        options = {"set_size": sets} if isinstance(people, MutualInformation) else {}
-        each, width = (
-            people.sensitivity(self.neighbours, norm, **options) * _ROUNDED
-            for norm in ("coordinate", "range")
-        )
-        why = f"it is for sums over people, which {type(people).__name__} is not"
-        return 2.0 * each if weighed else width, people.bound, _of_each(each, picks), why
 
 
 def _of_averages(people: Population, neighbours: str, picks: int) -> tuple[float, float, tuple[float, float]]:
@@ -544,19 +451,9 @@ class OnTop:
         return self._scores.add(int(self._free[item]))
 
 
-class Candidates:
-    """Which items fit on top of the chosen ones."""
-
-    def __init__(self, constraint: Constraint, n_items: int) -> None:
-        self._constraint = constraint
-        self._left = np.ones(n_items, dtype=np.bool_)
-
-    def after(self, chosen: list[int]) -> NDArray[np.intp]:
-        if not isinstance(self._constraint, Cardinality):
-            return np.flatnonzero(self._constraint.addable(np.array(chosen, dtype=np.intp)))
-        if chosen:
-            self._left[chosen[-1]] = False
-        return np.flatnonzero(self._left)
+def addable(constraint: Constraint, chosen: list[int]) -> NDArray[np.intp]:
+    """The items that fit on top of the chosen ones."""
+    return np.flatnonzero(constraint.addable(np.array(chosen, dtype=np.intp)))
 
 
 class PrivateGreedy(OfflineSelector):
@@ -654,12 +551,11 @@ class PrivateGreedy(OfflineSelector):
             else checks.real("release_gains", release_gains, above=0.0, below=1.0)
         )
         self._for_gains = exact(self.release_gains or 0)
-        self._terms = Terms(self.bound, self.sensitivity, self.max_people, self.budget.neighbours)
-        self._plan: Plan | None = None
+        self._plan: GreedyPlan | None = None
         self._advice = ""  # what would do better, for whoever is told that the budget is too small
         if self.constraint.n_items is not None:
             # A method that cannot be accounted for is refused before there is any data.
-            self._chosen_plan(self._terms.question(Residual.of(self.constraint), None))
+            self._chosen_plan(self._problem(Residual.of(self.constraint), None))
 
     # --- what is known in advance ----------------------------------------------------------------
 
@@ -686,12 +582,12 @@ class PrivateGreedy(OfflineSelector):
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
         return 1.0 if constraint is None else ratio(constraint, costs_of(constraint))
 
-    def plan(self, n_items: int | None = None, n_people: int | None = None) -> Plan:
+    def plan(self, n_items: int | None = None, n_people: int | None = None) -> GreedyPlan:
         """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
 
         For a monotone sum over ``n_people`` people (or an objective with a stated ``sensitivity``).
         """
-        return self._chosen_plan(self._terms.question(self._over(n_items), n_people))
+        return self._chosen_plan(self._problem(self._over(n_items), n_people))
 
     def certified_loss(self, n_people: int, n_items: int | None = None) -> float:
         """Bound on ``ratio`` x OPT - E f(S), for a monotone submodular sum f over this many people.
@@ -710,11 +606,11 @@ class PrivateGreedy(OfflineSelector):
         if left.constraint is None:
             return 0.0
         # The plan is the one that `select` would make, which may not know how many people there are.
-        question = self._terms.question(left, size)
-        plan = self._chosen_plan(question)
+        problem = self._problem(left, size)
+        plan = self._chosen_plan(problem)
         if not self.budget.private:
-            return plan.loss
-        return loss(replace(question, n_people=size), plan.picks, plan.ends)
+            return 0.0
+        return loss(replace(problem, n_people=size), plan.picks, plan.ends)
 
     def picks_above_chance(self, n_people: int, n_items: int | None = None) -> int:
         """About how many picks can be better than chance, from public sizes alone.
@@ -730,13 +626,13 @@ class PrivateGreedy(OfflineSelector):
         size, left = checks.whole("n_people", n_people, at_least=1), self._over(n_items)
         if left.constraint is None:
             return 0
-        question = self._terms.question(left, size)
-        needed = math.log(max(1, question.n_items - 1))
-        temperature = self._chosen_plan(question).picks.temperature
+        problem = self._problem(left, size)
+        needed = math.log(max(1, problem.n_items - 1))
+        temperature = self._chosen_plan(problem).picks.temperature
         if not self.budget.private or not needed:
-            return question.picks
+            return problem.picks
         reach = temperature * size * self.bound / needed
-        return question.picks if reach >= question.picks else int(reach)
+        return problem.picks if reach >= problem.picks else int(reach)
 
     @property
     def arithmetic(self) -> list[Step]:
@@ -751,8 +647,8 @@ class PrivateGreedy(OfflineSelector):
         )
         return [*steps(self._plan, self.budget, self.bound), last]
 
-    def _chosen_plan(self, question: Question) -> Plan:
-        return choose(question, self.share, self.method, self._for_gains)
+    def _chosen_plan(self, problem: SelectionProblem) -> GreedyPlan:
+        return choose(problem, self.share, self.method, self._for_gains)
 
     # --- the selection ---------------------------------------------------------------------------
 
@@ -773,25 +669,25 @@ class PrivateGreedy(OfflineSelector):
             self._gate.add_caveats(*people.caveats)
             return self._selection(people, left, (), queries=0)
         one_way = self.budget.neighbours == "add_remove"
-        question = self._terms.question(left, None if one_way else len(people), people)
+        problem = self._problem(left, None if one_way else len(people), people)
         if left.forced:
             chosen, queries = list(range(left.free.size)), 0
-            plan = self._chosen_plan(question) if self._for_gains else None
+            plan = self._chosen_plan(problem) if self._for_gains else None
             if plan is not None and plan.gains is not None:
                 self._allowance.expect((plan.gains, 1))
         else:
-            plan = self._chosen_plan(question)
-            if self._by_average(people, question, plan):
-                question = self._terms.question(left, len(people), people, averages=True)
-                averaged = make(question, self.share, plan.method, self._for_gains)
+            plan = self._chosen_plan(problem)
+            if self._by_average(people, problem, plan):
+                problem = self._problem(left, len(people), people, averages=True)
+                averaged = make(problem, self.share, plan.method, self._for_gains)
                 plan = replace(averaged, reason=plan.reason)
-            self._warn(question, plan)
-            chosen, queries = self._picked(people, question, plan, progress)
+            self._warn(problem, plan)
+            chosen, queries = self._picked(people, problem, plan, progress)
             self._plan = plan
         self._gate.add_caveats(*people.caveats)
         gains = None
         if plan is not None and plan.gains is not None:
-            gains = self._noisy_gains(people, question, plan, chosen)
+            gains = self._noisy_gains(people, problem, plan, chosen)
         self._residual = left
         return self._selection(people, left, chosen, queries=queries, gains=gains)
 
@@ -806,6 +702,88 @@ class PrivateGreedy(OfflineSelector):
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _problem(
+        self,
+        left: Residual,
+        size: int | None,
+        people: Population | None = None,
+        *,
+        averages: bool = False,
+    ) -> SelectionProblem:
+        """The public terms of a choice among ``size`` people, of the population's kind where that is known.
+
+        ``averages``: by the population's own average gains instead of exact sums over people.
+
+        Included items are public and the same for neighbours. So what one person adds to a score on top of
+        them keeps to the bounds it has anywhere: in [0, bound] and, over all picks, at most the bound in sum,
+        for a monotone person; and to a stated or known sensitivity of all sets as large as the whole one.
+        """
+        constraint, n_items = left.constraint, int(left.free.size)
+        if constraint is None:
+            raise ValueError("no item can be added to those of include; there is nothing to choose")
+        size = self.max_people if self._one_way else size
+        costs = costs_of(constraint)
+        monotone = people is None or people.monotone
+        if costs is not None and not monotone:
+            costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
+        picks, weighed = min(constraint.rank, n_items), costs is not None
+        exact = self.sensitivity is None and (people is None or (people.sums_over_people and not averages))
+        unit, apart = 0.0, None if monotone else "it is for monotone objectives"
+        if exact:
+            width, gap, moved = self._of_sums(people, size, picks)
+            length = self.max_people or (MOST_PEOPLE if size is None else size)
+            unit = step(self._most(people), length, charged_costs.BITS if weighed else 0)
+        elif people is None or self.sensitivity is not None or not people.sums_over_people:
+            sets = picks + int(left.included.size)
+            width, gap, moved, why = self._of_one_function(people, picks, sets, weighed)
+            apart = apart or why
+        else:
+            width, gap, moved = _of_averages(people, self.budget.neighbours, picks)
+        return SelectionProblem(
+            left, constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved
+        )
+
+    @property
+    def _one_way(self) -> bool:
+        return self.budget.neighbours == "add_remove"
+
+    def _most(self, people: Population | None) -> float:
+        """The most that one person's part of a score can be in size."""
+        return self.bound if people is None or people.monotone else max(people.ranges()[2:])
+
+    def _of_sums(
+        self, people: Population | None, size: int | None, picks: int
+    ) -> tuple[float, float | None, tuple[float, float]]:
+        """For exact sums over people, each person's part of which lies in a public range."""
+        if people is None or people.monotone:
+            width = ScoreChange(self.bound, one_directional=self._one_way).range
+            moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
+            return width, None if size is None else size * self.bound, moved
+        _, _, up, down = people.ranges()
+        width = (up + down) * (1.0 if self._one_way else 2.0)
+        each = max(up, down) if self._one_way else up + down
+        return width, None if size is None else size * (up + down), _of_each(each, picks)
+
+    def _of_one_function(
+        self, people: Population | None, picks: int, sets: int, weighed: bool
+    ) -> tuple[float, float | None, tuple[float, float], str]:
+        """For one function of everybody's data, no sum over people, on sets of up to ``sets`` items."""
+        if self.sensitivity is not None:
+            each = 2.0 * self.sensitivity
+            # All values move with f(S): that cancels between gains, unless costs weigh them.
+            width = (2.0 if weighed else 1.0) * each
+            why = "it is for sums over people, and a sensitivity was stated instead"
+            return width, None if people is None else people.bound, _of_each(each, picks), why
+        assert people is not None
+        # Of a table of features one person moves the more, the more features there are.
+        options = {"set_size": sets} if isinstance(people, MutualInformation) else {}
+        each, width = (
+            people.sensitivity(self.budget.neighbours, norm, **options) * _ROUNDED
+            for norm in ("coordinate", "range")
+        )
+        why = f"it is for sums over people, which {type(people).__name__} is not"
+        return 2.0 * each if weighed else width, people.bound, _of_each(each, picks), why
+
     def _asked(self, people: Population, include: Any, exclude: Any) -> Residual:
         """Everything that can be wrong is found here, before anything is spent."""
         if not isinstance(people, Population):
@@ -815,7 +793,7 @@ class PrivateGreedy(OfflineSelector):
             )
         left = self._left(people, include, exclude)
         whole = left.constraint if left.whole else None
-        if whole is not None and not Candidates(whole, people.n_items).after([]).size:
+        if whole is not None and not addable(whole, []).size:
             raise ValueError(f"{whole!r} allows no item at all; there is nothing to choose")
         self._check_count(people)
         one_way = self.budget.neighbours == "add_remove"
@@ -843,58 +821,57 @@ class PrivateGreedy(OfflineSelector):
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         return left
 
-    def _by_average(self, people: Population, question: Question, plan: Plan) -> bool:
+    def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:
         """Whether scores are the population's own averages instead of exact sums."""
         if self.sensitivity is not None or not people.sums_over_people:
             return False  # already are
-        if question.ends and question.left.included.size:
+        if problem.ends and problem.left.included.size:
             return False  # what the picks add is then a difference of two averages, and rounds twice
         replaced = self.budget.neighbours == "replace"
         return replaced and plan.method in ("basic", "zcdp", "exact") and quick_average(people)
 
-    def _warn(self, question: Question, plan: Plan) -> None:
-        chance = chance_of_a_favourite(question, plan)
+    def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
+        chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
-        enough = epsilon_that_would_do(question, self.share, plan.method, self._for_gains)
+        enough = epsilon_that_would_do(problem, self.share, plan.method, self._for_gains)
         warnings.warn(
             f"{self._allowance} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
-            f" {1 / question.n_items:.2g}); epsilon={enough:g} would make that 1/2{self._advice}",
+            f" {1 / problem.n_items:.2g}); epsilon={enough:g} would make that 1/2{self._advice}",
             stacklevel=4,
         )
 
     def _picked(
-        self, people: Population, question: Question, plan: Plan, progress: bool
+        self, people: Population, problem: SelectionProblem, plan: GreedyPlan, progress: bool
     ) -> tuple[list[int], int]:
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
         self._allowance.expect((picks.event, picks.count), *last, *gains)
-        draws = question.constraint.rank + 2 * (ends is picks)
+        draws = problem.constraint.rank + 2 * (ends is picks)
         release = end_release = self._gate.reserve(picks.event, picks.count, draws=draws, label="picks")
         if ends is not None and ends is not picks:
             label = "best single item, and which of the two"
             end_release = self._gate.reserve(ends.event, ends.count, draws=2, label=label)
         some = people if picks.keep is None else people.sampled(release, picks.keep)
         # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
-        growing: Scores = Nobody(question.n_items) if some is None else question.scores(some)
-        queries = self._pick_all(growing, question, picks, release, progress)
+        growing: Scores = Nobody(problem.n_items) if some is None else problem.scores(some)
+        queries = self._pick_all(growing, problem, picks, release, progress)
         if ends is None:
             return growing.items, queries
-        assert question.costs is not None
-        chosen = self._or_best_single(people, growing.items, question, ends, end_release)
-        return chosen, queries + int(question.costs.large.size) + 1
+        assert problem.costs is not None
+        chosen = self._or_best_single(people, growing.items, problem, ends, end_release)
+        return chosen, queries + int(problem.costs.large.size) + 1
 
     def _pick_all(
-        self, growing: Scores, question: Question, picks: Picks, release: Release, progress: bool
+        self, growing: Scores, problem: SelectionProblem, picks: Picks, release: Release, progress: bool
     ) -> int:
         """Pick until nothing more fits; how many scores were looked at."""
         queries = 0
-        candidates = Candidates(question.constraint, question.n_items)
-        weights = None if question.costs is None else question.costs.weights
-        for _ in track(range(question.constraint.rank), "picking", progress):
-            left = candidates.after(growing.items)
+        weights = None if problem.costs is None else problem.costs.weights
+        for _ in track(range(problem.constraint.rank), "picking", progress):
+            left = addable(problem.constraint, growing.items)
             if left.size == 0:
                 break
             queries += int(left.size)
@@ -905,33 +882,33 @@ class PrivateGreedy(OfflineSelector):
         return queries
 
     def _or_best_single(
-        self, people: Population, chosen: list[int], question: Question, ends: Picks, release: Release
+        self, people: Population, chosen: list[int], problem: SelectionProblem, ends: Picks, release: Release
     ) -> list[int]:
         """The picks, or the best of the items that cost more than half the capacity."""
-        assert question.costs is not None
-        whole = question.scores(people)
-        large = question.costs.large
+        assert problem.costs is not None
+        whole = problem.scores(people)
+        large = problem.costs.large
         alone = whole.scores()[large]
         place = _drawn(release, alone, ends)
-        if question.unit:
+        if problem.unit:
             together = math.fsum(whole.add(item) for item in chosen)
         else:  # in one go: a sum of averages would round once more for every pick
-            start, both = question.left.items([]), question.left.items(chosen)
+            start, both = problem.left.items([]), problem.left.items(chosen)
             together = answers.number("value", people.value(both) - people.value(start))
         if _drawn(release, np.array([together, alone[place]]), ends) == 0:
             return chosen
         return [int(large[place])]
 
     def _noisy_gains(
-        self, people: Population, question: Question, plan: Plan, chosen: list[int]
+        self, people: Population, problem: SelectionProblem, plan: GreedyPlan, chosen: list[int]
     ) -> tuple[float, ...]:
-        growing = question.scores(people)
+        growing = problem.scores(people)
         gains = np.array([growing.add(item) for item in chosen])
         assert plan.gains is not None
         noisy = self._noisy(gains, plan.gains, "gains of the picks")
-        if not question.unit and self.sensitivity is None and people.sums_over_people:
+        if not problem.unit and self.sensitivity is None and people.sums_over_people:
             noisy = noisy * len(people)  # averages are for replaced people, whose number is public
-        return (*(math.nan for _ in question.left.included), *noisy.tolist())
+        return (*(math.nan for _ in problem.left.included), *noisy.tolist())
 
 
 def _most_items(left: Residual) -> int:
