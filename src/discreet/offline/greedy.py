@@ -451,8 +451,10 @@ class OnTop:
         return self._scores.add(int(self._free[item]))
 
 
-def addable(constraint: Constraint, chosen: list[int]) -> NDArray[np.intp]:
+def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[np.intp]:
     """The items that fit on top of the chosen ones."""
+    if isinstance(constraint, Cardinality):  # which is not asked about every item
+        return np.setdiff1d(np.arange(n_items), chosen, assume_unique=True)
     return np.flatnonzero(constraint.addable(np.array(chosen, dtype=np.intp)))
 
 
@@ -793,7 +795,7 @@ class PrivateGreedy(OfflineSelector):
             )
         left = self._left(people, include, exclude)
         whole = left.constraint if left.whole else None
-        if whole is not None and not addable(whole, []).size:
+        if whole is not None and not addable(whole, people.n_items, []).size:
             raise ValueError(f"{whole!r} allows no item at all; there is nothing to choose")
         self._check_count(people)
         one_way = self.budget.neighbours == "add_remove"
@@ -871,7 +873,7 @@ class PrivateGreedy(OfflineSelector):
         queries = 0
         weights = None if problem.costs is None else problem.costs.weights
         for _ in track(range(problem.constraint.rank), "picking", progress):
-            left = addable(problem.constraint, growing.items)
+            left = addable(problem.constraint, problem.n_items, growing.items)
             if left.size == 0:
                 break
             queries += int(left.size)
