@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 import discreet as dc
 from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
+from discreet.constraints.residual import Residual
 from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage, SetFunction
 from discreet.offline.continuous import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
@@ -298,3 +299,16 @@ def test_the_published_certificate_pays_for_its_grid_of_guesses():
     lost = best - 3000 * people.multilinear(made().fractional(people))
     assert 3 * made(gamma=1e-9).certified_loss(3000, 6, 0.0) < lost <= made().certified_loss(3000, 6, 0.0)
     assert made(guess=0.0).certified_loss(3000, 6, 0.0) == 3000.0
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.parametrize("gamma", [0.3, 0.5, 0.51, 1.0])
+def test_no_lambda_is_missed_by_more_than_gamma_times_the_best_single_item(gamma):
+    """003, after Algorithm 2: for every lambda up to n m there is a guess in [lambda - gamma m, lambda]."""
+    people = Coverage(np.eye(5)[[0, 0, 1, 2, 3, 4]])
+    selector = CurvatureGreedy(2, dc.Budget(1.0), noise="laplace", calibration="published", gamma=gamma)
+    single = 2.0
+    guesses = np.array(selector._guesses(people, Residual.of(Cardinality(2, n_items=5))))
+    targets = np.linspace(0.0, 5 * single, 10_001)
+    missed = [target - guesses[guesses <= target + 1e-12].max() for target in targets]
+    assert max(missed) <= gamma * single + 1e-9

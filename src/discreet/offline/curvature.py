@@ -172,7 +172,8 @@ class CurvatureGreedy(ContinuousGreedy):
         single = float(people.gains(left.included)[left.free].max()) * len(people)
         linear = [i * gamma * single for i in range(math.floor(1.0 / gamma) + 1)]
         powers = math.floor(math.log(n) / math.log1p(gamma / n)) if n > 1 else 0
-        return linear + [single * (1.0 + gamma / n) ** i for i in range(1, powers + 1)]
+        geometric = [single * (1.0 + gamma / n) ** i for i in range(powers + 1)]
+        return list(dict.fromkeys(linear + geometric))
 
     def _one_guess(
         self,
