@@ -424,7 +424,6 @@ SEVERAL_MEANINGS = {
     "Pairs",
     "Plan",
     "PointSettings",
-    "Pool",
     "Question",
     "Rows",
     "Settings",

@@ -474,7 +474,7 @@ class BanditSettings(SelectorSettings):
         """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
 
         Where the exploration rate comes out above 1 a warning says so, and every round explores. The rate of
-        B.2 depends on how many rounds were picked, so it is not yet the one of `with_explorations`.
+        B.2 depends on how many rounds were picked, so it is not yet that of `presampled_rate`.
         """
         asked, given = cls._asked(n_items, k, rounds, "published", options)
         if given:
@@ -513,11 +513,6 @@ class BanditSettings(SelectorSettings):
         else:  # Algorithm 3 allows for twice as many explorations as expected.
             rate = epsilon / (k * math.sqrt(32.0 * 2.0 * chance * rounds * math.log(k / delta)) * bound)
         return replace(asked, rate=rate, exploration_rate=chance)
-
-    def with_explorations(self, explorations: int, budget: Budget) -> BanditSettings:
-        """The same once so many rounds were picked in advance."""
-        rate = presampled_rate(self.k, explorations, budget, self.bound)
-        return replace(self, explorations=explorations, rate=rate)
 
     # --- what follows from them ------------------------------------------------------------------
 
@@ -1474,7 +1469,9 @@ class BanditSelector(RewardSelector):
             return
         schedule = Schedule(self.settings, public)
         if schedule.explorations is not None:  # rounds were picked, and the rate follows from how many
-            self.settings = self.settings.with_explorations(schedule.explorations, self.budget)
+            settings, count = self.settings, schedule.explorations
+            rate = presampled_rate(settings.k, count, self.budget, settings.bound)
+            self.settings = replace(settings, explorations=count, rate=rate)
         self._engine = ValueFeedback(self.settings, self._gate, schedule)
 
     def _renewed(self) -> BanditSettings:

@@ -31,57 +31,50 @@ class Evidence:
     unit: float
 
 
-class Pool:
-    """The evidence of all segments."""
+@dataclass
+class SegmentPool:
+    """The evidence of all segments, and how many people it is about, of each and in all."""
 
-    def __init__(self, count: int) -> None:
-        self._evidence: list[Evidence | None] = [None] * count
-        self._people = [0] * count
-        self._all = 0  # of these people
-
-    def tell(self, index: int, evidence: Evidence | None, people: int) -> None:
-        """What a segment has released by now, about so many people."""
-        self._all += people - self._people[index]
-        self._evidence[index], self._people[index] = evidence, people
-
-    def others(self, index: int) -> int:
-        """How many people the others' releases are about."""
-        return self._all - self._people[index]
-
-    def scores(self, index: int) -> Floats | None:
-        """What items are worth in one segment, as a sum over people; None where nothing is known."""
-        known = [place for place, one in enumerate(self._evidence) if one is not None]
-        if not known:
-            return None
-        found = [one for one in self._evidence if one is not None]
-        means, people = shrunk(found, known.index(index) if index in known else None)
-        return means * people
+    evidence: list[Evidence | None]
+    people: list[int]
+    total: int = 0
 
 
 class Pooled:
     """What one segment knows from its own releases and from those of the others."""
 
-    def __init__(self, pool: Pool, index: int) -> None:
+    def __init__(self, pool: SegmentPool, index: int) -> None:
         self._pool, self._index = pool, index
         self.seen = 0  # people of the others when a set was drawn last
 
     def tell(self, evidence: Evidence | None, people: int) -> None:
-        """What this segment's learner has released by now."""
-        self._pool.tell(self._index, evidence, people)
+        """What this segment's learner has released by now, about so many people."""
+        self._pool.total += people - self._pool.people[self._index]
+        self._pool.evidence[self._index], self._pool.people[self._index] = evidence, people
+
+    @property
+    def _others(self) -> int:
+        """How many people the others' releases are about."""
+        return self._pool.total - self._pool.people[self._index]
 
     @property
     def news(self) -> bool:
         """Whether the others have released so much more that a set is to be drawn again."""
-        return self._pool.others(self._index) > NEWS * self.seen
+        return self._others > NEWS * self.seen
 
     def look(self) -> Floats | None:
         """The scores to draw by."""
-        self.seen = self._pool.others(self._index)
+        self.seen = self._others
         return self.scores()
 
     def scores(self) -> Floats | None:
-        """What items are worth here, by all that was released."""
-        return self._pool.scores(self._index)
+        """What items are worth here, by all that was released, as a sum over people; None for nothing."""
+        known = [index for index, one in enumerate(self._pool.evidence) if one is not None]
+        if not known:
+            return None
+        own = known.index(self._index) if self._index in known else None
+        means, people = shrunk([one for one in self._pool.evidence if one is not None], own)
+        return means * people
 
 
 def shrunk(evidence: Sequence[Evidence], own: int | None) -> tuple[Floats, float]:

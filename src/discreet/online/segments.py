@@ -19,15 +19,7 @@ from ..core import checks
 from ..core.fixed import fix, fixed
 from ..core.labels import plain_label
 from ..core.progress import track
-from ..core.state import (
-    State,
-    capture,
-    read_state,
-    refusing,
-    restore,
-    state_bytes,
-    write_state,
-)
+from ..core.state import State, capture, read_state, refusing, restore, state_bytes, write_state
 from ..core.turns import Turns
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
@@ -35,7 +27,7 @@ from ..results import Selection, Trace
 from .contribution import ContributionLimit
 from .learner import Guarantee
 from .pending import MOST_OPEN
-from .pool import Pool, Pooled
+from .pool import Pooled, SegmentPool
 from .registry import REGISTRY
 from .released import Released
 from .selector import OnlineSelector
@@ -63,14 +55,12 @@ class Segments:
     by the root of the number of segments: what one releases early is of use to all.
 
     Formal guarantee: that of one learner with the whole budget, for a person with up to
-    ``max_rounds_per_person`` rounds in any of the segments. Proof. Which segment a round is for is public:
-    neighbouring inputs have the same sequence of segments, and differ in what one person answers. Change one
-    of their rounds. Its answer enters the sums or choices of one learner. Given everything released before,
-    the releases of the others are distributed alike in both inputs, whatever use they make of what this one
-    released. So one round loses what it loses with one learner, of the worst segment (parallel composition),
-    and a person of b rounds is b such steps away, wherever these are: that is what the budget divides by.
-    ``person_id`` is counted once for all segments: rounds beyond b pass unlearned, whichever segment they are
-    in.
+    ``max_rounds_per_person`` rounds in any of the segments. Proof. Neighbouring inputs have the same sequence
+    of segments, which is public, and differ in what one person answers. Change one of their rounds: its
+    answer enters the sums or choices of one learner. Given everything released before, the releases of the
+    others are distributed alike in both inputs, whatever use they make of what this one released. So one
+    round loses what it loses with one learner, of the worst segment (parallel composition), and a person of b
+    rounds, which are counted once for all segments, is b such steps away.
 
     Not covered: the segment itself. Somebody who could have come to another segment instead changes two
     rounds, one that is left empty here and one that is filled there, and loses what two rounds lose. Where
@@ -118,9 +108,13 @@ class Segments:
         key, alike = gate.key(), gate.resumes_alike
         learners: list[OnlineSelector] = []
         for name in self._names:
-            own = int.from_bytes(gate.key(1)) >> 1 if alike else None
-            part = gate.part(name, own)
-            learners.append(made(make, replace(spending, gate=part, own_gate=False)))
+            own = gate.part(name, int.from_bytes(gate.key(1)) >> 1 if alike else None)
+            learner = make(replace(spending, gate=own, own_gate=False))
+            if not isinstance(learner, OnlineSelector):
+                raise TypeError(f"make must make a learner that shows sets, got {checks.shown(learner)}")
+            if learner._gate is not own:
+                raise ValueError("make must make a new learner that spends from the budget it is given")
+            learners.append(learner)
         check_alike(learners)
         if share and learners[0]._shares is None:
             raise ValueError(
@@ -131,9 +125,7 @@ class Segments:
         for value, learner in zip(self.values, learners, strict=True):
             if known is not None and value in known:
                 learner._begin_with(known[value])
-        self._join(
-            gate, spending.own_gate, learners, ContributionLimit(gate.budget.max_rounds_per_person, key)
-        )
+        self._join(gate, spending.own_gate, learners, key)
         divided = f"people are divided by {by or 'segments'}"
         gate.add_caveats(f"{divided}: taken to be public, and alike in neighbouring inputs")
 
@@ -399,9 +391,7 @@ class Segments:
         self.share = bool(header["share"])
         if self.share and learners[0]._shares is None:
             raise ValueError("share is for learners that release sums")
-        self._join(
-            view, gate is None, learners, ContributionLimit(own.budget.max_rounds_per_person, own.key())
-        )
+        self._join(view, gate is None, learners, own.key())
         restore(self, header["state"], arrays)
 
     def __reduce__(self) -> NoReturn:
@@ -409,17 +399,18 @@ class Segments:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _join(
-        self, gate: Gate, own_gate: bool, learners: list[OnlineSelector], limit: ContributionLimit
-    ) -> None:
+    def _join(self, gate: Gate, own_gate: bool, learners: list[OnlineSelector], key: bytes) -> None:
         """Put the parts together, new ones or those from a file."""
         self._gate, self._own_gate, self._learners = gate, own_gate, learners
-        self._turns, self._limit = Turns("segments"), limit
+        self._turns, self._limit = (
+            Turns("segments"),
+            ContributionLimit(gate.budget.max_rounds_per_person, key),
+        )
         self._places = {value: index for index, value in enumerate(self.values)}
         self._numbers = RoundNumbers(len(learners))
-        pool = Pool(len(learners))
+        pool = SegmentPool([None] * len(learners), [0] * len(learners))
         for index, learner in enumerate(learners):
-            learner._contribution = SharedLimit(learner._contribution, limit)
+            learner._contribution = SharedLimit(learner._contribution, self._limit)
             if self.share:
                 learner._pool = Pooled(pool, index)
         self._tell_all()
@@ -685,16 +676,6 @@ class SharedLimit(ContributionLimit):
 
     def forget(self, person: Hashable | None) -> None:
         self._whole.forget(person)
-
-
-def made(make: Make, share: Share) -> OnlineSelector:
-    """A learner that spends from ``share``."""
-    learner = make(share)
-    if not isinstance(learner, OnlineSelector):
-        raise TypeError(f"make must make a learner that shows sets, got {checks.shown(learner)}")
-    if learner._gate is not share.gate:
-        raise ValueError("make must make a new learner that spends from the budget it is given")
-    return learner
 
 
 def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate) -> OnlineSelector:
