@@ -13,19 +13,21 @@ import shutil
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from discreet.service import backup, database, failpoints, groups
+from discreet.service import backup, database, groups
 from discreet.service.auth import Secrets
 from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
-from discreet.service.engine import Engine, pseudonym_of, running
+from discreet.service.database import failpoints
+from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
-from discreet.service.worker import PAUSED, RUNNING, Worker
+from discreet.service.worker import PAUSED, RUNNING, Worker, periods_of
 
 from .world import ITEMS, likes, taken
 
@@ -33,12 +35,12 @@ LIMIT, WAIT = 2, 10.0
 PEOPLE = PopulationConfig(
     epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=LIMIT, period="month"
 )
-TICKS = [point for point in failpoints.POINTS if point not in ("outcomes queued", "outcomes committed")]
+TICKS = [point for point in database.POINTS if point not in ("outcomes queued", "outcomes committed")]
 BETWEEN = ["block closed", "outcomes read", "noise drawn"]
 persons = st.sampled_from(["ann", "ben", None])
 
 
-class Quick(database.SQLiteStore):
+class Quick(database.SQLiteDatabase):
     """Nobody pulls a plug here: what was written is there."""
 
     PRAGMAS = ("journal_mode=WAL", "synchronous=OFF", "secure_delete=ON", "foreign_keys=ON")
@@ -64,17 +66,17 @@ class ServiceMachine(RuleBasedStateMachine):
         self.secrets = Secrets.fresh()
         self.loop = asyncio.new_event_loop()
         self.engine = None
-        self.served = {}  # (epoch, place): period and person
-        self.waiting = {}  # (epoch, place): what is to be learned of it, and whose it is
+        self.served = {}  # (epoch, sequence): period and person
+        self.waiting = {}  # (epoch, sequence): what is to be learned of it, and whose it is
         self.expected = {}  # the same, once it was learned
         self.visits = Counter()  # (period, person)
         self.erased = set()  # the same
         self.answers = {}  # of requests that were written down
-        self.again = set()  # (epoch, place) of places that were served to requests that were sent again
-        self.counted = {}  # (epoch, place) of places whose people were counted, or had been often enough
+        self.again = set()  # (epoch, sequence) of decisions that were served to requests that were sent again
+        self.counted = {}  # (epoch, sequence) of decisions whose people were counted, or had been
         self.added = 0
         self.patches = ExitStack()
-        self.patches.enter_context(mock.patch.object(database._Transaction, "now", self._clock))
+        self.patches.enter_context(mock.patch.object(database.Transaction, "now", self._clock))
         self._watch()
 
     def _clock(self):
@@ -115,8 +117,8 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _start(self):
         store = Quick(self.folder / "service.db")
-        self.engine = Engine(store, self.secrets, calendar=lambda: self.now)
-        self._run(self.engine.start(keep=False))
+        self.engine = DecisionEngine(store, self.secrets, calendar=lambda: self.now)
+        self._run(self.engine.start(work=False))
         for task in self.engine._tasks:  # `look` does what they do, when it is told to
             task.cancel()
 
@@ -142,8 +144,8 @@ class ServiceMachine(RuleBasedStateMachine):
     def make(self, config):
         self._start()
         with self.engine.store.transaction() as tx:
-            tx.do("CREATE TABLE witness (epoch INTEGER, place INTEGER, body BLOB)")
-            tx.do("CREATE TABLE counted (epoch INTEGER, place INTEGER, counts INTEGER)")
+            tx.do("CREATE TABLE witness (epoch INTEGER, sequence INTEGER, body BLOB)")
+            tx.do("CREATE TABLE counted (epoch INTEGER, sequence INTEGER, counts INTEGER)")
         worker = self.engine.worker
         worker.create_population("people", PEOPLE)
         self.config = config(items=ITEMS[:6], k=2, block_size=4, outcome_wait=WAIT, seed=None)
@@ -154,16 +156,16 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(target=decisions, person=persons, exclude=st.booleans(), key=st.sampled_from([None, b"a", b"b"]))
     def decide(self, person, exclude, key=None):
         engine, live = self.engine, self._live()
-        if not running(live):
+        if live.status != RUNNING:
             return None
-        pseudonym = pseudonym_of(engine, live, person)
+        pseudonym = engine.pseudonym(live, person)
         found = self._run(self._take(live, pseudonym, exclude, key))
         if found is None:
             return None
         block, offset, items, altered, answer = found
         assert len(set(items)) == 2
         where = block.epoch, block.first + offset
-        assert where not in self.served, "a place was served twice"
+        assert where not in self.served, "a decision was served twice"
         self.served[where] = live.period, person
         if key is not None:
             assert self.answers.setdefault(key, answer) == answer, "another answer to the same request"
@@ -180,7 +182,7 @@ class ServiceMachine(RuleBasedStateMachine):
         return engine.secrets.sign(live.id, *where, pseudonym, altered), person, live.period
 
     async def _take(self, live, pseudonym, exclude, key):
-        """A place, if a block waits for somebody to lease it, and what is known of the request."""
+        """A decision, if a block waits for somebody to lease it, and what is known of the request."""
         found = self.engine.take(live, pseudonym)
         if found is None:
             await (live.leasing or self.engine._start_lease(live))
@@ -204,7 +206,7 @@ class ServiceMachine(RuleBasedStateMachine):
         known = self.engine.secrets.verify(signed)
         body = json.dumps(ITEMS[number] if self.config.feedback == "taken" else [ITEMS[number]]).encode()
         answer = self._run(self._record(known, body))
-        where = known.epoch, known.place
+        where = known.epoch, known.sequence
         status, counted = answer
         counts = where not in self.again and (person is None or self._may_count(where))
         assert counts or not counted, "an outcome is said to count that does not"
@@ -250,11 +252,11 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(decision=decisions, number=st.integers(0, 5), point=st.sampled_from(BETWEEN))
     def report_in_a_step(self, decision, number, point):
         """While the worker is at work, and between two of its transactions."""
-        failpoints.at(point, lambda: self.report(decision, number))
+        failpoints[point] = lambda: self.report(decision, number)
         try:
             self.tick()
         finally:
-            failpoints.at(point, None)
+            failpoints.pop(point, None)
 
     @rule()
     def look(self):
@@ -276,7 +278,7 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(person=persons.filter(bool))
     def erase(self, person):
         self._learned()
-        self.engine.erase("people", person)
+        self.engine.worker.erase("people", partial(self.secrets.pseudonym, person=person))
         periods = {
             self.engine.worker.period(PEOPLE),
             *[p for (p,) in self._rows("SELECT period FROM experiment")],
@@ -296,28 +298,30 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(point=st.sampled_from(TICKS))
     def crash_in_a_step(self, point):
-        failpoints.at(point, _end)
+        failpoints[point] = _end
         try:
             self.tick()
         except Crash:
             self.crash()
         finally:
-            failpoints.at(point, None)
+            failpoints.pop(point, None)
 
     # --- what holds ------------------------------------------------------------------------------
 
     def _learned(self):
         """What was learned since the last time is what was acknowledged, once, of who counts."""
-        for epoch, place, counts in self._rows("SELECT * FROM counted ORDER BY rowid")[len(self.counted) :]:
-            whose = self.served[epoch, place]
-            allowed = (epoch, place) not in self.again
+        for epoch, sequence, counts in self._rows("SELECT * FROM counted ORDER BY rowid")[
+            len(self.counted) :
+        ]:
+            whose = self.served[epoch, sequence]
+            allowed = (epoch, sequence) not in self.again
             allowed = allowed and (whose[1] is None or self.visits[whose] < LIMIT)
             assert counts == allowed, "another decision was counted than the first ones"
             self.visits[whose] += counts
-            assert (epoch, place) not in self.counted, "somebody was counted twice for one decision"
-            self.counted[epoch, place] = counts
-        for epoch, place, body in self._rows("SELECT epoch, place, body FROM witness"):
-            where = epoch, place
+            assert (epoch, sequence) not in self.counted, "somebody was counted twice for one decision"
+            self.counted[epoch, sequence] = counts
+        for epoch, sequence, body in self._rows("SELECT epoch, sequence, body FROM witness"):
+            where = epoch, sequence
             if where in self.waiting:
                 wanted, person, period, altered = entry = self.waiting.pop(where)
                 if not self.counted.get(where) or (period, person) in self.erased:
@@ -329,8 +333,8 @@ class ServiceMachine(RuleBasedStateMachine):
                 )
 
     def _may_count(self, where):
-        """Whether a place is one of the first ones of a person, by what was written down."""
-        rows = self._rows("SELECT epoch, place FROM counted ORDER BY rowid")
+        """Whether a decision is one of the first ones of a person, by what was written down."""
+        rows = self._rows("SELECT epoch, sequence FROM counted ORDER BY rowid")
         whose = [one for one in rows if self.served[one] == self.served[where] and one not in self.again]
         return where in whose[:LIMIT]
 
@@ -338,9 +342,9 @@ class ServiceMachine(RuleBasedStateMachine):
     def nothing_is_learned_twice_nor_kept(self):
         if self.engine is None:
             return
-        rows = self._rows("SELECT epoch, place FROM witness")
+        rows = self._rows("SELECT epoch, sequence FROM witness")
         assert len(rows) == len(set(rows)), "something was learned twice"
-        kept = self._rows("SELECT epoch, place FROM outcome")
+        kept = self._rows("SELECT epoch, sequence FROM outcome")
         assert not set(rows) & set(kept), "a raw outcome was kept after it was learned"
 
     def teardown(self):
@@ -373,7 +377,7 @@ class ServiceMachine(RuleBasedStateMachine):
         wrong = backup.verify(self.engine.store)
         assert not wrong, wrong[0]
         ((epoch,),) = self._rows("SELECT epoch FROM experiment")
-        periods = self.engine.worker.periods(1)
+        periods = periods_of(self.engine.store, 1)
         assert len(periods.names) == epoch + 1, "a period was not charged, or twice"
         for name in periods.names:
             assert 0.9 < periods.account(name).epsilon() <= 1.0, "another sum was charged"

@@ -18,7 +18,7 @@ ITEMS = [f"item {number}" for number in range(20)]
 def experiment(client, name, *, anonymous=True, **more):
     people = {"name": name, "epsilon": 1.0, "delta": 1e-6, "definition": "gdp", "anonymous": anonymous}
     client.request("POST", "/v1/populations", people)
-    asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "hand": 16, "outcome_wait": 0.0}
+    asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "block_size": 16, "outcome_wait": 0.0}
     client.request("POST", "/v1/experiments", asked | more)
 
 
@@ -323,7 +323,7 @@ def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_serv
     people = {"name": "again", "epsilon": 4000.0}
     client.request("POST", "/v1/populations", people)
     asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
-    more = {"outcome_wait": 0.2, "hand": 10, "measure": 0.5, "holdout": 0.0}
+    more = {"outcome_wait": 0.2, "block_size": 10, "measure": 0.5, "holdout": 0.0}
     client.request("POST", "/v1/experiments", asked | more)
     for number in range(120):
         decision = client.decide("again", f"person {number % 30}")
@@ -331,6 +331,6 @@ def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_serv
     settled(client, "again", 6)
     found = client.request("GET", "/v1/experiments/again/releases")["releases"]
     blocks = [block for one in found for block in one["shares"]]
-    places, served = (sum(sum(one[name]) for one in blocks) for name in ("places", "served"))
-    assert 0 < places <= 30
-    assert served / places > 0.9
+    sequences, served = (sum(sum(one[name]) for one in blocks) for name in ("decisions", "served"))
+    assert 0 < sequences <= 30
+    assert served / sequences > 0.9

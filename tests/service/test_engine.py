@@ -9,32 +9,33 @@ from urllib.parse import quote
 import pytest
 
 from discreet.service import engine as engine_module
-from discreet.service.auth import Decision, Secrets
+from discreet.service import groups
+from discreet.service.auth import DecisionId, Secrets
 from discreet.service.database import StoreError, open_store
-from discreet.service.engine import Engine, Unavailable
+from discreet.service.engine import DecisionEngine, Unavailable
 
 from .world import ITEMS, World, likes
 
 
-def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url):
+def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url, monkeypatch):
     """How far blocks were served is written down without outcomes, too; who comes meanwhile is next."""
     World(url, likes()).store.close()
     secrets = Secrets.fresh()
 
     async def story():
-        engine = Engine(open_store(url), secrets)
-        await engine.start(keep=False)
-        plain, writing, go = engine.store.record, threading.Event(), threading.Event()
+        engine = DecisionEngine(open_store(url), secrets)
+        await engine.start(work=False)
+        plain, writing, go = groups.record, threading.Event(), threading.Event()
 
-        def record(group):
+        def record(store, group):
             if not group.outcomes:
                 writing.set()
                 go.wait(60)
-            return plain(group)
+            return plain(store, group)
 
-        engine.store.record = record
+        monkeypatch.setattr(groups, "record", record)
         shop = await engine.live("shop")
-        block, offset = await engine.next_place(shop)
+        block, offset = await engine.next_decision(shop)
         assert await asyncio.to_thread(writing.wait, 60)
         decision = secrets.verify(secrets.sign(1, 0, block.first + offset, bytes(12)))
         answer = engine.record(decision, b'["item 1"]')
@@ -50,10 +51,10 @@ def test_many_who_come_first_share_what_is_leased(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         many = await asyncio.gather(*[engine.live("shop") for _ in range(20)])
-        await asyncio.gather(*[engine.next_place(one) for one in many[:4]])
+        await asyncio.gather(*[engine.next_decision(one) for one in many[:4]])
         with world.store.transaction() as tx:
             (leased,) = tx.one("SELECT count(*) FROM block WHERE state = 1")
         assert leased <= 2  # one that is served from, and perhaps the next one already
@@ -68,11 +69,11 @@ def test_whoever_waits_while_an_epoch_ends_is_told_to_ask_again(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         shop = await engine.live("shop")
         engine.store.lease_block = lambda *_: None
-        waiting = asyncio.ensure_future(engine.next_place(shop))
+        waiting = asyncio.ensure_future(engine.next_decision(shop))
         await asyncio.sleep(0)
         world.now = world.now.replace(month=12)
         world.settle()
@@ -90,18 +91,19 @@ def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
     secrets = Secrets.fresh()
 
     async def story():
-        engine = Engine(world.store, secrets)
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, secrets)
+        await engine.start(work=False)
+        world.owner = engine.process.owner
         engine._tasks[0].cancel()  # it does not look for what others did
         assert (await engine.live("shop")).period == "2026-11"
         world.now = world.now.replace(month=12)
         world.settle()
         pseudonym = secrets.pseudonym(1, "2026-12", "anna")
         for _ in range(2):
-            _, place, _ = world.serve(pseudonym=pseudonym)
+            _, sequence, _ = world.serve(pseudonym=pseudonym)
             world.write()
-            counted = await engine.record(Decision(1, 1, place, pseudonym), b'["item 1"]')
-            assert counted == ("recorded", place == 0)
+            counted = await engine.record(DecisionId(1, 1, sequence, pseudonym), b'["item 1"]')
+            assert counted == ("recorded", sequence == 0)
             await engine.refresh("shop")
         assert world.rows("SELECT period, times FROM visit") == [("2026-12", 2)]
         await engine.stop()
@@ -115,7 +117,7 @@ def test_an_experiment_that_fails_holds_up_no_other(url):
     other = world.worker.create("other", "people", likes(seed=None, share=0.5)).id
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
+        engine = DecisionEngine(world.store, Secrets.fresh())
         plain, done = engine.worker.tick, threading.Event()
 
         def tick(number):
@@ -137,13 +139,13 @@ def test_items_stand_in_that_this_process_has_not_heard_of(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         engine._tasks[0].cancel()
         shop = await engine.live("shop")
         world.worker.change_items(world.shop, ["new 1", "new 2"], [])
         while True:
-            block, offset = await engine.next_place(shop)
+            block, offset = await engine.next_decision(shop)
             if len(world.one.learning.labels) - 1 in block.spare:
                 break
         shown, altered = shop.without(block, offset, set(ITEMS[:11]))
@@ -158,17 +160,20 @@ def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
 
         def cut(*_):
             raise StoreError("the connection was cut")
 
         engine.worker.beyond = cut
+        world.owner = engine.process.owner
         await engine.live("shop")
-        _, place, _ = world.serve()
+        _, sequence, _ = world.serve()
         world.write()
-        late, there = (engine.record(Decision(1, 0, number), b'["item 1"]') for number in (10_000, place))
+        late, there = (
+            engine.record(DecisionId(1, 0, number), b'["item 1"]') for number in (10_000, sequence)
+        )
         assert await asyncio.wait_for(late, 10) == ("late", False)
         assert await asyncio.wait_for(there, 10) == ("recorded", True)
         await engine.stop()
@@ -177,36 +182,36 @@ def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
 
 
 @pytest.mark.parametrize("reported", [False, True])
-def test_whom_places_were_for_is_written_down_whoever_reports(url, monkeypatch, reported):
+def test_whom_decisions_were_for_is_written_down_whoever_reports(url, monkeypatch, reported):
     """What a crash leaves written down, whenever it comes, follows from decisions and from no report."""
     monkeypatch.setattr(engine_module, "_FLUSH", 3600.0)
     world, secrets = World(url, likes(seed=None, block_size=4)), Secrets.fresh()
 
     async def story():
-        engine = Engine(world.store, secrets)
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, secrets)
+        await engine.start(work=False)
         shop = await engine.live("shop")
 
         async def decide(name):
             pseudonym = secrets.pseudonym(1, shop.period, name)
-            block, offset = await engine.next_place(shop, pseudonym)
-            return Decision(1, 0, block.first + offset, pseudonym)
+            block, offset = await engine.next_decision(shop, pseudonym)
+            return DecisionId(1, 0, block.first + offset, pseudonym)
 
         one = await decide("ann")
         await until(lambda: world.rows("SELECT sum(served) FROM block") == [(1,)])
-        plain, tries = world.store.record, []
+        plain, tries = groups.record, []
 
-        def cut(group):
-            tries.append((len(group.outcomes), len(group.places)))
+        def cut(_, group):
+            tries.append((len(group.outcomes), len(group.decisions)))
             raise StoreError("the connection was cut")
 
-        world.store.record = cut
+        monkeypatch.setattr(groups, "record", cut)
         await decide("ben")
         await until(lambda: tries == [(0, 1)] and engine._flushing is None)
         answer = engine.record(one, b'["item 1"]') if reported else None
         await asyncio.sleep(0.02)
         assert tries == [(0, 1)]  # it is tried again when it would be anyway
-        world.store.record = plain
+        monkeypatch.setattr(groups, "record", plain)
         await decide("cyd")
         await until(lambda: world.rows("SELECT sum(served) FROM block") == [(3,)])
         assert answer is None or await answer == ("recorded", True)
@@ -226,8 +231,8 @@ def test_a_block_that_cannot_be_served_from_is_closed(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         engine._tasks[0].cancel()
         shop = await engine.live("shop")
         world.worker.change_items(world.shop, ["new 1"], [])
@@ -238,7 +243,7 @@ def test_a_block_that_cannot_be_served_from_is_closed(url):
 
         engine.refresh = cut
         with pytest.raises(StoreError):
-            await engine.next_place(shop)
+            await engine.next_decision(shop)
         engine.refresh = plain
         left = "SELECT first FROM block WHERE state = 1 AND closed_at IS NULL"
         await until(lambda: not world.rows(left))
@@ -252,10 +257,10 @@ def test_whoever_gives_up_waiting_takes_no_block_along(url):
     world = World(url, likes(seed=None))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         shop = await engine.live("shop")
-        waiting = asyncio.ensure_future(engine.next_place(shop))
+        waiting = asyncio.ensure_future(engine.next_decision(shop))
         while shop.leasing is None:
             await asyncio.sleep(0)
         waiting.cancel()
@@ -277,8 +282,8 @@ def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypat
             raise ValueError("a table is not there, as it is being put back")
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False, every=look)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False, every=look)
         await until(lambda: len(looks) > 3)
         await engine.stop()
 
@@ -290,6 +295,6 @@ def test_ids_of_decisions_stay_as_they_are_and_need_no_quoting():
     secrets = Secrets({name: bytes(32) for name in ("decisions", "people", "sessions")})
     known = "IQAAAAEAAAACAAAAAAAAAANtbW1tbW1tbW1tbW2ldOq6Sm1IoA9Inm4"
     assert secrets.sign(1, 2, 3, b"m" * 12, True) == known == quote(known, safe="")
-    assert secrets.verify(known) == Decision(1, 2, 3, b"m" * 12, True)
+    assert secrets.verify(known) == DecisionId(1, 2, 3, b"m" * 12, True)
     for wrong in (known + "=", known[:-1], known + "A", known[:-1] + "=", known + " ", "=" + known, ""):
         assert secrets.verify(wrong) is None

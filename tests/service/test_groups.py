@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from discreet.service.auth import Secrets
 from discreet.service.blocks import NOBODY
 from discreet.service.config import PopulationConfig
 from discreet.service.database import StoreError
-from discreet.service.engine import Engine
+from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
 
 from .world import ITEMS, World, likes, taken
@@ -23,7 +24,7 @@ ANN, BEN = b"a" * 12, b"b" * 12
 
 
 class Told(World):
-    """A world that remembers what its learner has heard of each place that counts."""
+    """A world that remembers what its learner has heard of each decision that counts."""
 
     def __init__(self, url, people=TWICE, config=likes, **more):
         super().__init__(url, config(holdout=0.0, **more), people)
@@ -31,17 +32,17 @@ class Told(World):
         honest = self.one.learning.aggregate
 
         def aggregate(block, outcomes):
-            places = [block.first + o for o in range(block.served) if o not in block.uncounted]
-            self.heard |= {place: outcomes.get(place, (False, None))[1] for place in places}
+            sequences = [block.first + o for o in range(block.served) if o not in block.uncounted]
+            self.heard |= {sequence: outcomes.get(sequence, (False, None))[1] for sequence in sequences}
             honest(block, outcomes)
 
         self.one.learning.aggregate = aggregate
 
     @property
     def measured(self):
-        """How many places shares are about: of blocks that have left, and of the open one."""
+        """How many decisions shares are about: of blocks that have left, and of the open one."""
         measure = self.one.learning.measure
-        return measure._open[""].before + sum(measure._open[""].places)
+        return measure._open[""].before + sum(measure._open[""].decisions)
 
 
 # --- who counts ---------------------------------------------------------------------------------------------
@@ -58,25 +59,26 @@ def rounds_that_change(folder):
     if len({(tuple(heard), measured) for heard, measured in found}) > 1:
         return None
     return max(
-        sum(a[place] != b[place] for place in a) for (a, _), (b, _) in itertools.combinations(found, 2)
+        sum(a[sequence] != b[sequence] for sequence in a)
+        for (a, _), (b, _) in itertools.combinations(found, 2)
     )
 
 
 def story(world, order, item):
-    """What is learned of five places, of which Ann has four and reports some, in this order."""
+    """What is learned of five decisions, of which Ann has four and reports some, in this order."""
     with world.store.transaction() as tx:
         tx.do("DELETE FROM visit")  # another person, who is called Ann, too
     world.heard.clear()
     before = world.measured
-    places = [world.serve(pseudonym=pseudonym)[1] for pseudonym in (ANN, ANN, BEN, ANN, ANN)]
-    world.report(places[2], ["item 5"], pseudonym=BEN)
-    first = places[0]
-    del places[2]
+    sequences = [world.serve(pseudonym=pseudonym)[1] for pseudonym in (ANN, ANN, BEN, ANN, ANN)]
+    world.report(sequences[2], ["item 5"], pseudonym=BEN)
+    first = sequences[0]
+    del sequences[2]
     for number in order:
-        counted = world.acknowledged(places[number], [item], pseudonym=ANN)
+        counted = world.acknowledged(sequences[number], [item], pseudonym=ANN)
         assert counted == Acknowledged("recorded", number < 2)
     world.settle()
-    return {place - first: body for place, body in world.heard.items()}, world.measured - before
+    return {sequence - first: body for sequence, body in world.heard.items()}, world.measured - before
 
 
 def test_whatever_somebody_reports_no_more_rounds_change_than_the_account_says(tmp_path):
@@ -95,9 +97,9 @@ def test_a_count_of_what_was_reported_would_be_noticed(tmp_path, monkeypatch):
                 heard.clear()
             heard[one.pseudonym] = heard.get(one.pseudonym, 0) + 1
             tx.do("INSERT INTO visit VALUES (1, ?, ?, 1) ON CONFLICT DO NOTHING", "", one.pseudonym)
-            row = blocks[max(key for key in blocks if key[2] <= one.place)]
+            row = blocks[max(key for key in blocks if key[2] <= one.sequence)]
             if heard[one.pseudonym] > 2:
-                text = f"{row.uncounted}{one.place - row.first} "
+                text = f"{row.uncounted}{one.decision - row.first} "
                 blocks[row[:3]] = row._replace(uncounted=text)
                 tx.do("UPDATE block SET uncounted = ? WHERE first = ?", text, row.first)
         return honest(tx, reported, blocks)
@@ -114,8 +116,10 @@ def test_rounds_beyond_the_limit_are_left_out_of_sums_and_shares(url, config):
     world = Told(url, people, config, block_size=10, measure=0.5)
     for number in range(40):
         pseudonym = bytes([number % 4 + 1]) * 12
-        _, place, labels = world.serve(pseudonym=pseudonym)
-        said = world.acknowledged(place, [labels[0]] if config is likes else labels[0], pseudonym=pseudonym)
+        _, sequence, labels = world.serve(pseudonym=pseudonym)
+        said = world.acknowledged(
+            sequence, [labels[0]] if config is likes else labels[0], pseudonym=pseudonym
+        )
         assert said == Acknowledged("recorded", number < 8)
         world.settle()
     assert [*world.heard] == [*range(8)]
@@ -131,22 +135,24 @@ def test_rounds_beyond_the_limit_are_left_out_of_sums_and_shares(url, config):
 def test_what_is_not_counted_is_not_kept(url):
     world = Told(url, block_size=4, outcome_wait=3600.0)
     for number in range(4):
-        place = world.serve(pseudonym=ANN)[1]
-        assert world.acknowledged(place, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", number < 2)
-        assert world.acknowledged(place, ["item 1"], pseudonym=ANN) == Acknowledged("duplicate", number < 2)
-    bodies = world.rows("SELECT body FROM outcome ORDER BY place")
+        sequence = world.serve(pseudonym=ANN)[1]
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", number < 2)
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged(
+            "duplicate", number < 2
+        )
+    bodies = world.rows("SELECT body FROM outcome ORDER BY sequence")
     assert [body is None for (body,) in bodies] == [False, False, True, True]
 
 
 def test_the_first_decisions_of_a_person_count_over_blocks(url):
     world = Told(url, block_size=2, outcome_wait=60.0)
-    places = []
+    sequences = []
     for pseudonym in (BEN, ANN, BEN, ANN, ANN, BEN):
-        places.append((world.serve(pseudonym=pseudonym)[1], pseudonym))
+        sequences.append((world.serve(pseudonym=pseudonym)[1], pseudonym))
         world.write()
-    for place, pseudonym in reversed(places):
-        assert world.acknowledged(place, ["item 1"], pseudonym=pseudonym) == Acknowledged(
-            "recorded", place < 4
+    for sequence, pseudonym in reversed(sequences):
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=pseudonym) == Acknowledged(
+            "recorded", sequence < 4
         )
     with world.store.transaction() as tx:
         tx.do("UPDATE block SET closed_at = 0 WHERE state = 1")
@@ -164,11 +170,11 @@ def test_people_count_in_the_order_of_serving_however_groups_are_cut(url, monkey
     world.worker.create("other", "people", likes(seed=None, share=0.5))
 
     async def story():
-        engine = Engine(world.store, Secrets.fresh())
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
         shop, other = await engine.live("shop"), await engine.live("other")
         for live in (shop, other):
-            await engine.next_place(live)
+            await engine.next_decision(live)
         await engine._flushing
         engine._begin_group = lambda: None
         engine.take(other, BEN)
@@ -187,8 +193,8 @@ def test_people_count_in_the_order_of_serving_however_groups_are_cut(url, monkey
 
 def test_decisions_without_a_person_are_not_limited(url):
     world = Told(url, block_size=4)
-    for place in [world.serve()[1] for _ in range(4)]:
-        assert world.acknowledged(place, ["item 1"]) == Acknowledged("recorded", True)
+    for sequence in [world.serve()[1] for _ in range(4)]:
+        assert world.acknowledged(sequence, ["item 1"]) == Acknowledged("recorded", True)
     world.settle()
     assert len(world.heard) == 4
     assert None not in world.heard.values()
@@ -196,7 +202,7 @@ def test_decisions_without_a_person_are_not_limited(url):
 
 
 @pytest.mark.parametrize("pseudonym", [ANN, NOBODY])
-def test_places_that_a_crash_left_unknown_take_no_outcome_and_are_no_rounds(url, pseudonym):
+def test_decisions_that_a_crash_left_unknown_take_no_outcome_and_are_no_rounds(url, pseudonym):
     """Nobody knows whether they were served, or whom they were for."""
     world = Told(url, block_size=4)
     known = world.serve(pseudonym=pseudonym)[1]
@@ -220,7 +226,7 @@ def test_groups_that_are_written_again_count_once(url):
     world.serve(pseudonym=ANN)
     world.serve(pseudonym=ANN, request=b"r")
     for group in (world.group(), late, world.group()):
-        written = world.store.record(group)
+        written = groups.record(world.store, group)
     assert [one.answer for one in written.requests] == ["3"]
     assert world.rows("SELECT served, uncounted FROM block WHERE first = 0") == [(4, "3 ")]
     assert sorted(world.rows("SELECT pseudonym, times FROM visit")) == [(ANN, 3), (BEN, 1)]
@@ -229,10 +235,8 @@ def test_groups_that_are_written_again_count_once(url):
 @pytest.mark.parametrize("when", ["before the decision", "before the outcome", "after the outcome"])
 def test_nothing_more_is_learned_of_somebody_who_was_erased_and_it_is_seen_nowhere(url, when):
     world, secrets = Told(url, block_size=2), Secrets.fresh()
-    engine, pseudonym = (
-        Engine(world.store, secrets, calendar=lambda: world.now),
-        secrets.pseudonym(1, "2026-11", "ann"),
-    )
+    pseudonym = secrets.pseudonym(1, "2026-11", "ann")
+    whose = partial(secrets.pseudonym, person="ann")
     steps = {
         "before the decision": lambda: None,
         "before the outcome": lambda: world.serve(pseudonym=pseudonym),
@@ -240,10 +244,10 @@ def test_nothing_more_is_learned_of_somebody_who_was_erased_and_it_is_seen_nowhe
     }
     for name, step in steps.items():
         if name == when:
-            engine.erase("people", "ann")
+            world.worker.erase("people", whose)
         said = step()
     if when == "after the outcome":
-        engine.erase("people", "ann")
+        world.worker.erase("people", whose)
     assert said == Acknowledged("recorded", True)
     world.serve(pseudonym=BEN)
     world.settle()
@@ -256,14 +260,14 @@ def test_nothing_more_is_learned_of_somebody_who_was_erased_and_it_is_seen_nowhe
 def test_a_request_that_is_sent_again_has_its_answer_and_counts_once(url):
     world = Told(url, block_size=4)
     first = world.serve(pseudonym=ANN, request=b"r")[1]
-    assert [one.place for one in world.write().requests] == [first]
+    assert [one.sequence for one in world.write().requests] == [first]
     again = world.serve(pseudonym=ANN, request=b"r")[1]
     second = world.serve(pseudonym=ANN, request=b"s")[1]
     third = world.serve(pseudonym=ANN, request=b"s")[1]  # in the same group
-    assert [one.place for one in world.write().requests] == [first, second, second]
+    assert [one.sequence for one in world.write().requests] == [first, second, second]
     assert world.rows("SELECT times FROM visit") == [(2,)]
-    for place, counted in ((first, True), (again, False), (second, True), (third, False)):
-        assert world.acknowledged(place, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", counted)
+    for sequence, counted in ((first, True), (again, False), (second, True), (third, False)):
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", counted)
     world.settle()
     assert [*world.heard] == [first, second]
 
@@ -276,7 +280,7 @@ def test_a_request_is_known_after_a_crash_if_it_was_written_down(url):
     world.crash()
     world.serve(pseudonym=ANN, request=b"r")
     new = world.serve(pseudonym=ANN, request=b"lost")[1]
-    assert [one.place for one in world.write().requests] == [first, new]
+    assert [one.sequence for one in world.write().requests] == [first, new]
     assert world.rows("SELECT times FROM visit") == [(2,)]
 
 
@@ -292,37 +296,37 @@ def test_requests_are_kept_for_ten_minutes_and_as_long_as_their_outcomes_are_tak
         for request, age in ages.items():
             tx.do("UPDATE request SET at = ? WHERE id = ?", tx.now() - age, request)
         tx.do("UPDATE block SET closed_at = NULL WHERE state = 1")
-    world.worker.forget_requests()
+    groups.forget_requests(world.store)
     assert sorted(bytes(one) for (one,) in world.rows("SELECT id FROM request")) == [b"new", b"open"]
     assert groups.KEEP == 600.0
 
 
-def test_an_engine_answers_alike_until_what_it_kept_is_forgotten(url):
+def test_an_engine_answers_alike_until_what_it_kept_is_forgotten(url, monkeypatch):
     """Also where the first commit has failed, or nobody knows how it ended."""
     world, secrets = World(url, likes(seed=None, outcome_wait=60.0)), Secrets.fresh()
 
     async def story():
-        engine = Engine(world.store, secrets)
-        await engine.start(keep=False)
+        engine = DecisionEngine(world.store, secrets)
+        await engine.start(work=False)
         shop = await engine.live("shop")
 
         async def ask(answer):
-            await engine.next_place(shop, ANN)
+            await engine.next_decision(shop, ANN)
             return (await engine.keep(b"r", False, answer)).answer
 
-        plain = world.store.record
+        plain = groups.record
 
-        def cut(group):
+        def cut(store, group):
             if ending == "committed":
-                plain(group)
+                plain(store, group)
             raise StoreError("nobody knows")
 
         found = []
         for ending in ("lost", "committed"):
-            world.store.record = cut
+            monkeypatch.setattr(groups, "record", cut)
             with pytest.raises(StoreError):
                 await ask(f"first, {ending}")
-            world.store.record = plain
+            monkeypatch.setattr(groups, "record", plain)
             found += [await ask("second"), await ask("third")]
         await engine.stop()
         return found

@@ -189,7 +189,7 @@ def test_whoever_hangs_up_hinders_nobody(served):
 
 
 def test_half_a_body_is_no_request():
-    """Whoever hangs up before the end of a body is shown nothing, and takes no place."""
+    """Whoever hangs up before the end of a body is shown nothing, and takes no decision."""
     parts = iter([{"type": "http.request", "body": b"", "more_body": True}, {"type": "http.disconnect"}])
 
     async def receive():

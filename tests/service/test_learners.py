@@ -9,6 +9,7 @@ import pytest
 
 from discreet.online.registry import REGISTRY
 from discreet.service.config import PopulationConfig
+from discreet.service.worker import periods_of
 
 from .world import ITEMS, World, likes
 
@@ -37,14 +38,14 @@ def test_a_learner_serves(name, feedback, tmp_path):
 
     def blocks(count):
         for _ in range(8 * count):
-            _, place, labels = world.serve()
+            _, sequence, labels = world.serve()
             assert len(set(labels)) == 3
             assert set(labels) <= set(ITEMS)
-            assert world.report(place, outcome(feedback, labels, rng)) == "recorded"
+            assert world.report(sequence, outcome(feedback, labels, rng)) == "recorded"
         world.settle()
 
     blocks(3)
-    spent = world.worker.account(world.one.population, "2026-11").epsilon()
+    spent = periods_of(world.store, world.one.population).account("2026-11").epsilon()
     assert 0.0 < spent <= PEOPLE.epsilon
     before = world.one.learning.learner.round
     world.crash()

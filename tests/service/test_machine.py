@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from discreet.service.database import SQLiteStore
-from discreet.service.engine import Engine
+from discreet.service.database import SQLiteDatabase
+from discreet.service.engine import DecisionEngine
 from discreet.service.worker import PopulationLedger, Worker
 from tools.service_chaos import faults
 
@@ -48,7 +48,7 @@ def test_erasure_at_the_turn_of_a_month_reaches_what_waits_from_before():
 @pytest.fixture
 def broken():
     """Injects faults, and takes back whatever they have changed."""
-    kinds = (Worker, Engine, SQLiteStore, PopulationLedger, faults._Wrapped)
+    kinds = (Worker, DecisionEngine, SQLiteDatabase, PopulationLedger, faults._Wrapped)
     before = [dict(vars(kind)) for kind in kinds]
     yield lambda name: faults.FAULTS[name]()
     for kind, honest in zip(kinds, before, strict=True):

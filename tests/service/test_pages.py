@@ -86,12 +86,12 @@ def test_an_experiment_with_everything_that_may_be_known(analyst):
 
 
 def test_shares_are_those_of_the_releases(world, analyst):
-    """The last point of the chart is the sum of what was released over the places it is about."""
+    """The last point of the chart is the sum of what was released over the decisions it is about."""
     released = world[0].client().request("GET", "/v1/experiments/shop/releases")["releases"]
     blocks = [block for release in released for block in release["shares"]]
     assert blocks
-    places = sum(block["places"][0] for block in blocks)
-    served = sum(block["served"][0] for block in blocks) / places
+    sequences = sum(block["decisions"][0] for block in blocks)
+    served = sum(block["served"][0] for block in blocks) / sequences
     chart = analyst.get("/parts/experiments/shop/shares")
     assert chart.headers["content-type"] == "application/json"
     last = re.search(r'"learned":\[([^\]]*)\]', chart.text)[1].split(",")[-1]
@@ -365,7 +365,7 @@ def test_labels_are_escaped(admin):
 
 # --- forms ---------------------------------------------------------------------------------------------
 
-FORM = DEFAULTS | {"name": "made-here", "items": "a\nb\n\n c \nd", "k": "2", "wait": "0", "hand": "16"}
+FORM = DEFAULTS | {"name": "made-here", "items": "a\nb\n\n c \nd", "k": "2", "wait": "0", "block_size": "16"}
 
 
 def test_a_form_makes_an_experiment(world, operator):
@@ -377,7 +377,7 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"items": ""}, "one in a line"),
         ({"items": "a\na"}, "twice"),
         ({"k": "9"}, "needs more than"),
-        ({"k": "two"}, "A whole number"),
+        ({"k": "two"}, "An integer"),
         ({"epsilon": "0"}, "above 0"),
         ({"epsilon": "nan"}, "above 0"),
         ({"epsilon": "1e400"}, "above 0"),
@@ -394,7 +394,7 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"feedback": "likes", "groups": "x (0): a; b; c; d"}, "One group in a line"),
         ({"options": "no value"}, "One option in a line"),
         ({"options": "mood = 3"}, "which ThompsonSelector does not take"),
-        ({"rounds": "many"}, "A whole number"),
+        ({"rounds": "many"}, "An integer"),
         ({"measure": "0"}, "of no use"),
         ({"population": "nobody"}, "no such population"),
         ({"population": "shop", "share": "50"}, "is spent, and this would make it"),

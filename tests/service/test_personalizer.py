@@ -21,7 +21,7 @@ from discreet.service.personalizer import ranked
 
 from .conftest import Running
 from .test_api import ITEMS, experiment
-from .world import World, likes
+from .world import NOISY, World, likes
 
 RANK = "/personalizer/v1.0/rank"
 
@@ -133,7 +133,7 @@ def test_excluded_actions_stay_where_they_were(shared_service):
 )
 def test_a_set_comes_first(available, order, altered):
     block = DecisionBlock(1, 0, 0, 1, [[3, 1]], [(0, 1)], {}, 0, [3, 5, 2], b"")
-    live = Live(1, 1, "shop", None, None, "", 0, "", 0, list("abcdef"))
+    live = Live(1, 1, "shop", likes(), NOISY, "", 0, "", 0, list("abcdef"))
     assert ranked(live, block, 0, list(available)) == (list(order), altered)
     assert block.altered == ({0} if altered else set())
 
@@ -175,7 +175,7 @@ def test_what_is_kept(service):
     waiting.reward("a", 0.25)
     waiting.reward("a", 1.0)
     waiting.reward(signed["eventId"], 0.5)
-    client = personalizer(service, "shop", hand=4, outcome_wait=0.0)
+    client = personalizer(service, "shop", block_size=4, outcome_wait=0.0)
     marker = "marker-4711"
     for number in range(32):
         context = [{"user": f"{marker} {number}"}]
@@ -197,8 +197,11 @@ def test_what_is_kept(service):
     assert marker not in (service.folder / "log").read_text()
     store = open_store(service.store)
     with store.transaction() as tx:
-        assert tx.all("SELECT place, body FROM outcome WHERE experiment = 1") == [(0, b"0.5"), (1, b"0.25")]
-        assert tx.all("SELECT place, active FROM request WHERE experiment = 1") == [(1, 0)]
+        assert tx.all("SELECT sequence, body FROM outcome WHERE experiment = 1") == [
+            (0, b"0.5"),
+            (1, b"0.25"),
+        ]
+        assert tx.all("SELECT sequence, active FROM request WHERE experiment = 1") == [(1, 0)]
     store.close()
     service.start()
 
@@ -211,25 +214,25 @@ def values(**more):
 
 
 def shown(url, plan, config=None):
-    """40 places; ``plan`` says of each what is reported, and whether it was seen (None: not deferred)."""
+    """40 decisions; ``plan`` says of each what is reported, and whether it was seen (None: not deferred)."""
     world = World(url, config or values())
     for offset in range(40):
         value, active = plan(offset)
         number = offset.to_bytes(16, "big")
-        _, place, _ = world.serve(request=None if active is None else number)
+        _, sequence, _ = world.serve(request=None if active is None else number)
         if active is not None:
-            served = world.places.pop()
-            world.places.append(served._replace(request=served.request._replace(active=False)))
+            served = world.sequences.pop()
+            world.sequences.append(served._replace(request=served.request._replace(active=False)))
             world.write()
             if active:
-                world.store.record(Group(activated=[(world.shop, number)]))
+                groups.record(world.store, Group(activated=[(world.shop, number)]))
         if value is not None:
-            world.report(place, value)
+            world.report(sequence, value)
         world.settle()
     one = world.one
-    owner = one.learning.gate.owner.id.encode()  # random, whatever the seed is
-    state = re.sub(rb'"%b", "number": \d+' % owner, b"", one.learning.dump()[""])
-    return one.next_place, one.seq, one.learning.learner.round, state, world
+    owner = one.learning.gate.owner.id.encode()  # random, whatever the seed is, and so is a digest of it
+    state = re.sub(rb'"%b", "number": \d+|"digest": "\w+"' % owner, b"", one.learning.dump()[""])
+    return one.next_sequence, one.seq, one.learning.learner.round, state, world
 
 
 def test_what_was_not_seen_took_nothing(url, tmp_path):
@@ -249,8 +252,8 @@ def test_what_was_not_seen_took_nothing(url, tmp_path):
 def rounds_depend_on_who_saw(folder):
     """Whether rounds, releases or blocks of shares differ by who has seen something."""
     found = [shown(f"{folder}/{seen}.db", lambda _, seen=seen: (0.0, seen)) for seen in (True, False)]
-    places = [one[4].one.learning.measure._open[""].places for one in found]
-    return found[0][:3] != found[1][:3] or places[0] != places[1]
+    sequences = [one[4].one.learning.measure._open[""].decisions for one in found]
+    return found[0][:3] != found[1][:3] or sequences[0] != sequences[1]
 
 
 def test_no_number_of_rounds_depends_on_who_has_seen_something(tmp_path):
@@ -277,7 +280,6 @@ def test_ids_of_requests_are_kept_apart(url):
     world = World(url, values())
     first = world.serve(request=b"a")[1]
     world.write()
-    with world.store.transaction() as tx:
-        assert groups.request(tx, world.shop, b"a").place == first
-        assert groups.request(tx, world.shop, b"b") is None
-        assert groups.request(tx, world.shop + 1, b"a") is None
+    assert groups.request(world.store, world.shop, b"a").sequence == first
+    assert groups.request(world.store, world.shop, b"b") is None
+    assert groups.request(world.store, world.shop + 1, b"a") is None

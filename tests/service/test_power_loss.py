@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from discreet.service.database import SQLiteStore, StoreError, open_store
+from discreet.service.database import SQLiteDatabase, StoreError, open_store
 
 from .world import World, likes
 
@@ -93,19 +93,21 @@ class _Connection:
 
 
 def after(tmp_path, monkeypatch, synchronous):
-    """Acknowledged places, and those that are left after a loss of power at some moment."""
+    """Acknowledged decisions, and those that are left after a loss of power at some moment."""
     disk = Disk()
     layer = _Layer(disk, f"loses-{synchronous}")
-    monkeypatch.setattr(SQLiteStore, "_connect", lambda self: _Connection(self.path, f"loses-{synchronous}"))
-    monkeypatch.setattr(SQLiteStore, "_sync_folder", lambda _: disk.folder_synced())
-    pragmas = [f"synchronous={synchronous}" if "sync" in one else one for one in SQLiteStore.PRAGMAS]
-    monkeypatch.setattr(SQLiteStore, "PRAGMAS", pragmas)
+    monkeypatch.setattr(
+        SQLiteDatabase, "_connect", lambda self: _Connection(self.path, f"loses-{synchronous}")
+    )
+    monkeypatch.setattr(SQLiteDatabase, "_sync_folder", lambda _: disk.folder_synced())
+    pragmas = [f"synchronous={synchronous}" if "sync" in one else one for one in SQLiteDatabase.PRAGMAS]
+    monkeypatch.setattr(SQLiteDatabase, "PRAGMAS", pragmas)
     world = World(f"sqlite:///{tmp_path}/service.db", likes(outcome_wait=3600.0))
     acknowledged, lost = set(), 0
     for number in range(12):
-        _, place, _ = world.serve()
-        assert world.report(place, ["item 1"]) == "recorded"
-        acknowledged.add(place)
+        _, sequence, _ = world.serve()
+        assert world.report(sequence, ["item 1"]) == "recorded"
+        acknowledged.add(sequence)
         folder = tmp_path / f"after {number}"
         folder.mkdir()
         disk.after_power_loss(folder)
@@ -113,7 +115,7 @@ def after(tmp_path, monkeypatch, synchronous):
         left = open_store(f"sqlite:///{folder}/service.db")
         try:
             with left.transaction() as tx:
-                there = {row[0] for row in tx.all("SELECT place FROM outcome")}
+                there = {row[0] for row in tx.all("SELECT sequence FROM outcome")}
         except StoreError:
             there = set()
         left.close()

@@ -18,13 +18,13 @@ from discreet.privacy.population import Periods
 from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
 from discreet.service.learning import MOST_SEGMENTS, Learning
-from discreet.service.worker import OtherSegments
+from discreet.service.worker import OtherSegments, periods_of
 
 from .pages import Visitor
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 VALUES = ["fr", "de", "it"]
-HAND = 8
+SIZE = 8
 
 
 def liked(rng, favourite):
@@ -50,12 +50,12 @@ def test_decisions_with_likes_are_those_of_the_librarys_segments(url):
     shown = {segment: twin.choose(segment).labels for segment in VALUES}
     for _ in range(30):
         segment = VALUES[int(rng.integers(3)) // 2]  # "it" has no visitors
-        people, places = [liked(rng, VALUES.index(segment)) for _ in range(HAND)], []
+        people, sequences = [liked(rng, VALUES.index(segment)) for _ in range(SIZE)], []
         for _ in people:
-            _, place, labels = world.serve(segment)
+            _, sequence, labels = world.serve(segment)
             assert tuple(labels) == shown[segment]
-            places.append(place)
-        world.report_all(zip(places, people, strict=True))
+            sequences.append(sequence)
+        world.report_all(zip(sequences, people, strict=True))
         world.settle()
         for person in people:
             twin.choose(segment)
@@ -73,22 +73,22 @@ def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path)
     config = taken(segments=VALUES, holdout=0.0, measure=0.0)
     world, twin = World(f"sqlite:///{tmp_path}/service.db", config, PURE), twin_of(config, PURE)
     rng = np.random.default_rng(0)
-    allocated = {one: [twin.choose(one, wait=False) for _ in range(2 * HAND)] for one in VALUES}
+    allocated = {one: [twin.choose(one, wait=False) for _ in range(2 * SIZE)] for one in VALUES}
     sets = set()
     for _ in range(40):
         segment = str(rng.choice(VALUES))
-        answers, places = [], []
-        for one in allocated[segment][:HAND]:
-            _, place, labels = world.serve(segment)
+        answers, sequences = [], []
+        for one in allocated[segment][:SIZE]:
+            _, sequence, labels = world.serve(segment)
             assert tuple(labels) == one.labels
             answers.append(labels[0] if rng.random() < 0.5 else None)
-            places.append(place)
-        world.report_all(zip(places, answers, strict=True))
+            sequences.append(sequence)
+        world.report_all(zip(sequences, answers, strict=True))
         world.settle()
-        for one, answer in zip(allocated[segment][:HAND], answers, strict=True):
+        for one, answer in zip(allocated[segment][:SIZE], answers, strict=True):
             twin.learn(answer, round=one.round)
-        allocated[segment] = allocated[segment][HAND:] + [
-            twin.choose(segment, wait=False) for _ in range(HAND)
+        allocated[segment] = allocated[segment][SIZE:] + [
+            twin.choose(segment, wait=False) for _ in range(SIZE)
         ]
         sets.add(tuple(labels))
     assert len(sets) > 3
@@ -104,7 +104,7 @@ def test_a_segment_learns_from_its_own_people(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", config, people)
     favourite = {"fr": "item 3", "de": "item 7"}
     for segment in ["fr", "de"] * 20:
-        world.report_all([(world.serve(segment)[1], [favourite[segment]]) for _ in range(HAND)])
+        world.report_all([(world.serve(segment)[1], [favourite[segment]]) for _ in range(SIZE)])
         world.settle()
     world.blocks = []
     best = {segment: world.one.learning.payload(segment)["values"][0]["item"] for segment in favourite}
@@ -129,7 +129,7 @@ def test_blocks_are_aggregated_in_the_order_of_their_segment(url):
     world.serve("de")  # stays open
     early = world.leased["de"][0]
     for _ in range(2):
-        world.report_all([(world.serve("fr")[1], None) for _ in range(HAND)])
+        world.report_all([(world.serve("fr")[1], None) for _ in range(SIZE)])
     world.settle()
     assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr"}
     late = world.store.lease_block(world.shop, 0, world.owner, "de")
@@ -149,7 +149,7 @@ def test_blocks_are_aggregated_in_the_order_of_their_segment(url):
 
 @pytest.mark.parametrize("config", [likes(segments=VALUES), taken(segments=VALUES)], ids=["likes", "taken"])
 def test_a_crash_in_the_middle_of_a_aggregate_keeps_every_segment_in_order(url, config):
-    from discreet.service import failpoints
+    from discreet.service.database import failpoints
 
     class Killed(BaseException):
         pass
@@ -164,19 +164,19 @@ def test_a_crash_in_the_middle_of_a_aggregate_keeps_every_segment_in_order(url, 
         segment = str(rng.choice(VALUES))
         reports = []
         for _ in range(4):
-            _, place, labels = world.serve(segment)
-            reports.append((place, labels[:1] if config.feedback == "likes" else labels[0]))
+            _, sequence, labels = world.serve(segment)
+            reports.append((sequence, labels[:1] if config.feedback == "likes" else labels[0]))
         world.report_all(reports)
         if number % 5 == 4:
             world.write()
-            failpoints.at(point := next(points), kill)
+            failpoints[point := next(points)] = kill
             try:
                 while world.worker.due():
                     world.worker.tick(world.shop)
             except Killed:
                 pass
             finally:
-                failpoints.at(point, None)
+                failpoints.pop(point, None)
             world.crash()
             world.shop = 1
         world.settle()
@@ -190,7 +190,7 @@ def test_a_crash_in_the_middle_of_a_aggregate_keeps_every_segment_in_order(url, 
         chains.add(chain)
         assert bytes(link) == chain
     assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM block"))
-    assert world.worker.account(1, "2026-11").epsilon() <= world.one.people.epsilon
+    assert periods_of(world.store, 1).account("2026-11").epsilon() <= world.one.people.epsilon
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_segments_cost_what_one_learner_costs(tmp_path, make):
     spent = []
     for segments in ([], VALUES):
         world = World(f"sqlite:///{tmp_path}/{len(segments)}.db", make(segments=segments), people)
-        spent.append(world.worker.account(1, "2026-11"))
+        spent.append(periods_of(world.store, 1).account("2026-11"))
     alone, divided = spent
     assert divided.epsilon() == pytest.approx(alone.epsilon(), rel=1e-9)
     assert divided.epsilon() <= people.epsilon
@@ -213,7 +213,7 @@ def test_segments_cost_what_one_learner_costs(tmp_path, make):
 TWICE = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", max_rounds_per_person=2, period="month")
 
 
-def rounds_that_change(url, marked, **more):
+def rounds_that_change(url, pseudonym_in, **more):
     """In how many rounds the learners see another outcome when somebody says something else."""
     seen = []
     for item in ("item 1", "item 2"):
@@ -222,16 +222,16 @@ def rounds_that_change(url, marked, **more):
         honest = world.one.learning.aggregate
 
         def aggregate(block, outcomes, honest=honest, aggregated=aggregated):
-            places = range(block.first, block.first + block.count)
-            aggregated.extend((block.segment, place, outcomes.get(place)) for place in places)
+            sequences = range(block.first, block.first + block.count)
+            aggregated.extend((block.segment, sequence, outcomes.get(sequence)) for sequence in sequences)
             honest(block, outcomes)
 
         world.one.learning.aggregate = aggregate
         for segment in [*VALUES, *VALUES]:
             for who, what in (("somebody", item), ("somebody else", "item 5")):
-                pseudonym = marked(who, segment)
-                _, place, _ = world.serve(segment, pseudonym)
-                world.report(place, [what], pseudonym=pseudonym)
+                pseudonym = pseudonym_in(who, segment)
+                _, sequence, _ = world.serve(segment, pseudonym)
+                world.report(sequence, [what], pseudonym=pseudonym)
         for block in world.blocks:
             block.over_at = 0.0
         world.settle()
@@ -264,7 +264,7 @@ def test_experiments_of_a_population_are_divided_alike(url):
     world.worker.create("fourth", "people", likes(share=0.4))
     with pytest.raises(dc.BudgetExceeded):
         world.worker.create("fifth", "people", likes(segments=["fr", "de"], share=0.1))
-    assert 0.9 < world.worker.account(1, "2026-11").epsilon() <= 1.0
+    assert 0.9 < periods_of(world.store, 1).account("2026-11").epsilon() <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -284,18 +284,18 @@ def test_shares_of_segments_leave_in_blocks_of_their_own(tmp_path):
     )
     for number in range(600):
         segment = "de" if number % 3 else "fr"
-        _, place, labels = world.serve(segment)
-        world.report(place, labels[0] if segment == "de" else None)
+        _, sequence, labels = world.serve(segment)
+        world.report(sequence, labels[0] if segment == "de" else None)
         if number % 40 == 39:
             world.settle()
-    places, served = {}, {}
+    sequences, served = {}, {}
     for segment, payload in world.rows("SELECT segment, payload FROM release"):
         for block in json.loads(payload)["shares"]:
-            places[segment] = places.get(segment, 0) + sum(block["places"])
+            sequences[segment] = sequences.get(segment, 0) + sum(block["decisions"])
             served[segment] = served.get(segment, 0.0) + sum(block["served"])
-    assert places["de"] > 150
-    assert places["fr"] > 60
-    assert abs(served["de"] - places["de"]) < 60
+    assert sequences["de"] > 150
+    assert sequences["fr"] > 60
+    assert abs(served["de"] - sequences["de"]) < 60
     assert abs(served["fr"]) < 60
 
 
@@ -309,7 +309,14 @@ def test_decisions_name_their_segment(shared_service):
         "/v1/populations",
         {"name": "segments", "epsilon": 30.0, "delta": 1e-6, "definition": "gdp", "anonymous": True},
     )
-    asked = {"population": "segments", "items": ITEMS, "k": 3, "hand": 5, "outcome_wait": 0.0, "holdout": 0.0}
+    asked = {
+        "population": "segments",
+        "items": ITEMS,
+        "k": 3,
+        "block_size": 5,
+        "outcome_wait": 0.0,
+        "holdout": 0.0,
+    }
     divided = asked | {"segments": ["de", "fr"], "share": 0.4, "options": {"first_batch": 4}}
     client.request("POST", "/v1/experiments", divided | {"name": "divided"})
     client.request("POST", "/v1/experiments", asked | {"name": "whole", "share": 0.1})
@@ -374,7 +381,7 @@ def test_pages_of_segments(shared_service):
         "feedback": "taken",
         "epsilon": "8",
         "anonymous": "yes",
-        "hand": "32",
+        "block_size": "32",
     }
     form |= {"wait": "0", "holdout": "25", "visitors": "20000"}
     hostile = "<b>\"'&</b>"

@@ -14,13 +14,15 @@ from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.forecast import forecast, release_plan
 from discreet.service.learning import Learning
 from discreet.service.shares import SURE, Progress, series
-from discreet.service.worker import budget_of
 
 from .world import PURE, World, taken
 
 
 def release(seq, *blocks, epoch=0):
-    shares = [{"places": list(places), "served": list(served), "deviation": 3.0} for places, served in blocks]
+    shares = [
+        {"decisions": list(decisions), "served": list(served), "deviation": 3.0}
+        for decisions, served in blocks
+    ]
     return {"seq": seq, "epoch": epoch, "at": 100.0 * seq, "shares": shares}
 
 
@@ -30,7 +32,7 @@ def test_counts_add_up_and_so_does_their_noise():
     assert progress.seq == 3
     assert [point.at for point in progress.points] == [100.0, 300.0]
     last = progress.last
-    assert last.places == (200, 20)
+    assert last.decisions == (200, 20)
     assert last.learned.value == pytest.approx(0.5)
     assert last.learned.noise == pytest.approx(3.0 * math.sqrt(2) / 200)
     assert last.learned.deviation == pytest.approx(math.hypot(last.learned.noise, math.sqrt(0.25 / 200)))
@@ -86,9 +88,9 @@ def test_margins_hold():
 def test_shares_are_read_from_where_one_was(url):
     world = World(url, taken(block_size=40), PURE)
     for _ in range(240):
-        _, place, shown = world.serve()
-        world.report(place, shown[0])
-        if place % 40 == 39:
+        _, sequence, shown = world.serve()
+        world.report(sequence, shown[0])
+        if sequence % 40 == 39:
             world.settle()
     every = queries.releases(world.store, "shop")[::-1]
     found = queries.shares(world.store, "shop")
@@ -108,26 +110,28 @@ def test_shares_are_read_from_where_one_was(url):
 
 @pytest.mark.parametrize("feedback", ["likes", "taken", "value"])
 def test_the_outlook_is_what_happens(feedback):
-    """Shares leave after as many places as was said, and with that noise."""
+    """Shares leave after as many decisions as was said, and with that noise."""
     likes = feedback == "likes"
     people = PopulationConfig(
         epsilon=4.0, delta=1e-6 if likes else 0.0, definition="gdp" if likes else "pure"
     )
     config = ExperimentConfig(items=list("abcdef"), k=2, feedback=feedback, block_size=8)
     said = release_plan(config, people)
-    learning = Learning.begin(config, Gate(budget_of(people), 1, definition=people.definition))
-    place = learned = 0
+    learning = Learning.begin(config, Gate(people.budget, 1, definition=people.definition))
+    sequence = learned = 0
     first_share = first_value = None
     while first_share is None or first_value is None:
-        block = learning.allocate(1, 0, place, 8, b"")
+        block = learning.allocate(1, 0, sequence, 8, b"")
         block.served = 8
         body = {"likes": ["a"], "taken": "a", "value": 0.5}[feedback]
-        learning.aggregate(block, {place + offset: (False, json.dumps(body).encode()) for offset in range(8)})
-        place += 8
+        learning.aggregate(
+            block, {sequence + offset: (False, json.dumps(body).encode()) for offset in range(8)}
+        )
+        sequence += 8
         learned += 8 - len(block.baseline)
         released = learning.payload()
         if released["shares"] and first_share is None:
-            first_share = place
+            first_share = sequence
             assert released["shares"][0]["deviation"] == pytest.approx(said.measured_noise, abs=1e-3)
         if released["values"] and first_value is None:
             first_value = learned

@@ -12,11 +12,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from discreet.service.auth import Secrets
-from discreet.service.config import Settings
+from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
-from discreet.service.engine import Engine
+from discreet.service.engine import DecisionEngine
+from discreet.service.metrics import Traced
 from discreet.service.server import App, application, prepare
-from discreet.service.telemetry import Traced
 
 from .conftest import Running
 from .test_api import experiment
@@ -70,7 +70,7 @@ async def visits(app, key, reports):
 def spans(folder, reports, kind=Traced):
     """What is exported of some visits."""
     secrets = Secrets.fresh()
-    app = App(Engine(open_store(f"sqlite:///{folder}/{reports}.db"), secrets))
+    app = App(DecisionEngine(open_store(f"sqlite:///{folder}/{reports}.db"), secrets))
     exporter = InMemorySpanExporter()
     outer = kind(app, SimpleSpanProcessor(exporter))
 
@@ -140,7 +140,7 @@ def test_counts_of_outcomes_are_noticed(tmp_path):
 
 @pytest.mark.parametrize("collector", [None, "http://127.0.0.1:9/v1/traces"])
 def test_it_is_off_unless_a_collector_is_set(tmp_path, collector):
-    settings = Settings(
+    settings = ServiceSettings(
         store=f"sqlite:///{tmp_path}/service.db", secrets=f"{tmp_path}/secrets", telemetry=collector
     )
     prepare(settings)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from discreet.service import queries
 from discreet.service.auth import Secrets
 from discreet.service.database import open_store
-from discreet.service.engine import Engine
+from discreet.service.engine import DecisionEngine
 from discreet.service.metrics import Metrics
 from discreet.service.server import OPERATIONS, App, description
 
@@ -25,11 +25,11 @@ from .world import World, likes
 
 def test_the_description_has_every_route_and_no_other(tmp_path):
     store = open_store(f"sqlite:///{tmp_path}/service.db")
-    app = App(Engine(store, Secrets.fresh()))
+    app = App(DecisionEngine(store, Secrets.fresh()))
     store.close()
     routes = {
-        (method, route.path)
-        for route in app.routes
+        (method, route.path_format)
+        for route in app._starlette.routes
         if isinstance(route, Route) and route.path.startswith(("/v1", "/health"))
         for method in route.methods - {"HEAD"}
     }
@@ -62,10 +62,10 @@ def test_documentation_needs_nothing_from_elsewhere(shared_service):
 def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(20):
-        _, place, _ = world.serve()
-        world.report(place, ["item 1"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["item 1"])
         world.settle()
-    metrics = Metrics(world.worker)
+    metrics = Metrics(world.store)
     metrics.answered("decisions", 200)
     found = generate_latest(metrics.registry).decode()
     assert 'discreet_requests_total{route="decisions",status="200"} 1.0' in found
@@ -78,7 +78,7 @@ def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
 def test_a_seed_is_nobodys_to_see(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=987654))
     assert "987654" not in json.dumps(queries.status(world.store, "shop"))
-    assert queries.account(world.worker, "people")["periods"][0]["reproducible"]
+    assert queries.account(world.store, "people")["periods"][0]["reproducible"]
     world.store.close()
 
 

@@ -6,11 +6,12 @@ import datetime
 import json
 from typing import ClassVar
 
+from discreet.service import groups
 from discreet.service.auth import owner_name
 from discreet.service.blocks import NOBODY, DecisionBlock
 from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.database import open_store
-from discreet.service.groups import Cursor, Group, KeptRequest, Outcome, ServedDecision
+from discreet.service.groups import Cursor, Group, KeptRequest, ReportedOutcome, ServedDecision
 from discreet.service.worker import Worker
 
 ITEMS = [f"item {number}" for number in range(12)]
@@ -47,9 +48,10 @@ class World:
         self.store.migrate()
         self.owner = owner_name()
         self.store.beat(self.owner, new=True)
+        self.store.recover(self.owner)
         self.worker = Worker(self.store, self.owner, clock=lambda: self.now)
         self.leased = {}  # by segment: blocks, of which the first is served
-        self.places = []  # that were served, and are not written down
+        self.sequences = []  # that were served, and are not written down
 
     def crash(self):
         """Another process takes over, once this one is taken for dead."""
@@ -74,7 +76,7 @@ class World:
             self.leased.setdefault(block.segment, []).append(block)
 
     def serve(self, segment="", pseudonym=NOBODY, request=None):
-        """The next decision: (block, place, labels); ``request`` is what it is known by."""
+        """The next decision: (block, decision, labels); ``request`` is what it is known by."""
         blocks = self.leased.setdefault(segment, [])
         if not blocks or blocks[0].over:
             del blocks[:1]
@@ -97,7 +99,7 @@ class World:
             True,
             f"{block.first + offset}",
         )
-        self.places.append(
+        self.sequences.append(
             ServedDecision(
                 *(block.experiment, block.epoch, block.first, offset, pseudonym),
                 *(one.population, one.period, one.people.max_rounds_per_person, known),
@@ -106,35 +108,35 @@ class World:
         labels = one.learning.labels
         return block, block.first + offset, [labels[item] for item in block.lists[block.which[offset]]]
 
-    def report(self, place, outcome, *, served=True, **more):
-        return self.acknowledged(place, outcome, served=served, **more).status
+    def report(self, sequence, outcome, *, served=True, **more):
+        return self.acknowledged(sequence, outcome, served=served, **more).status
 
-    def acknowledged(self, place, outcome, *, served=True, **more):
+    def acknowledged(self, sequence, outcome, *, served=True, **more):
         """All that is said of an outcome."""
-        return self.write([self._outcome(place, outcome, **more)], served=served).outcomes[0]
+        return self.write([self._outcome(sequence, outcome, **more)], served=served).outcomes[0]
 
     def report_all(self, outcomes):
-        """What came of several places, in one group."""
+        """What came of several decisions, in one group."""
         return [one.status for one in self.write([self._outcome(*one) for one in outcomes]).outcomes]
 
     def group(self, outcomes=()):
         """All that waits to be written down, and outcomes."""
-        return Group(list(outcomes), self.cursors(), list(self.places))
+        return Group(list(outcomes), self.cursors(), list(self.sequences))
 
     def write(self, outcomes=(), *, served=True):
         """Write a group down."""
         if not served:
-            return self.store.record(Group(list(outcomes)))
-        found = self.store.record(self.group(outcomes))
-        self.places.clear()
+            return groups.record(self.store, Group(list(outcomes)))
+        found = groups.record(self.store, self.group(outcomes))
+        self.sequences.clear()
         return found
 
-    def _outcome(self, place, outcome, *, pseudonym=NOBODY, altered=False, epoch=None):
+    def _outcome(self, sequence, outcome, *, pseudonym=NOBODY, altered=False, epoch=None):
         one = self.one
-        return Outcome(
+        return ReportedOutcome(
             one.id,
             one.epoch if epoch is None else epoch,
-            place,
+            sequence,
             altered,
             json.dumps(outcome).encode(),
             pseudonym,

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from discreet.service.failpoints import POINTS
+from discreet.service.database import POINTS
 
 from .clients import Clients
 from .faults import FAULTS
@@ -219,7 +219,8 @@ Clients ask for decisions and report outcomes over HTTP; the service is killed (
 its work and at random, and started again on the same store. With SQLite the disk is full now and then. On
 PostgreSQL two processes serve, connections are cut, and processes are paused (SIGSTOP) for longer than they
 are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or
-learned twice, places served twice, people counted too often, releases beside their charge, raw outcomes left.
+learned twice, decisions served twice, people counted too often, releases without their charge, raw outcomes
+left.
 `make chaos` makes this page; `tools/service_chaos` says how.
 
 {head}

@@ -17,7 +17,7 @@ class Clients:
     def __init__(self, world: World, seed: int, threads: int = 4) -> None:
         self.port, self.secrets, self.segments = world.port, world.secrets, world.segments
         self.headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
-        self.shown: list[tuple[int, int, str, str]] = []  # epoch, place, policy, person
+        self.shown: list[tuple[int, int, str, str]] = []  # epoch, decision, policy, person
         self.acknowledged: dict[tuple[int, int], tuple[bytes, str, str]] = {}  # body, person, segment
         self.refused: list[str] = []
         self.replaced = 0
@@ -45,14 +45,14 @@ class Clients:
                 continue
             decision = asked["decision_id"]
             known = self.secrets.verify(decision)
-            self.shown.append((known.epoch, known.place, asked["policy"], person))
+            self.shown.append((known.epoch, known.sequence, asked["policy"], person))
             if rng.random() < 0.2:
                 continue  # never reported
             likes = [item for item in SHOP.items if rng.random() < 0.3]
             path = f"/v1/decisions/{decision}/outcome"
             said, connection = self._send(connection, path, {"likes": likes})
             if said is not None and said["status"] in ("recorded", "duplicate"):
-                self.acknowledged[known.epoch, known.place] = (json.dumps(likes).encode(), person, segment)
+                self.acknowledged[known.epoch, known.sequence] = (json.dumps(likes).encode(), person, segment)
                 if rng.random() < 0.1:  # somebody changes their mind, too late
                     said, connection = self._send(connection, path, {"likes": ["item 11"]})
                     if said is not None and said["status"] == "recorded":

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from discreet.service import groups
 from discreet.service.blocks import ALLOCATED, OPEN, PSEUDONYM, DecisionBlock
-from discreet.service.database import SQLiteStore
-from discreet.service.engine import Engine
+from discreet.service.database import SQLiteDatabase
+from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
 from discreet.service.worker import PopulationLedger, Worker
 
@@ -33,7 +33,7 @@ def serves_before_commit() -> None:
         honest(self, tx, one, allocated, releases)
 
     Worker._save = save
-    start = Engine.start
+    start = DecisionEngine.start
 
     async def started(self, **more):
         await start(self, **more)
@@ -49,13 +49,13 @@ def serves_before_commit() -> None:
 
         self.worker.early = early
 
-    Engine.start = started
+    DecisionEngine.start = started
 
 
 @fault
 def acknowledges_before_commit() -> None:
     """Answers an outcome before its group is written."""
-    honest = Engine.record
+    honest = DecisionEngine.record
 
     def record(self, decision, body):
         honest(self, decision, body).add_done_callback(lambda done: done.exception())
@@ -63,7 +63,7 @@ def acknowledges_before_commit() -> None:
         answer.set_result(Acknowledged("recorded", False))
         return answer
 
-    Engine.record = record
+    DecisionEngine.record = record
 
 
 @fault
@@ -86,7 +86,7 @@ def serves_again_after_a_crash() -> None:
         with self.transaction() as tx:
             tx.do("UPDATE block SET state = ? WHERE state = ?", ALLOCATED, OPEN)
 
-    SQLiteStore.recover = recover
+    SQLiteDatabase.recover = recover
 
 
 @fault
@@ -110,14 +110,14 @@ def takes_outcomes_too_late() -> None:
 @fault
 def counts_people_in_memory() -> None:
     """Forgets at a crash how often somebody was counted."""
-    honest = SQLiteStore.recover
+    honest = SQLiteDatabase.recover
 
     def recover(self, owner):
         honest(self, owner)
         with self.transaction() as tx:
             tx.do("DELETE FROM visit")
 
-    SQLiteStore.recover = recover
+    SQLiteDatabase.recover = recover
 
 
 @fault
@@ -125,13 +125,13 @@ def counts_people_by_segment() -> None:
     """Takes somebody in several segments for several people."""
     honest = groups._over_limit
 
-    def over_limit(tx, places):
+    def over_limit(tx, sequences):
         with_segments = {}
-        for place in places:
-            (segment,) = tx.one("SELECT segment FROM block WHERE epoch = ? AND first = ?", *place[1:3])
-            pseudonym = hashlib.blake2b(place.pseudonym + segment.encode(), digest_size=PSEUDONYM).digest()
-            with_segments[place._replace(pseudonym=pseudonym)] = place
-        return {with_segments[place] for place in honest(tx, list(with_segments))}
+        for sequence in sequences:
+            (segment,) = tx.one("SELECT segment FROM block WHERE epoch = ? AND first = ?", *sequence[1:3])
+            pseudonym = hashlib.blake2b(sequence.pseudonym + segment.encode(), digest_size=PSEUDONYM).digest()
+            with_segments[sequence._replace(pseudonym=pseudonym)] = sequence
+        return {with_segments[sequence] for sequence in honest(tx, list(with_segments))}
 
     groups._over_limit = over_limit
 
@@ -157,7 +157,7 @@ def takes_the_last_word() -> None:
 
     def outcomes(tx, reported, blocks):
         for one in reported:
-            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place = ?", *one[:3])
+            tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND sequence = ?", *one[:3])
         return honest(tx, reported, blocks)
 
     groups._outcomes = outcomes
@@ -205,13 +205,13 @@ class _Wrapped:
 
 
 def _wrap() -> None:
-    honest = SQLiteStore.__init__
+    honest = SQLiteDatabase.__init__
 
     def made(self, path):
         honest(self, path)
         self._connection = _Wrapped(self._connection)
 
-    SQLiteStore.__init__ = made
+    SQLiteDatabase.__init__ = made
 
 
 def _without(which: Callable[[str], bool]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from discreet.privacy.population import Periods
 from discreet.service.blocks import linked
 from discreet.service.database import open_store
-from discreet.service.worker import Worker, budget_of
+from discreet.service.worker import periods_of
 
 from .clients import Clients
 from .world import LIMIT, PEOPLE, World
@@ -19,8 +18,8 @@ def verdict(world: World, clients: Clients) -> list[str]:
     store = open_store(world.url)
     try:
         with store.transaction() as tx:
-            learned = tx.all("SELECT epoch, place, body, segment FROM witness WHERE place >= 0")
-            steps = tx.all("SELECT seq, segment, body FROM witness WHERE place < 0")
+            learned = tx.all("SELECT epoch, sequence, body, segment FROM witness WHERE sequence >= 0")
+            steps = tx.all("SELECT seq, segment, body FROM witness WHERE sequence < 0")
             releases = tx.all("SELECT seq, payload, chain FROM release ORDER BY seq")
             (number, seq, chain) = tx.one("SELECT id, seq, chain FROM experiment")
             (state_seq,) = tx.one("SELECT seq FROM private_state WHERE segment = ''")
@@ -29,11 +28,13 @@ def verdict(world: World, clients: Clients) -> list[str]:
         found = list(dict.fromkeys(clients.refused))
         if clients.replaced:
             found.append(f"{clients.replaced} outcomes were recorded although there was one")
-        times = Counter((epoch, place) for epoch, place, *_ in learned)
+        times = Counter((epoch, sequence) for epoch, sequence, *_ in learned)
         if twice := [where for where, count in times.items() if count > 1]:
-            found.append(f"{len(twice)} places were learned twice")
-        bodies = {(epoch, place): None if body is None else bytes(body) for epoch, place, body, _ in learned}
-        learned_in = {(epoch, place): segment for epoch, place, _, segment in learned}
+            found.append(f"{len(twice)} decisions were learned twice")
+        bodies = {
+            (epoch, sequence): None if body is None else bytes(body) for epoch, sequence, body, _ in learned
+        }
+        learned_in = {(epoch, sequence): segment for epoch, sequence, _, segment in learned}
         lost = [where for where in clients.acknowledged if where not in bodies]
         if lost:
             found.append(f"{len(lost)} acknowledged outcomes were lost")
@@ -48,15 +49,15 @@ def verdict(world: World, clients: Clients) -> list[str]:
                     found.append("another outcome was learned than was acknowledged")
         if by_person and max(by_person.values()) > LIMIT:
             found.append(f"a person was learned from {max(by_person.values())} times")
-        places = Counter((epoch, place) for epoch, place, _, _ in clients.shown)
-        if again := [where for where, count in places.items() if count > 1]:
-            found.append(f"{len(again)} places were served twice")
+        sequences = Counter((epoch, sequence) for epoch, sequence, _, _ in clients.shown)
+        if again := [where for where, count in sequences.items() if count > 1]:
+            found.append(f"{len(again)} decisions were served twice")
         link = linked(b"", f"experiment {number}")
         chains = {link[:8].hex()}
-        for place, (number_, payload, stored) in enumerate(releases, 1):
+        for sequence, (number_, payload, stored) in enumerate(releases, 1):
             link = linked(link, payload)
             chains.add(link[:8].hex())
-            if number_ != place or bytes(stored) != link:
+            if number_ != sequence or bytes(stored) != link:
                 found.append("the releases form no chain")
                 break
         if {policy for _, _, policy, _ in clients.shown} - chains:
@@ -76,10 +77,9 @@ def verdict(world: World, clients: Clients) -> list[str]:
             found.append(f"{raw} raw outcomes were kept")
         if not charges:
             found.append("releases without a charge")
-        worker = Worker(store)
-        periods: Periods = worker.periods(1)
+        periods = periods_of(store, 1)
         spent = periods.total().epsilon() if periods.names else 0.0
-        if spent > budget_of(PEOPLE).epsilon:
+        if spent > PEOPLE.budget.epsilon:
             found.append("more was spent than allowed")
         return list(dict.fromkeys(found))
     finally:

@@ -18,13 +18,12 @@ import msgspec
 import uvicorn
 
 import discreet as dc
-from discreet.service import failpoints
 from discreet.service.auth import Keys, Secrets
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.database import open_store
-from discreet.service.engine import Engine
+from discreet.service.database import failpoints, open_store
+from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
-from discreet.service.postgres import PostgresStore
+from discreet.service.postgres import PostgresDatabase
 from discreet.service.server import App
 from discreet.service.worker import Worker
 
@@ -63,7 +62,7 @@ async def _nothing() -> None:
 
 def witness() -> None:
     """Write down what is learned, in the transaction that it is learned in. For tests only."""
-    PostgresStore.patience = PATIENCE
+    PostgresDatabase.patience = PATIENCE
     aggregate, save = Learning.aggregate, Worker._save
 
     def aggregated(self, block, outcomes):
@@ -73,15 +72,15 @@ def witness() -> None:
         seen = self.__dict__.setdefault("witnessed", [])
         seen.append((block.epoch, -1, f"{before} {learner.round}".encode(), block.segment))
         seen += [
-            (block.epoch, place, outcomes[place][1], block.segment)
-            for place in range(block.first, block.first + block.count)
-            if place in outcomes
+            (block.epoch, sequence, outcomes[sequence][1], block.segment)
+            for sequence in range(block.first, block.first + block.count)
+            if sequence in outcomes
         ]
 
     def saved(self, tx, one, allocated, releases=()):
         save(self, tx, one, allocated, releases)
-        for epoch, place, body, segment in one.learning.__dict__.pop("witnessed", []):
-            row = (one.id, epoch, place, body, one.seq, segment)
+        for epoch, sequence, body, segment in one.learning.__dict__.pop("witnessed", []):
+            row = (one.id, epoch, sequence, body, one.seq, segment)
             tx.do("INSERT INTO witness VALUES (?, ?, ?, ?, ?, ?)", *row)
 
     Learning.aggregate, Worker._save = aggregated, saved
@@ -111,7 +110,9 @@ class World:
         store.migrate()
         with store.transaction() as tx:
             kind = "BYTEA" if self.url.startswith("postgres") else "BLOB"
-            columns = f"experiment BIGINT, epoch BIGINT, place BIGINT, body {kind}, seq BIGINT, segment TEXT"
+            columns = (
+                f"experiment BIGINT, epoch BIGINT, sequence BIGINT, body {kind}, seq BIGINT, segment TEXT"
+            )
             tx.do(f"CREATE TABLE witness ({columns})")
         worker = Worker(store)
         worker.create_population("people", PEOPLE)
@@ -160,8 +161,8 @@ class World:
                     if not left[0]:
                         os.kill(os.getpid(), signal.SIGKILL)
 
-                failpoints.at(point, reached)
-            engine = Engine(open_store(self.url), self.secrets)
+                failpoints[point] = reached
+            engine = DecisionEngine(open_store(self.url), self.secrets)
             if full:
                 room = os.path.getsize(self.url.removeprefix("sqlite:///"))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))

@@ -1,6 +1,6 @@
 """Secrets outside the database, API keys, and sessions of people who look at pages.
 
-A decision id says which decision it was: experiment, epoch and place, the pseudonym of the person, and
+A decision id says which decision it was: experiment, epoch and decision, the pseudonym of the person, and
 whether other items were shown than allocated. It ends with a keyed hash of the rest, so that the service
 keeps no table of decisions and still believes nobody. The database holds hashes of API keys only.
 
@@ -34,7 +34,7 @@ from starlette.responses import Response
 from ..core.identity import name_of
 from . import problems
 from .blocks import NOBODY, PSEUDONYM
-from .database import Store
+from .database import Database
 
 _MAC = 12
 _REQUEST = 16
@@ -46,12 +46,12 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/=", b"+/---")  # "-" is no letter of the usual ones
 
 
-class Decision(NamedTuple):
+class DecisionId(NamedTuple):
     """What a decision id says."""
 
     experiment: int
     epoch: int
-    place: int
+    sequence: int
     pseudonym: bytes = NOBODY
     altered: bool = False
 
@@ -127,13 +127,15 @@ class Secrets:
 
     # --- decisions -------------------------------------------------------------------------------
 
-    def sign(self, experiment: int, epoch: int, place: int, pseudonym: bytes, altered: bool = False) -> str:
+    def sign(
+        self, experiment: int, epoch: int, sequence: int, pseudonym: bytes, altered: bool = False
+    ) -> str:
         """The id of a decision."""
-        body = _BODY.pack(_VERSION | altered, experiment, epoch, place, pseudonym)
+        body = _BODY.pack(_VERSION | altered, experiment, epoch, sequence, pseudonym)
         raw = body + _hashed(self._decisions, body)
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
 
-    def verify(self, text: str) -> Decision | None:
+    def verify(self, text: str) -> DecisionId | None:
         """The decision of an id; None for what this service has not signed."""
         try:
             raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + _PADDING, strict_mode=True)
@@ -142,10 +144,10 @@ class Secrets:
         body, mac = raw[: _BODY.size], raw[_BODY.size :]
         if not hmac.compare_digest(mac, _hashed(self._decisions, body)):
             return None
-        flags, experiment, epoch, place, pseudonym = _BODY.unpack(body)
+        flags, experiment, epoch, sequence, pseudonym = _BODY.unpack(body)
         if flags & ~_ALTERED != _VERSION:
             return None
-        return Decision(experiment, epoch, place, pseudonym, bool(flags & _ALTERED))
+        return DecisionId(experiment, epoch, sequence, pseudonym, bool(flags & _ALTERED))
 
 
 def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
@@ -248,7 +250,7 @@ def _network(address: str) -> str:
 class Keys:
     """The keys of a service, as they were read last: what another process revoked ends within seconds."""
 
-    def __init__(self, store: Store, rate: float | None = None) -> None:
+    def __init__(self, store: Database, rate: float | None = None) -> None:
         self._store, self._rate = store, rate
         self._known: dict[bytes, Key] = {}
 
@@ -383,7 +385,7 @@ class Sessions:
     The store knows them: other processes hear of it with their next `refresh`, and it outlives a restart.
     """
 
-    def __init__(self, secrets: Secrets, store: Store) -> None:
+    def __init__(self, secrets: Secrets, store: Database) -> None:
         self._secret, self._store = secrets.sessions, store
         self._ended: frozenset[str] = frozenset()
 

@@ -14,12 +14,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
-
 from .blocks import COLUMNS, DecisionBlock, linked
 from .config import PopulationConfig
-from .database import Store, open_store
-from .worker import FROZEN, Worker, read_experiment
+from .database import Database, open_store
+from .worker import FROZEN, Worker, periods_of, read_experiment
 
 RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
@@ -39,7 +37,7 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
 
 
 def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
-    """Put a backup in the place of the store, which must not be there; the names of what is frozen."""
+    """Make a store, which must not be there, from a backup; the names of what is frozen."""
     target = _file(url)
     if target.exists():
         raise FileExistsError(f"{target} is there; move it away first")
@@ -52,7 +50,7 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
         store.close()
 
 
-def gone_back(store: Store, worker: Worker | None = None) -> list[str]:
+def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
     """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too.
 
     Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
@@ -66,10 +64,9 @@ def gone_back(store: Store, worker: Worker | None = None) -> list[str]:
         names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
         tx.do("UPDATE experiment SET status = ?", FROZEN)
         for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
-            now = worker.period(msgspec.json.decode(config, type=PopulationConfig))
-            said = json.loads(caveats)
-            said += [] if RESTORED in said else [RESTORED]
-            tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, json.dumps(said), number)
+            now = worker.period(PopulationConfig.read(config))
+            said = json.dumps(list(dict.fromkeys([*json.loads(caveats), RESTORED])))
+            tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, said, number)
         for table in ("outcome", "block", "request"):
             tx.do(f"DELETE FROM {table}")
         tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")
@@ -78,7 +75,7 @@ def gone_back(store: Store, worker: Worker | None = None) -> list[str]:
     return names
 
 
-def verify(store: Store) -> list[str]:
+def verify(store: Database) -> list[str]:
     """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
     wrong = []
     with store.transaction() as tx:
@@ -87,9 +84,9 @@ def verify(store: Store) -> list[str]:
         for number, name, seq, chain in rows_of:
             link = linked(b"", f"experiment {number}")
             rows = tx.all("SELECT seq, payload, chain FROM release WHERE experiment = ? ORDER BY seq", number)
-            for place, (one, payload, stored) in enumerate(rows, 1):
+            for position, (one, payload, stored) in enumerate(rows, 1):
                 link = linked(link, payload) if isinstance(payload, str) else b""
-                if one != place or bytes(stored) != link:
+                if one != position or bytes(stored) != link:
                     wrong.append(f"{name}: release {one} is not what was released")
                     break
             if len(rows) != seq or bytes(chain) != link:
@@ -108,15 +105,11 @@ def verify(store: Store) -> list[str]:
                     DecisionBlock.read(row)
             except Exception:
                 wrong.append(f"{name}: a block cannot be read")
-    worker = Worker(store)
     for number, name in populations:
         try:
-            periods = worker.periods(number)
-            over = [
-                period
-                for period in periods.names
-                if periods.account(period).epsilon() > periods.budget.epsilon
-            ]
+            periods = periods_of(store, number)
+            most = periods.budget.epsilon
+            over = [period for period in periods.names if periods.account(period).epsilon() > most]
         except Exception:
             over = ["some period"]  # a gate refuses such charges, and those that it cannot read
         wrong += [f"{name}: more was spent in {period} than allowed" for period in over]

@@ -1,7 +1,7 @@
 """Blocks: decisions allocated ahead. They are committed before the first of them is served.
 
-A decision is served out of memory, with no reading or writing. Each place of a block is served once: after a
-crash, what was not written down as served of a block is invalidated. It takes no outcome and is no round.
+A decision is served out of memory, with no reading or writing. Each one is served once: after a crash, what
+was not written down as served of a block is invalidated. It takes no outcome and is no round.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ NOBODY = bytes(PSEUDONYM)  # the pseudonym of decisions without a person
 # States of a block in the database, in order.
 ALLOCATED, OPEN, CLOSING = range(3)
 COLUMNS = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted"
+_BODY = ("lists", "runs", "baseline", "round", "spare")
 
 
 @dataclass
 class DecisionBlock:
-    """``count`` places from ``first`` on; `which` tells the set of each, out of ``lists`` of items.
+    """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
 
-    ``baseline`` places show random sets, to compare with. ``round`` is the learner's round of the first place
+    ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
+    ``baseline`` show random sets, to compare with. ``round`` is the learner's round of the first decision
     that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none.
     """
@@ -34,87 +36,55 @@ class DecisionBlock:
     first: int
     count: int
     lists: list[list[int]]
-    runs: list[tuple[int, int]]  # (which list, how many places in a row)
+    runs: list[tuple[int, int]]
     baseline: dict[int, int]  # offset: which list
     round: int
     spare: list[int]
     chain: bytes
     served: int = 0
-    altered: set[int] = field(default_factory=set)  # offsets of places that showed other items
+    altered: set[int] = field(default_factory=set)  # offsets of decisions that showed other items
     segment: str = ""
-    uncounted: set[int] = field(default_factory=set)  # offsets of places that are left out: see `groups`
-    over_at: float | None = None  # when its last place was served, or nobody was to be served from it again
+    uncounted: set[int] = field(default_factory=set)  # offsets of decisions that are left out: see `groups`
+    over_at: float | None = None  # when its last decision was served, or nobody was to be served from it
     since: float = math.inf  # when it was leased
     which: list[int] = field(init=False)
-    policy: bytes = field(init=False)  # the first letters of the chain, for whoever asks for a decision
 
     def __post_init__(self) -> None:
-        own = [number for number, many in self.runs for _ in range(many)]
+        own = [number for number, count in self.runs for _ in range(count)]
         if len(own) + len(self.baseline) != self.count:
-            raise ValueError("the block's lists are of another number than its places")
-        self.policy = self.chain[:8].hex().encode()
+            raise ValueError("the block's lists are of another number than its decisions")
         turn = iter(own)
         self.which = [self.baseline[i] if i in self.baseline else next(turn) for i in range(self.count)]
 
     @property
+    def key(self) -> tuple[int, int, int]:
+        """The key of its row."""
+        return self.experiment, self.epoch, self.first
+
+    @property
     def end(self) -> int:
-        """The place after the last."""
+        """The sequence number after the last."""
         return self.first + self.count
 
     @property
     def over(self) -> bool:
-        """Whether every place has been served, or none will be any more."""
+        """Whether every decision has been served, or none will be any more."""
         return self.over_at is not None or self.served >= self.count
-
-    def learned(self, offset: int) -> bool:
-        """Whether the place at this offset belongs to the learner."""
-        return offset not in self.baseline
 
     def body(self) -> bytes:
         """For the database."""
-        return json.dumps(
-            {
-                "lists": self.lists,
-                "runs": self.runs,
-                "baseline": [[offset, number] for offset, number in self.baseline.items()],
-                "round": self.round,
-                "spare": self.spare,
-            },
-            separators=(",", ":"),
-        ).encode()
+        found = {name: getattr(self, name) for name in _BODY} | {"baseline": list(self.baseline.items())}
+        return json.dumps(found, separators=(",", ":")).encode()
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> DecisionBlock:
         """A block from the `COLUMNS` of its row."""
         experiment, epoch, first, count, body, chain, served, altered, segment, uncounted = row
         found = json.loads(bytes(body))
-        return cls(
-            experiment,
-            epoch,
-            first,
-            count,
-            found["lists"],
-            [(number, many) for number, many in found["runs"]],
-            dict(found["baseline"]),
-            found["round"],
-            found["spare"],
-            bytes(chain),
-            served,
-            {int(offset) for offset in altered.split()},
-            segment,
-            {int(offset) for offset in uncounted.split()},
-        )
-
-
-def stretches(blocks: Sequence[DecisionBlock]) -> list[tuple[int, int]]:
-    """The places of blocks, which are in order, as few stretches: the first, and the one after the last."""
-    found: list[tuple[int, int]] = []
-    for block in blocks:
-        if found and found[-1][1] == block.first:
-            found[-1] = (found[-1][0], block.end)
-        else:
-            found.append((block.first, block.end))
-    return found
+        found["baseline"] = dict(found["baseline"])
+        found |= {"altered": set(map(int, altered.split())), "uncounted": set(map(int, uncounted.split()))}
+        found |= {"chain": bytes(chain), "served": served, "segment": segment}
+        return cls(experiment, epoch, first, count, **found)
 
 
 def linked(chain: bytes, payload: str) -> bytes:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
+
+from ..privacy import Budget
 
 Feedback = Literal["likes", "taken", "value"]
 Period = Literal["none", "day", "week", "month"]
 
 
-class PopulationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the database holds as JSON."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From its text."""
+        return msgspec.json.decode(text, type=cls)
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return msgspec.json.encode(self).decode()
+
+
+class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """People with one budget per period, for all experiments about them.
 
     ``neighbours``: what one person reports is compared with anything else ("replace") or with nothing
@@ -29,23 +47,39 @@ class PopulationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     period: Period = "month"
     anonymous: bool = False
 
+    @property
+    def budget(self) -> Budget:
+        """The budget of one period."""
+        if not math.isfinite(self.epsilon):
+            raise ValueError("epsilon must be a finite number")
+        return Budget(self.epsilon, self.delta, self.neighbours, self.max_rounds_per_person)
+
+    def period_at(self, now: datetime.datetime) -> str:
+        """The name of the period of a time."""
+        if self.period == "month":
+            return f"{now:%Y-%m}"
+        if self.period == "week":
+            year, week, _ = now.isocalendar()
+            return f"{year}-W{week:02}"
+        return f"{now:%Y-%m-%d}" if self.period == "day" else "all"
+
 
 class ConstraintConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """At most so many items of each group, for example one of each category."""
+    """A limit on the items of each group in a set, for example one of each category."""
 
     groups: dict[str, list[str]]
     limits: dict[str, int] = {}
 
 
-class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A few of these items for everybody who comes.
 
     ``feedback`` is what outcomes tell: "likes" (all items that the person would take, whatever was shown),
-    "taken" (which of the shown items was taken, or none) or "value" (what the set was worth, from 0 to
+    "taken" (which of the shown items was taken, or none) or "value" (the value of the set, from 0 to
     ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
     released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
-    with. ``block_size`` ("hand") is how many decisions are allocated at a time; by default as many as come in
+    with. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
     a few seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of
     its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
     account says so.
@@ -63,7 +97,7 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     measure: float = 0.1
     holdout: float = 0.05
     outcome_wait: float = 600.0
-    block_size: int | None = msgspec.field(default=None, name="hand")
+    block_size: int | None = None
     warm_start: float = 0.5
     segments: list[str] = []
     seed: int | None = None
@@ -74,16 +108,11 @@ class ExperimentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         return self.segments or [""]
 
 
-def encoded(config: msgspec.Struct) -> str:
-    """As JSON."""
-    return msgspec.json.encode(config).decode()
-
-
-class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where a service listens and keeps what it knows; every setting has a default.
 
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
-    keys for marks of people and decision ids; keep it apart from backups of the store. ``rate``: requests a
+    keys for pseudonyms and decision ids; keep it apart from backups of the store. ``rate``: requests a
     second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
     OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
@@ -101,13 +130,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     log_level: str = "warning"
 
 
-def read_settings(path: str | os.PathLike[str] | None = None) -> Settings:
+def read_settings(path: str | os.PathLike[str] | None = None) -> ServiceSettings:
     """The settings of a file, with environment variables such as DISCREET_STORE on top."""
     found = {} if path is None else tomllib.loads(Path(path).read_text())
-    for name in Settings.__struct_fields__:
+    for name in ServiceSettings.__struct_fields__:
         if (given := os.environ.get(f"DISCREET_{name.upper()}")) is not None:
             found[name] = given
     try:
-        return msgspec.convert(found, Settings, strict=False)
+        return msgspec.convert(found, ServiceSettings, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"{path or 'the environment'}: {error}") from None

@@ -1,7 +1,15 @@
-"""The service's database: transactions in plain SQL, numbered migrations, and the store in one SQLite file.
+"""The service's database: statements in plain SQL, written once, on SQLite or on PostgreSQL.
 
-Statements are written once, with ``?`` for values; a store says the rest in its own dialect. `SQLiteStore` is
-for one process: a write-ahead log, forced to the disk at every commit. `postgres` is for several.
+`Database` has what both share: migrations, which processes live, who works for an experiment, and leases of
+blocks. `SQLiteDatabase` is one file for one process: a write-ahead log, forced to the disk at every commit.
+`postgres.PostgresDatabase` is for several processes. They differ in how a transaction is had, in how rows
+are locked, and in what is left of deleted rows.
+
+Locks are taken in one order, so that nobody waits in a circle. Groups lock their blocks (KEY SHARE: any
+number of groups at once), then write requests, people and outcomes, each in the order of their key. A worker
+locks its lease, then the blocks that it closes (UPDATE, in the same order: it waits for groups in flight, and
+later groups wait for it and find the blocks closed). Whoever erases or freezes locks leases first, too. How
+far blocks were served is written by their owner alone.
 """
 
 from __future__ import annotations
@@ -13,41 +21,18 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal
 
 from ..core.extras import install
-from . import failpoints
 from .blocks import ALLOCATED, COLUMNS, OPEN
-from .groups import Group, Written, write
 
-
-class Transaction(Protocol):
-    """Statements that happen together or not at all."""
-
-    def one(self, sql: str, *values: Any) -> Any:
-        """The first row, or None."""
-
-    def all(self, sql: str, *values: Any) -> list[Any]:
-        """All rows."""
-
-    def locked(self, sql: str, *values: Any, strength: str = "UPDATE") -> list[Any]:
-        """All rows, which nobody else changes or counts on before this transaction ends.
-
-        ``strength`` is PostgreSQL's: of a weaker lock, or of one that waits for nobody.
-        """
-
-    def do(self, sql: str, *values: Any) -> int:
-        """Carry out a statement; how many rows it was about."""
-
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Carry out a statement for each of these rows."""
-
-    def now(self) -> float:
-        """The database's clock, in seconds."""
+# Which connections a transaction uses, where there are several: those of groups and of the process's own
+# lease wait for no reader.
+Lane = Literal["any", "groups", "process"]
 
 
 class Fenced(Exception):
@@ -66,43 +51,60 @@ class StoreError(Exception):
     """The database cannot be reached or written to; nothing was acknowledged."""
 
 
-class Store(ABC):
+class Transaction:
+    """Statements that happen together or not at all, with ``?`` for values; here those of SQLite."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def execute(self, sql: str, values: Sequence[Any]) -> Any:
+        """Carry out a statement; its cursor."""
+        return self.connection.execute(sql, values)
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """The first row, or None."""
+        return self.execute(sql, values).fetchone()
+
+    def all(self, sql: str, *values: Any) -> list[Any]:
+        """All rows."""
+        found: list[Any] = self.execute(sql, values).fetchall()
+        return found
+
+    def locked(self, sql: str, *values: Any, strength: str = "UPDATE") -> list[Any]:  # noqa: ARG002
+        """All rows, which nobody else changes or counts on before this transaction ends.
+
+        ``strength`` is PostgreSQL's: of a weaker lock, or of one that waits for nobody. A transaction of
+        SQLite has the whole file.
+        """
+        return self.all(sql, *values)
+
+    def do(self, sql: str, *values: Any) -> int:
+        """Carry out a statement; how many rows it was about."""
+        return int(self.execute(sql, values).rowcount)
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Carry out a statement for each of these rows."""
+        self.connection.executemany(sql, rows)
+
+    def now(self) -> float:
+        """The database's clock, in seconds."""
+        return time.time()
+
+
+class Database(ABC):
     """A database of the service."""
 
     url: str
     patience = math.inf  # seconds for which a process is believed to live after its last `beat`
+    dialect: ClassVar[Mapping[str, str]]  # for what is in braces in migrations
+
+    def __init__(self) -> None:
+        self._leases: dict[int, tuple[str, int | None, float]] = {}  # holder, fence, when it was asked for
+        self._leased: dict[tuple[int, int, str, str], Any] = {}  # perhaps: nobody knows if it was committed
 
     @abstractmethod
-    def migrate(self) -> int:
-        """Bring the tables up to this release; the number of the last migration."""
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, lane: Lane = "any") -> AbstractContextManager[Transaction]:
         """Commits when it is left, and is rolled back by an exception."""
-
-    @abstractmethod
-    def writing(self) -> AbstractContextManager[Transaction]:
-        """A `transaction` for a group, which waits for no reader."""
-
-    def record(self, group: Group) -> Written:
-        """Write a group down, durably: see `groups`."""
-        failpoints.reach("outcomes queued")
-        with self.writing() as tx:
-            written = write(tx, group)
-        failpoints.reach("outcomes committed")
-        return written
-
-    @abstractmethod
-    def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
-        """The next block of a segment that waits, as `DecisionBlock.read` takes it; None where none does."""
-
-    @abstractmethod
-    def recover(self, owner: str) -> None:
-        """Blocks of processes that are gone are closed; ``owner`` is not gone.
-
-        Nobody is served from them again. What is not written down as served takes no outcome, and is no
-        round.
-        """
 
     @abstractmethod
     def scrub(self) -> None:
@@ -112,27 +114,146 @@ class Store(ABC):
     def close(self) -> None:
         """Let go of it."""
 
-    # --- several processes; a store of one process needs none of these ----------------------------
+    # --- tables ----------------------------------------------------------------------------------
 
-    def beat(self, owner: str, *, new: bool = False) -> bool:  # noqa: ARG002
+    def migrate(self) -> int:
+        """Bring the tables up to this release; the number of the last migration."""
+        with self.transaction() as tx:
+            self._lock_tables(tx)
+            tx.do(
+                "CREATE TABLE IF NOT EXISTS migration"
+                " (number BIGINT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)"
+            )
+            last = int(tx.one("SELECT coalesce(max(number), 0) FROM migration")[0])
+            for number, script in migrations():
+                if number > last:
+                    for statement in statements(script.format(**self.dialect)):
+                        tx.do(statement)
+                    tx.do("INSERT INTO migration VALUES (?, ?)", number, tx.now())
+                    last = number
+            return last
+
+    def _lock_tables(self, tx: Transaction) -> None:  # noqa: B027
+        """Nobody else migrates before this transaction ends."""
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def beat(self, owner: str, *, new: bool = False) -> bool:
         """This process lives, for `patience` from now on; False once it was taken for dead.
 
         A process that was taken for dead goes on under another name (``new``). Its blocks may be closed.
         """
-        return True
+        with self.transaction("process") as tx:
+            until = tx.now() + self.patience
+            if new:
+                tx.do("INSERT INTO process (name, until) VALUES (?, ?)", owner, until)
+                return True
+            return bool(tx.do("UPDATE process SET until = ? WHERE name = ?", until, owner))
 
-    def leave(self, owner: str) -> None:  # noqa: B027
-        """This process ends: others may take over what it kept."""
+    def leave(self, owner: str) -> None:
+        """This process ends: others may take over what it worked for."""
+        with self.transaction("process") as tx:
+            tx.do("DELETE FROM process WHERE name = ?", owner)
 
-    def lease(self, experiment: int, holder: str, *, force: bool = False) -> int | None:  # noqa: ARG002
+    def recover(self, owner: str) -> None:
+        """Blocks of processes that are gone are closed; ``owner`` is not gone.
+
+        Nobody is served from them again. What is not written down as served takes no outcome, and is no
+        round.
+        """
+        with self.transaction() as tx:
+            alone = self.patience == math.inf  # whoever else is written down was here before
+            gone = ("name <> ?", owner) if alone else ("until < ?", tx.now())
+            names = tx.locked(
+                f"SELECT name FROM process WHERE {gone[0]}", gone[1], strength="UPDATE SKIP LOCKED"
+            )
+            tx.many("DELETE FROM process WHERE name = ?", names)
+        with self.transaction() as tx:  # whoever has a block in its name was there before it leased that
+            blocks = tx.locked(
+                "SELECT experiment, epoch, first FROM block WHERE state = ? AND closed_at IS NULL"
+                " AND NOT EXISTS (SELECT 1 FROM process WHERE name = block.owner)"
+                " ORDER BY experiment, epoch, first",
+                OPEN,
+                strength="NO KEY UPDATE SKIP LOCKED",
+            )
+            now = tx.now()
+            tx.many(
+                "UPDATE block SET closed_at = ? WHERE experiment = ? AND epoch = ? AND first = ?",
+                [(now, *block) for block in blocks],
+            )
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
+        """The next block of a segment that waits, as `DecisionBlock.read` takes it; None where none does."""
+        key, row = (experiment, epoch, owner, segment), None
+        try:
+            with self.transaction("groups") as tx:
+                if (perhaps := self._leased.get(key)) is not None and tx.locked(
+                    "SELECT 1 FROM block WHERE experiment = ? AND epoch = ? AND first = ? AND owner = ?"
+                    " AND state = ? AND closed_at IS NULL",
+                    *(*perhaps[:3], owner, OPEN),
+                ):
+                    row = perhaps
+                elif tx.locked("SELECT 1 FROM process WHERE name = ?", owner, strength="KEY SHARE"):
+                    rows = tx.locked(
+                        f"SELECT {COLUMNS} FROM block WHERE experiment = ? AND epoch = ? AND segment = ?"
+                        " AND state = ? ORDER BY first LIMIT 1",
+                        *(experiment, epoch, segment, ALLOCATED),
+                        strength="UPDATE SKIP LOCKED",
+                    )
+                    for row in rows:
+                        tx.do(
+                            "UPDATE block SET state = ?, owner = ?"
+                            " WHERE experiment = ? AND epoch = ? AND first = ?",
+                            *(OPEN, owner, *row[:3]),
+                        )
+        except StoreError:
+            if row is not None:
+                self._leased[key] = row
+            raise
+        self._leased.pop(key, None)
+        return row
+
+    def lease(self, experiment: int, holder: str, *, force: bool = False) -> int | None:
         """Become, or stay, the worker of an experiment; the fence number, or None while another is.
 
         ``force`` takes it from a worker that lives, who is fenced off from then on.
         """
-        return 0
+        known = self._leases.get(experiment)
+        now = time.monotonic()
+        if known is not None and known[0] == holder and not force:
+            if known[1] is not None:
+                return known[1]  # every transaction checks it
+            if now - known[2] < _ASK_AGAIN:
+                return None
+        with self.transaction() as tx:
+            fence = _lease(tx, experiment, holder, force)
+        self._leases[experiment] = (holder, fence, now)
+        return fence
 
-    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:  # noqa: B027
+    def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
         """Refuse to go on (`Fenced`) when another worker has taken over; nobody does before the end."""
+        if tx.locked("SELECT holder, fence FROM lease WHERE experiment = ?", experiment) != [(holder, fence)]:
+            self._leases.pop(experiment, None)
+            raise Fenced("another worker has taken over")
+
+
+_ASK_AGAIN = 0.5  # seconds after which it is asked again whether a lease is free
+
+
+def _lease(tx: Transaction, experiment: int, holder: str, force: bool) -> int | None:
+    tx.do(
+        "INSERT INTO lease (experiment, holder, fence) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
+        *(experiment, holder),
+    )
+    ((other, fence),) = tx.locked("SELECT holder, fence FROM lease WHERE experiment = ?", experiment)
+    if other == holder:
+        return int(fence)
+    if not force and tx.one("SELECT 1 FROM process WHERE name = ? AND until >= ?", other, tx.now()):
+        return None
+    tx.do("UPDATE lease SET holder = ?, fence = ? WHERE experiment = ?", holder, fence + 1, experiment)
+    return int(fence) + 1
 
 
 def migrations() -> Iterator[tuple[int, str]]:
@@ -149,36 +270,24 @@ def statements(script: str) -> Iterable[str]:
     return [one.strip() for one in "\n".join(lines).split(";") if one.strip()]
 
 
-_DIALECT = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB", "clustered": " WITHOUT ROWID"}
-
-
-class _Transaction:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def one(self, sql: str, *values: Any) -> Any:
-        return self._connection.execute(sql, values).fetchone()
-
-    def all(self, sql: str, *values: Any) -> list[Any]:
-        return self._connection.execute(sql, values).fetchall()
-
-    def locked(self, sql: str, *values: Any, strength: str = "UPDATE") -> list[Any]:  # noqa: ARG002
-        return self.all(sql, *values)  # it has the whole file
-
-    def do(self, sql: str, *values: Any) -> int:
-        return self._connection.execute(sql, values).rowcount
-
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._connection.executemany(sql, rows)
-
-    def now(self) -> float:
-        return time.time()
-
-
-class SQLiteStore(Store):
+class SQLiteDatabase(Database):
     """``synchronous=FULL``: a commit returns after the log is on the disk. Deleted rows are overwritten."""
 
+    dialect: ClassVar = {
+        "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+        "bytes": "BLOB",
+        "clustered": " WITHOUT ROWID",
+    }
+    PRAGMAS: ClassVar = (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "secure_delete=ON",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+    )
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
         self.path = Path(path).resolve()
         self.url = f"sqlite:///{self.path}"
         self._turn = threading.RLock()
@@ -197,14 +306,6 @@ class SQLiteStore(Store):
             self._connection.execute(f"PRAGMA {pragma}")
         self._sync_folder()
 
-    PRAGMAS = (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "secure_delete=ON",
-        "foreign_keys=ON",
-        "temp_store=MEMORY",
-    )
-
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
 
@@ -216,56 +317,25 @@ class SQLiteStore(Store):
         finally:
             os.close(folder)
 
-    def migrate(self) -> int:
-        with self.transaction() as tx:
-            last = int(tx.one("PRAGMA user_version")[0])
-            for number, script in migrations():
-                if number > last:
-                    for statement in statements(script.format(**_DIALECT)):
-                        tx.do(statement)
-                    tx.do(f"PRAGMA user_version = {number}")
-                    last = number
-            return last
-
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, lane: Lane = "any") -> Iterator[Transaction]:  # noqa: ARG002
         with self._turn:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 try:
-                    yield _Transaction(self._connection)
+                    yield Transaction(self._connection)
                     self._connection.execute("COMMIT")
                 except BaseException:
                     if self._connection.in_transaction:
                         self._connection.execute("ROLLBACK")
                     raise
-            except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
-                if isinstance(error, sqlite3.IntegrityError):
-                    raise Conflict(str(error)) from error
+            except sqlite3.IntegrityError as error:
+                raise Conflict(str(error)) from error
+            except sqlite3.DatabaseError as error:
                 raise StoreError(f"the database cannot be written to: {error}") from error
 
-    writing = transaction
-
-    def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
-        with self.transaction() as tx:
-            row = tx.one(
-                f"SELECT {COLUMNS} FROM block"
-                " WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ? ORDER BY first LIMIT 1",
-                *(experiment, epoch, segment, ALLOCATED),
-            )
-            if row is not None:
-                tx.do(
-                    "UPDATE block SET state = ?, owner = ? WHERE experiment = ? AND epoch = ? AND first = ?",
-                    *(OPEN, owner, experiment, epoch, row[2]),
-                )
-            return row
-
     def recover(self, owner: str) -> None:
-        with self.transaction() as tx:
-            tx.do(
-                "UPDATE block SET closed_at = ? WHERE state = ? AND closed_at IS NULL AND owner <> ?",
-                *(tx.now(), OPEN, owner),
-            )
+        super().recover(owner)
         self.scrub()  # whoever was here before may have ended between a release and its scrub
 
     def scrub(self) -> None:
@@ -280,14 +350,37 @@ class SQLiteStore(Store):
                 self._lock = None
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str) -> Database:
     """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``."""
     if url.startswith(("postgresql://", "postgres://")):
         try:
-            from .postgres import PostgresStore
+            from .postgres import PostgresDatabase
         except ImportError as error:
             raise ValueError(f"PostgreSQL needs more: {install('postgres')} ({error.name})") from None
 
-        return PostgresStore(url)
+        return PostgresDatabase(url)
 
-    return SQLiteStore(url.removeprefix("sqlite:///"))
+    return SQLiteDatabase(url.removeprefix("sqlite:///"))
+
+
+# --- failpoints ----------------------------------------------------------------------------------------
+
+# Named points at which tests stop the process, to show that nothing is lost there; in the order of a
+# decision's life. docs/service/failures.md says what holds at each.
+POINTS = (
+    "allocated, not committed",
+    "block committed",
+    "outcomes queued",
+    "outcomes committed",
+    "block closed",
+    "outcomes read",
+    "noise drawn",
+    "release committed",
+)
+failpoints: dict[str, Callable[[], object]] = {}
+
+
+def reach(point: str) -> None:
+    """This point has been reached; nothing happens unless a test wants it."""
+    if failpoints and (action := failpoints.get(point)) is not None:
+        action()

@@ -3,7 +3,7 @@
 A decision waits for no disk, unless it may be asked for again: then it is answered after the commit of its
 group, as an outcome is. Whatever comes while one group is being written is the next one. Every decision
 begins a group, in which it is written down whom it was for: reports change of which decisions a crash leaves
-that unknown by the time of a commit at most (`store.groups`).
+that unknown by the time of a commit at most (`groups`).
 """
 
 from __future__ import annotations
@@ -18,22 +18,31 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from . import groups
-from .auth import Decision, Secrets, owner_name
+from .auth import DecisionId, Secrets, owner_name
 from .backup import gone_back
 from .blocks import NOBODY, DecisionBlock
 from .config import ExperimentConfig, PopulationConfig
-from .database import Fenced, Store, StoreError
-from .groups import EARLY, LATE, Acknowledged, Cursor, Group, KeptRequest, Outcome, ServedDecision
+from .database import Database, Fenced, StoreError
+from .groups import EARLY, LATE, Acknowledged, Cursor, Group, KeptRequest, ReportedOutcome, ServedDecision
 from .learning import constraint_of
-from .worker import RUNNING, Worker
+from .worker import Worker
 
-_SURE = 0.8  # of a store's patience: answers take a while, and clocks differ
+logger = logging.getLogger("discreet.service")
+_SURE = 0.8  # of a database's patience: answers take a while, and clocks differ
+_IDLE = 0.05  # seconds between looks at what is due
+_OLD = 60.0  # seconds for which a block is served, or as long as it waits for outcomes if that is longer
+_AGAIN = 1.0  # seconds until the worker tries again
+_LOOK = 1.0  # seconds between looks at what others have changed
+_FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
+_SEVERAL, _COMPANY = 8, 0.003  # where a group had that many decisions, the next one waits for company
+_EARLY = 5.0  # seconds for which an outcome waits until another process has done so
+_FORGET = 60.0  # seconds between looks for requests that are not sent again any more
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:
@@ -41,13 +50,18 @@ def clock() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+class NotEnoughItems(Exception):
+    """Fewer items are left than a set has."""
+
+
+class Unavailable(Exception):
+    """No decision can be had at the moment."""
 
 
 class ProcessLease:
     """A name, and until when (by `clock`) nobody takes whoever has it for dead."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
         self.owner, self.until = owner_name(), -math.inf
 
@@ -58,20 +72,16 @@ class ProcessLease:
             self._store.beat(owner, new=True)
             self.owner, self.until = owner, now + _SURE * self._store.patience
 
-    def go_on(self) -> None:
+    def renew(self) -> None:
         """Tell the others; it is over if they took it for dead."""
         now = clock()
         lives = self._store.beat(self.owner)
         self.until = now + _SURE * self._store.patience if lives else -math.inf
 
 
-class NotEnoughItems(Exception):
-    """Fewer items are left than a set has."""
-
-
 @dataclass
 class Live:
-    """What a process knows of an experiment that it serves."""
+    """What a process knows of an experiment that it serves, or of one of its segments."""
 
     id: int
     population: int
@@ -90,29 +100,23 @@ class Live:
     segment: str = ""
     segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
 
-    @classmethod
-    def read(cls, name: str, row: Any) -> Live:
-        """An experiment from what `row_of` found."""
-        number, epoch, catalogue, status, population, period, config, people, labels = row
-        asked = msgspec.json.decode(config, type=ExperimentConfig)
-        whom = msgspec.json.decode(people, type=PopulationConfig)
-        made = cls(number, population, name, asked, whom, status, epoch, period, catalogue, labels)
-        made.constraint = constraint_of(asked)
-        for one in asked.segments:
-            made.segments[one] = replace(made, segment=one, segments={}, blocks=deque(), rendered={})
-        return made
+    def __post_init__(self) -> None:
+        self.known = frozenset(self.labels)
+        if not self.segment:
+            self.constraint = constraint_of(self.config)
+            for one in self.config.segments:
+                self.segments[one] = replace(self, segment=one, segments={}, blocks=deque(), rendered={})
 
-    def renew(self, row: Any) -> None:
-        """Take up what `experiment` found, of the same epoch."""
-        labels = row[-1]
+    def renew(self, status: str, catalogue: int, labels: list[str] | None) -> None:
+        """Take up what has changed within an epoch; labels only if they have."""
         for live in (self, *self.segments.values()):
-            live.status = row[3]
+            live.status = status
             if labels is not None:
-                live.catalogue, live.labels = row[2], labels
+                live.catalogue, live.labels, live.known = catalogue, labels, frozenset(labels)
                 live.rendered.clear()
 
     def items(self, block: DecisionBlock, offset: int) -> bytes:
-        """The labels of a place as JSON."""
+        """The labels of a decision as JSON."""
         number = block.which[offset]
         key = (block.first, number)
         found = self.rendered.get(key)
@@ -124,7 +128,7 @@ class Live:
         return found
 
     def without(self, block: DecisionBlock, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
-        """The labels of a place without excluded items, filled up by what was released; whether altered."""
+        """The labels of a decision without excluded items, filled up from ``spare``; whether altered."""
         allocated = block.lists[block.which[offset]]
         labels = self.labels
         chosen = [item for item in allocated if labels[item] not in exclude]
@@ -147,63 +151,13 @@ class Live:
         return self.segments.values() or (self,)
 
 
-def answers(store: Store) -> None:
-    """Whether the database answers."""
-    with store.transaction() as tx:
-        tx.one("SELECT 1")
+_Waiting = tuple[ReportedOutcome, asyncio.Future[Acknowledged], float]  # the last: when it is too late
 
 
-def row_of(store: Store, name: str, known: tuple[int, int, int] | None) -> Any:
-    """(number, epoch, catalogue, status, population, period, config, its people's, labels) of an experiment.
-
-    The last three are None if (number, epoch, catalogue) are those that are ``known``; None without one.
-    """
-    with store.transaction() as tx:
-        row = tx.one(
-            "SELECT id, epoch, catalogue, status, population, period FROM experiment WHERE name = ?", name
-        )
-        if row is None:
-            return None
-        if row[:3] == known:
-            return (*row, None, None, None)
-        configs = tx.one(
-            "SELECT e.config, p.config FROM experiment e JOIN population p ON p.id = e.population"
-            " WHERE e.id = ?",
-            row[0],
-        )
-        labels = tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
-        return (*row, *configs, [label for (label,) in labels])
-
-
-def name_of(store: Store, number: int) -> str | None:
-    """The name of the experiment of a decision id."""
-    with store.transaction() as tx:
-        row = tx.one("SELECT name FROM experiment WHERE id = ?", number)
-        return None if row is None else str(row[0])
-
-
-logger = logging.getLogger("discreet.service")
-_IDLE = 0.05  # seconds between looks at what is due
-_OLD = 60.0  # seconds for which a block is served, or as long as it waits for outcomes if that is longer
-_AGAIN = 1.0  # seconds until the worker tries again
-_LOOK = 1.0  # seconds between looks at what others have changed
-_FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
-_SEVERAL, _COMPANY = 8, 0.003  # where a group had so many decisions, the next one waits for company
-_EARLY = 5.0  # seconds for which an outcome waits until another process has done so
-_FORGET = 60.0  # seconds between looks for requests that are not sent again any more
-
-
-_Waiting = tuple[Outcome, asyncio.Future[Acknowledged], float]  # the last: when it is too late
-
-
-class Unavailable(Exception):
-    """No decision can be had at the moment."""
-
-
-class Engine:
+class DecisionEngine:
     """Decisions and outcomes of all experiments, for the web and for tests."""
 
-    def __init__(self, store: Store, secrets: Secrets, *, calendar: Any = None) -> None:
+    def __init__(self, store: Database, secrets: Secrets, *, calendar: Any = None) -> None:
         self.store, self.secrets = store, secrets
         self.process = ProcessLease(store)
         self.worker = Worker(store, self.process.owner, calendar)
@@ -211,34 +165,29 @@ class Engine:
         self._by_number: dict[int, Live] = {}
         self._queue: list[_Waiting] = []
         self._early: list[_Waiting] = []  # they are asked about again
-        self._places: list[
-            tuple[ServedDecision, asyncio.Future[KeptRequest] | None]
-        ] = []  # served, not written down yet
+        # Served and not written down yet; with whom to tell what is known of the request.
+        self._served: list[tuple[ServedDecision, asyncio.Future[KeptRequest] | None]] = []
         self._activated: list[tuple[tuple[int, bytes], asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._decided = 0  # how many decisions were in the last group that had any
         self._dirty: dict[tuple[int, int, int], DecisionBlock] = {}
         self._writer = ThreadPoolExecutor(1, "discreet-writer")
-        self._keeping = threading.Thread(target=self._keep, name="discreet-worker", daemon=True)
+        self._working = threading.Thread(target=self._work, name="discreet-worker", daemon=True)
         self._stop = threading.Event()
         self._wake = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    # --- life ------------------------------------------------------------------------------------
-
-    async def start(self, *, keep: bool = True, every: Callable[[], object] | None = None) -> None:
+    async def start(self, *, work: bool = True, every: Callable[[], object] | None = None) -> None:
         """Take up what was there, and begin; ``every`` is done now and every second, where the writer is."""
-        self._loop = asyncio.get_running_loop()
         await self._do(self.store.migrate)
         await self._do(self._begin)
         await self._do(self.store.recover, self.process.owner)
-        if keep:
-            self._keeping.start()
+        if work:
+            self._working.start()
         if every is not None:
             await self._do(every)
-        work = (self._tick(every), self._beat(), self._write_down())
-        self._tasks = [asyncio.create_task(one) for one in work]
+        tasks = (self._look(every), self._beat(), self._write_down())
+        self._tasks = [asyncio.create_task(one) for one in tasks]
 
     async def stop(self) -> None:
         """Write down what was served, and let go."""
@@ -254,8 +203,8 @@ class Engine:
             await self._flushing
         self._queue += self._early
         await self._flush_now(closing=True)
-        if self._keeping.is_alive():
-            await asyncio.to_thread(self._keeping.join)
+        if self._working.is_alive():
+            await asyncio.to_thread(self._working.join)
         with contextlib.suppress(StoreError):
             await self._do(self.store.leave, self.process.owner)
         self._writer.shutdown()
@@ -270,7 +219,7 @@ class Engine:
         while self.store.patience < math.inf:
             await asyncio.sleep(self.store.patience / 5)
             with contextlib.suppress(StoreError):
-                await asyncio.to_thread(self.process.go_on)
+                await asyncio.to_thread(self.process.renew)
             if clock() >= self.process.until:
                 self._let_go()
 
@@ -286,70 +235,104 @@ class Engine:
 
     def _close(self, block: DecisionBlock) -> None:
         block.over_at = clock()
-        self._dirty[block.experiment, block.epoch, block.first] = block
+        self._dirty[block.key] = block
 
     async def ping(self) -> None:
         """Whether the database answers."""
-        await self._do(answers, self.store)
+
+        def ask() -> None:
+            with self.store.transaction() as tx:
+                tx.one("SELECT 1")
+
+        await self._do(ask)
 
     async def _do(self, work: Any, *given: Any) -> Any:
         """Something with the database, in the thread that writes."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *given)
 
-    # --- decisions -------------------------------------------------------------------------------
-
-    def known(self, name: str) -> Live | None:
-        """The experiment of this name, if this process serves it already."""
-        return self._live.get(name)
+    # --- experiments -----------------------------------------------------------------------------
 
     async def live(self, name: str) -> Live:
         """The experiment of this name."""
         found = self._live.get(name)
         return found if found is not None else await self.refresh(name)
 
+    async def live_of(self, decision: DecisionId) -> Live:
+        """The experiment of a decision."""
+        found = self._by_number.get(decision.experiment)
+        return found if found is not None else await self._refresh("id", decision.experiment)
+
     async def refresh(self, name: str) -> Live:
         """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
-        old = self._live.get(name)
-        known = None if old is None else (old.id, old.epoch, old.catalogue)
-        row = await self._do(row_of, self.store, name, known)
-        if row is None:
-            raise LookupError("experiment")
+        return await self._refresh("name", name)
+
+    async def _refresh(self, column: str, value: str | int) -> Live:
+        row, read = await self._do(self._read, column, value)
+        number, name, epoch, catalogue, status, population, period = row
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
-        if old is not None and (old.id, old.epoch) == row[:2]:
-            old.renew(row)
+        if old is not None and (old.id, old.epoch) == (number, epoch):
+            old.renew(status, catalogue, None if read is None else read[2])
             return old
-        made = Live.read(name, row)
+        config, people, labels = read
+        made = Live(number, population, name, config, people, status, epoch, period, catalogue, labels)
         self._live[name] = self._by_number[made.id] = made
         return made
 
+    def _read(self, column: str, value: str | int) -> tuple[Any, Any]:
+        """The row of an experiment; its config, its people's, and labels, unless these are known."""
+        with self.store.transaction() as tx:
+            row = tx.one(
+                "SELECT id, name, epoch, catalogue, status, population, period FROM experiment"
+                f" WHERE {column} = ?",
+                value,
+            )
+            if row is None:
+                raise LookupError("experiment")
+            old = self._live.get(row[1])
+            if old is not None and (old.id, old.epoch, old.catalogue) == (row[0], row[2], row[3]):
+                return row, None
+            config, people = tx.one(
+                "SELECT e.config, p.config FROM experiment e JOIN population p ON p.id = e.population"
+                " WHERE e.id = ?",
+                row[0],
+            )
+            labels = tx.all("SELECT label FROM item WHERE experiment = ? ORDER BY number", row[0])
+        found = ExperimentConfig.read(config), PopulationConfig.read(people), [label for (label,) in labels]
+        return row, found
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def pseudonym(self, live: Live, person: str | None) -> bytes:
+        """The pseudonym of whoever a decision is for."""
+        return NOBODY if person is None else self.secrets.pseudonym(live.population, live.period, person)
+
     def take(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int] | None:
-        """The next place, for a pseudonym, out of memory; None when no leased block has one."""
+        """The next decision, for a pseudonym, out of memory; None when no leased block has one."""
         if clock() >= self.process.until:
             self._let_go()
         blocks = live.blocks
         while blocks:
-            block = blocks[0]
-            if block.served < block.count:
-                offset = block.served
-                block.served += 1
-                limit = live.people.max_rounds_per_person
-                place = (block.experiment, block.epoch, block.first, offset)
-                self._places.append(
-                    (ServedDecision(*place, pseudonym, live.population, live.period, limit), None)
-                )
-                self._dirty[block.experiment, block.epoch, block.first] = block
-                self._begin_group()
-                if block.served == block.count:
-                    block.over_at = clock()
-                    blocks.popleft()
-                if len(blocks) < 2 and live.leasing is None:
-                    self._start_lease(live)
-                return block, offset
-            blocks.popleft()
+            block, offset = blocks[0], blocks[0].served
+            if offset >= block.count:
+                blocks.popleft()
+                continue
+            block.served += 1
+            limit = live.people.max_rounds_per_person
+            where = (*block.key, offset)
+            one = ServedDecision(*where, pseudonym, live.population, live.period, limit)
+            self._served.append((one, None))
+            self._dirty[block.key] = block
+            self._begin_group()
+            if block.served == block.count:
+                block.over_at = clock()
+                blocks.popleft()
+            if len(blocks) < 2 and live.leasing is None:
+                self._start_lease(live)
+            return block, offset
         return None
 
-    async def next_place(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int]:
-        """The next place; waits for a block where none is there."""
+    async def next_decision(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int]:
+        """The next decision; waits for a block where none is there. `keep` it before anything is awaited."""
         for _ in range(200):
             if (found := self.take(live, pseudonym)) is not None:
                 return found
@@ -357,44 +340,31 @@ class Engine:
             if not live.blocks:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
-                if (
-                    self._live.get(live.name, live).epoch != live.epoch
-                ):  # whoever asks again gets one of the new epoch
-                    break
+                if self._live.get(live.name, live).epoch != live.epoch:
+                    break  # whoever asks again gets one of the new epoch
         raise Unavailable
 
     def keep(
         self, number: bytes, altered: bool, answer: str, *, active: bool = True
     ) -> asyncio.Future[KeptRequest]:
-        """Write down, with the place that was just taken, what was answered to a request of this number.
+        """Write down, with the decision that was just taken, what was answered to a request of this number.
 
         What is known by the number is told after the commit: this, or what was answered before. Then the
-        place is left out of everything.
+        decision is left out of everything.
         """
-        assert self._loop is not None
-        place, _ = self._places.pop()
-        where = place.experiment, number, place.epoch, place.first + place.offset
-        future: asyncio.Future[KeptRequest] = self._loop.create_future()
-        kept = place._replace(request=KeptRequest(*where, altered, place.pseudonym, active, answer))
-        self._places.append((kept, future))
+        one, _ = self._served.pop()
+        where = one.experiment, number, one.epoch, one.first + one.offset
+        future: asyncio.Future[KeptRequest] = asyncio.get_running_loop().create_future()
+        kept = one._replace(request=KeptRequest(*where, altered, one.pseudonym, active, answer))
+        self._served.append((kept, future))
         return future
 
     def activate(self, experiment: int, number: bytes) -> asyncio.Future[None]:
         """Write down that somebody has seen what was decided for a request."""
-        assert self._loop is not None
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._activated.append(((experiment, number), future))
         self._begin_group()
         return future
-
-    async def request(self, experiment: int, number: bytes) -> KeptRequest | None:
-        """What is known by a number."""
-
-        def look() -> KeptRequest | None:
-            with self.store.transaction() as tx:
-                return groups.request(tx, experiment, number)
-
-        return await asyncio.to_thread(look)
 
     def _start_lease(self, live: Live) -> asyncio.Task[None]:
         live.leasing = task = asyncio.ensure_future(self._lease_next(live))
@@ -423,52 +393,32 @@ class Engine:
         finally:
             live.leasing = None
 
-    # --- outcomes --------------------------------------------------------------------------------
+    def _close_old(self, live: Live) -> None:
+        """Blocks are aggregated in order: nobody keeps one while others go on, nor what was said about it."""
+        longest = max(_OLD, live.config.outcome_wait)
+        while live.blocks and clock() - live.blocks[0].since > longest:
+            self._close(live.blocks.popleft())
 
-    def record(self, decision: Decision, body: bytes) -> asyncio.Future[Acknowledged]:
+    # --- groups ----------------------------------------------------------------------------------
+
+    def record(self, decision: DecisionId, body: bytes) -> asyncio.Future[Acknowledged]:
         """Write an outcome down with the next group; its answer comes after the commit."""
-        assert self._loop is not None
-        experiment, epoch, place, pseudonym, altered = decision
-        outcome = Outcome(experiment, epoch, place, altered, body, pseudonym)
-        future: asyncio.Future[Acknowledged] = self._loop.create_future()
+        experiment, epoch, sequence, pseudonym, altered = decision
+        outcome = ReportedOutcome(experiment, epoch, sequence, altered, body, pseudonym)
+        future: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
         self._queue.append((outcome, future, clock() + _EARLY))
         if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
             self._begin_group()
         return future
 
     def _begin_group(self) -> None:
-        if self._flushing is None and self._loop is not None:
-            self._flushing = self._loop.create_task(self._flush())
-
-    def by_number(self, decision: Decision) -> Live | None:
-        """The experiment of a decision, if this process serves it."""
-        return self._by_number.get(decision.experiment)
-
-    async def live_of(self, decision: Decision) -> Live:
-        """The same, read from the database where it has to be."""
-        found = self.by_number(decision)
-        if found is not None:
-            return found
-        name = await self._do(name_of, self.store, decision.experiment)
-        if name is None:
-            raise LookupError("experiment")
-        return await self.refresh(name)
-
-    def erase(self, population: str, person: str) -> None:
-        """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
-
-        Their decisions are rounds as before, in which nothing was taken: that they were erased is seen
-        nowhere. What was released about them stays: it has been paid for. A pseudonym is kept, which is
-        theirs alone as long as the key of pseudonyms is.
-        """
-        self.worker.erase(population, partial(self.secrets.pseudonym, person=person))
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
         try:
             written = True
-            while written and (
-                self._queue or self._dirty or self._activated
-            ):  # also what has come in the meantime
+            while written and (self._queue or self._dirty or self._activated):  # also what has come meanwhile
                 if self._decided >= _SEVERAL:
                     await asyncio.sleep(_COMPANY)
                 written = await self._flush_now()
@@ -479,76 +429,69 @@ class Engine:
         """Write down what waits; whether that was possible."""
         batch, self._queue = self._queue, []
         dirty, self._dirty = self._dirty, {}
-        places, self._places = self._places, []
+        served, self._served = self._served, []
         activated, self._activated = self._activated, []
         group = Group(
             [outcome for outcome, *_ in batch],
-            self._served(dirty, closing),
-            [place for place, _ in places],
+            self._cursors(dirty, closing),
+            [one for one, _ in served],
             [request for request, _ in activated],
         )
         if not any(group):
             return True
-        requests = [future for place, future in places if place.request is not None]
+        requests = [future for one, future in served if one.request is not None]
         try:
-            written = await self._do(self.store.record, group)
+            written = await self._do(groups.record, self.store, group)
         except Exception as error:
             self._dirty = dirty | self._dirty
-            self._places = [(place, None) for place, _ in places] + self._places
+            self._served = [(one, None) for one, _ in served] + self._served
             said = error if isinstance(error, StoreError) else StoreError("the commit failed")
-            waiting: list[asyncio.Future[Any] | None] = [future for _, future, _ in batch]
-            for future in [*waiting, *requests, *[future for _, future in activated]]:
+            for future in (*[one for _, one, _ in batch], *requests, *[one for _, one in activated]):
                 if future is not None and not future.done():
                     future.set_exception(said)
             if not isinstance(error, StoreError):
                 logger.error("a group was not written: %s", type(error).__name__)
             return False
-        if places:
-            self._decided = len(places)
-        for answered, request in zip(requests, written.requests, strict=True):
-            if answered is not None and not answered.done():
-                answered.set_result(request)
+        self._decided = len(served) or self._decided
+        for told, request in zip(requests, written.requests, strict=True):
+            _answer(told, request)
         for _, done in activated:
-            if not done.done():
-                done.set_result(None)
-        late = []
+            _answer(done, None)
         for waits, answer in zip(batch, written.outcomes, strict=True):
-            outcome, told, until = waits
+            _, heard, until = waits
             if answer.status == EARLY and clock() < until and not closing:
                 self._early.append(waits)
-            elif not told.done():
-                told.set_result(Acknowledged(LATE, False) if answer.status == EARLY else answer)
+            else:
+                _answer(heard, Acknowledged(LATE, False) if answer.status == EARLY else answer)
+        for (outcome, *_), answer in zip(batch, written.outcomes, strict=True):
             if answer.status == LATE:
-                late.append(outcome)
-        for outcome in late:
-            with contextlib.suppress(StoreError):  # the next one will tell
-                await self._do(self._check_late, outcome)
+                with contextlib.suppress(StoreError):  # the next one will tell
+                    await self._do(self._check_late, outcome)
         return True
 
-    def _check_late(self, outcome: Outcome) -> None:
+    def _check_late(self, outcome: ReportedOutcome) -> None:
         """A decision that we signed and never allocated: somebody has put back an older state. Freeze."""
-        if self.worker.beyond(outcome.experiment, outcome.epoch, outcome.place):
+        if self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
             gone_back(self.store, self.worker)
             logger.error("all experiments are frozen: their store has gone back in time")
 
-    def _served(self, dirty: dict[tuple[int, int, int], DecisionBlock], closing: bool) -> list[Cursor]:
+    def _cursors(self, dirty: dict[tuple[int, int, int], DecisionBlock], closing: bool) -> list[Cursor]:
         """How far blocks were served, in the order of ``dirty``; all that are leased, when ``closing``."""
-        blocks = list(dirty.values())
         if closing:
-            leased = [block for live in self._queues() for block in live.blocks]
-            blocks += [block for block in leased if (block.experiment, block.epoch, block.first) not in dirty]
+            leased = {block.key: block for live in self._queues() for block in live.blocks}
+            dirty = dirty | {key: block for key, block in leased.items() if key not in dirty}
         now = clock()
         return [
             Cursor(
-                block.experiment,
-                block.epoch,
-                block.first,
+                *block.key,
                 block.served,
                 now - block.over_at if block.over_at is not None else 0.0 if closing else None,
                 " ".join(map(str, sorted(block.altered))),
             )
-            for block in blocks
+            for block in dirty.values()
         ]
+
+    # --- again and again -------------------------------------------------------------------------
 
     async def _write_down(self) -> None:
         """What is to be tried again, and blocks that nobody is served from again."""
@@ -556,10 +499,11 @@ class Engine:
             await asyncio.sleep(_FLUSH)
             early, self._early = self._early, []
             self._queue += early
-            if self._dirty or self._queue or self._places:
+            if self._dirty or self._queue or self._served:
                 self._begin_group()
 
-    async def _tick(self, every: Callable[[], object] | None) -> None:
+    async def _look(self, every: Callable[[], object] | None) -> None:
+        """What others have changed."""
         while True:
             await asyncio.sleep(_LOOK)
             if every is not None:
@@ -573,19 +517,13 @@ class Engine:
         """Do something that is done again soon, whatever comes of it."""
         try:
             await work
+        except (LookupError, StoreError):
+            pass
         except Exception as error:
-            if not isinstance(error, LookupError | StoreError):
-                logger.error("a look at what others did failed: %s", type(error).__name__)
+            logger.error("a look at what others did failed: %s", type(error).__name__)
 
-    def _close_old(self, live: Live) -> None:
-        """Blocks are aggregated in order: nobody keeps one while others go on, nor what was said about it."""
-        longest = max(_OLD, live.config.outcome_wait)
-        while live.blocks and clock() - live.blocks[0].since > longest:
-            self._close(live.blocks.popleft())
-
-    # --- the worker's thread ---------------------------------------------------------------------
-
-    def _keep(self) -> None:
+    def _work(self) -> None:
+        """The worker's thread."""
         looked_at, forgot_at = clock(), -math.inf
         again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
         while not self._stop.is_set():
@@ -596,35 +534,30 @@ class Engine:
                     self.store.recover(self.process.owner)
                 if clock() - forgot_at > _FORGET:
                     forgot_at = clock()
-                    self.worker.forget_requests()
+                    groups.forget_requests(self.store)
                 due = [number for number in self.worker.due() if clock() >= again.get(number, 0.0)]
             except Exception as error:
-                _told(error)
+                _log(error)
                 self._stop.wait(_AGAIN)
                 continue
             for number in due:
                 try:
                     busy |= self.worker.tick(number)
                 except Exception as error:
-                    _told(error)
+                    _log(error)
                     again[number] = clock() + _AGAIN
             if not busy:
                 self._wake.wait(_IDLE)
                 self._wake.clear()
 
 
-def _told(error: Exception) -> None:
+def _answer(future: asyncio.Future[Any] | None, found: object) -> None:
+    """Tell whoever still waits."""
+    if future is not None and not future.done():
+        future.set_result(found)
+
+
+def _log(error: Exception) -> None:
     expected = isinstance(error, Fenced | StoreError)
-    logger.log(
-        logging.WARNING if expected else logging.ERROR, "the worker will try again: %s", type(error).__name__
-    )
-
-
-def pseudonym_of(engine: Engine, live: Live, person: str | None) -> bytes:
-    """The pseudonym of whoever a decision is for."""
-    return NOBODY if person is None else engine.secrets.pseudonym(live.population, live.period, person)
-
-
-def running(live: Live) -> bool:
-    """Whether decisions may be asked for."""
-    return live.status == RUNNING
+    level = logging.WARNING if expected else logging.ERROR
+    logger.log(level, "the worker will try again: %s", type(error).__name__)

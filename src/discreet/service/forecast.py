@@ -20,10 +20,9 @@ from ..online.selector import OnlineSelector
 from ..online.thompson import WARM_UP, ThompsonSettings
 from ..planning import Expected, Size, at_random, best_values, served, streams
 from ..privacy import Gate, GaussianNoise, Seed
-from .config import ExperimentConfig, PopulationConfig, encoded
+from .config import ExperimentConfig, PopulationConfig
 from .learning import Learning, learner_of
 from .shares import SURE, blocks_of
-from .worker import budget_of
 
 _one_at_a_time = threading.Lock()
 
@@ -44,7 +43,7 @@ class ReleasePlan:
     measured_noise: float
 
     def known_within(self, people: int, holdout: float) -> float | None:
-        """How exactly, with 95 % probability, the noise lets the share be known after so many people."""
+        """How exactly, with 95 % probability, the noise lets the share be known after ``people`` of them."""
         if self.measured_every is None or people < self.measured_every:
             return None
         blocks = blocks_of(self.measured_every, people)
@@ -62,13 +61,13 @@ class Forecast:
 
 def release_plan(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
     """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
-    return _outlook(encoded(msgspec.structs.replace(config, segments=[])), encoded(people))
+    return _release_plan(msgspec.structs.replace(config, segments=[]).text, people.text)
 
 
 @lru_cache(maxsize=256)
-def _outlook(config: str, people: str) -> ReleasePlan:
-    asked = msgspec.json.decode(config, type=ExperimentConfig)
-    learning = _made(asked, msgspec.json.decode(people, type=PopulationConfig), None)
+def _release_plan(config: str, people: str) -> ReleasePlan:
+    asked = ExperimentConfig.read(config)
+    learning = _made(asked, PopulationConfig.read(people), None)
     assert isinstance(learning.learner, OnlineSelector)
     settings, measure = learning.learner.settings, learning.measure
     begins, every, growing, noise = None, None, False, None
@@ -84,20 +83,19 @@ def _outlook(config: str, people: str) -> ReleasePlan:
 
 
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
-    """What to expect after so many people, on made-up ones; one is simulated at a time.
+    """What to expect after ``visitors`` people, on synthetic ones; one is simulated at a time.
 
     With segments: of one that has an equal part of them, and without what it would learn from the others.
     """
     visitors = max(1, visitors // len(config.queues))
     small = msgspec.structs.replace(config, items=[], segments=[], seed=None)
     with _one_at_a_time:
-        return _forecast(encoded(small), len(config.items), encoded(people), visitors)
+        return _forecast(small.text, len(config.items), people.text, visitors)
 
 
 @lru_cache(maxsize=256)
 def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast:
-    asked = msgspec.json.decode(config, type=ExperimentConfig)
-    whom = msgspec.json.decode(people, type=PopulationConfig)
+    asked, whom = ExperimentConfig.read(config), PopulationConfig.read(people)
     size = Size.of(visitors, n_items, asked.k)
     asked = msgspec.structs.replace(asked, items=[str(item) for item in range(size.n_items)], bound=1.0)
     crowds, sets = streams(size, 1.0, None), Cardinality(size.k, size.n_items)
@@ -115,4 +113,4 @@ def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast
 def _made(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few rounds; the forecast says what comes of them
-        return Learning.begin(config, Gate(budget_of(people), seed, definition=people.definition))
+        return Learning.begin(config, Gate(people.budget, seed, definition=people.definition))

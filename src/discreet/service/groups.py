@@ -3,11 +3,11 @@
 A round counts by its decision, whatever comes of it. Whom a decision was for is written down in the order of
 serving, and a person's first ``max_rounds_per_person`` decisions of a period count, over all experiments of
 the population. The others are left out: of sums, of shares, of the number of rounds. An outcome is taken of a
-place that is written down, so that its answer says whether it counts.
+decision that is written down, so that its answer says whether it counts.
 
 *Guarantee.* Compare two inputs with the same decisions, of which one person's outcomes differ: they are
 anything else ("replace"), or there are none ("add_remove"). Whatever is released differs as the account says.
-*Proof.* Which places count is a function of the decisions: of their order, their people, and the requests
+*Proof.* Which decisions count is a function of the decisions: of their order, their people, and the requests
 that were sent again. No outcome enters it, nor does erasing, so the rounds that learners see, their number
 and their order are the same in both inputs. At most ``max_rounds_per_person`` of them are this person's, and
 only in these can an outcome differ, by what a round moves under either relation: the account multiplies what
@@ -15,7 +15,7 @@ one round costs by their number. A round without an outcome is one in which noth
 as whether somebody reports is theirs to protect, too.
 
 What is not covered: which decisions there were, when, and for whom. Two processes write down what they served
-in the order of their commits, and a crash leaves places unknown that were served within the last commit or
+in the order of their commits, and a crash leaves decisions unknown that were served within the last commit or
 two. Both are times: they depend on reports as far as commits take longer with more in them.
 """
 
@@ -23,27 +23,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .blocks import CLOSING, NOBODY
-
-if TYPE_CHECKING:
-    from .database import Transaction
-
+from .database import Database, Transaction, reach
 
 RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
-EARLY = "early"  # another process has not written down yet whom the place was served to: ask again
+EARLY = "early"  # another process has not written down yet whom the decision was for: ask again
 
 
-class Outcome(NamedTuple):
+class ReportedOutcome(NamedTuple):
     """What came of a decision: to be written down before it is acknowledged."""
 
     experiment: int
     epoch: int
-    place: int
+    sequence: int
     altered: bool
     body: bytes
-    pseudonym: bytes  # `keys.NOBODY` for none
+    pseudonym: bytes  # `NOBODY` for none
 
 
 class Acknowledged(NamedTuple):
@@ -60,8 +57,8 @@ class Cursor(NamedTuple):
     epoch: int
     first: int
     served: int
-    over: float | None  # how many seconds ago its last place was served
-    altered: str = ""  # offsets of places that showed other items than were allocated
+    over: float | None  # how many seconds ago its last decision was served
+    altered: str = ""  # offsets of decisions that showed other items than were allocated
 
 
 class KeptRequest(NamedTuple):
@@ -70,7 +67,7 @@ class KeptRequest(NamedTuple):
     experiment: int
     id: bytes
     epoch: int
-    place: int
+    sequence: int
     altered: bool
     pseudonym: bytes
     active: bool  # whether what was decided was shown, as far as that is told
@@ -78,7 +75,7 @@ class KeptRequest(NamedTuple):
 
 
 class ServedDecision(NamedTuple):
-    """A place that was served: of which block, for whom, how often they count, by which request."""
+    """A decision that was served: of which block, for whom, how often they count, by which request."""
 
     experiment: int
     epoch: int
@@ -92,11 +89,11 @@ class ServedDecision(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is written down together: outcomes, cursors of blocks, places in the order of serving."""
+    """What is written down together: outcomes, cursors of blocks, decisions in the order of serving."""
 
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[ReportedOutcome] = ()
     served: Sequence[Cursor] = ()
-    places: Sequence[ServedDecision] = ()
+    decisions: Sequence[ServedDecision] = ()
     activated: Sequence[tuple[int, bytes]] = ()  # experiments and ids of requests
 
 
@@ -110,19 +107,19 @@ class Written(NamedTuple):
 KEEP = 600.0  # seconds for which a request can be sent again, at the least
 _MOST = 1024  # rows of one statement
 
-# {} is where rows of values come. The block of a place is the last one that begins at it or before.
-_HANDS = (
+# {} is where rows of values come. The block of a decision is the last one that begins at it or before.
+_BLOCKS = (
     "SELECT experiment, epoch, first, count, served, state, closed_at, uncounted FROM block"
-    " WHERE (experiment, epoch, first) IN (SELECT o.column1, o.column2, (SELECT max(h.first) FROM block h"
-    " WHERE h.experiment = o.column1 AND h.epoch = o.column2 AND h.first <= o.column3)"
+    " WHERE (experiment, epoch, first) IN (SELECT o.column1, o.column2, (SELECT max(b.first) FROM block b"
+    " WHERE b.experiment = o.column1 AND b.epoch = o.column2 AND b.first <= o.column3)"
     " FROM (VALUES {}) AS o) ORDER BY experiment, epoch, first"
 )
 _REQUEST = (
-    "INSERT INTO request (experiment, id, epoch, place, altered, pseudonym, active, answer, at) VALUES {}"
+    "INSERT INTO request (experiment, id, epoch, sequence, altered, pseudonym, active, answer, at) VALUES {}"
     " ON CONFLICT (experiment, id) DO NOTHING RETURNING experiment, id"
 )
 _REQUESTS = (
-    "SELECT experiment, id, epoch, place, altered, pseudonym, active, answer FROM request"
+    "SELECT experiment, id, epoch, sequence, altered, pseudonym, active, answer FROM request"
     " WHERE (experiment, id) IN (VALUES {})"
 )
 _VISIT = (
@@ -131,10 +128,10 @@ _VISIT = (
     " RETURNING population, period, pseudonym, times"
 )
 _OUTCOME = (
-    "INSERT INTO outcome (experiment, epoch, place, altered, body, pseudonym) VALUES {}"
-    " ON CONFLICT (experiment, epoch, place) DO NOTHING RETURNING experiment, epoch, place"
+    "INSERT INTO outcome (experiment, epoch, sequence, altered, body, pseudonym) VALUES {}"
+    " ON CONFLICT (experiment, epoch, sequence) DO NOTHING RETURNING experiment, epoch, sequence"
 )
-_THERE = "SELECT experiment, epoch, place FROM outcome WHERE (experiment, epoch, place) IN (VALUES {})"
+_THERE = "SELECT experiment, epoch, sequence FROM outcome WHERE (experiment, epoch, sequence) IN (VALUES {})"
 
 
 class _Row(NamedTuple):
@@ -153,37 +150,40 @@ class _Row(NamedTuple):
         return f" {offset} " not in f" {self.uncounted}"
 
 
-def write(tx: Transaction, group: Group) -> Written:
-    """Write a group down: what was served, then outcomes. What was written before is not counted again.
+def record(store: Database, group: Group) -> Written:
+    """Write a group down, durably: what was served, then outcomes. What was written before counts once.
 
     Nobody may know whether an earlier transaction of this process was committed. The rows of its blocks are
     locked first, in the order in which everybody locks them, which waits for the end of that one.
     """
-    own = [one[:3] for one in group.served]
-    rows = _locked(tx, {*own, *[one[:3] for one in group.outcomes]}, "KEY SHARE")
-    blocks = {row[:3]: row for row in rows}
-    blocks |= {row[:3]: row for row in _locked(tx, set(own) & blocks.keys(), "NO KEY UPDATE")}
-    requests = [place.request for place in group.places if place.request is not None]
-    known = _requests(tx, requests)
-    new = [
-        place
-        for place in group.places
-        if (row := blocks.get(place[:3])) is not None and row.state < CLOSING and place.offset >= row.served
-    ]
-    again = {place for place in new if place.request is not None and not _same(place.request, known)}
-    left_out: dict[tuple[Any, ...], str] = {}
-    for place in sorted(again | _over_limit(tx, [place for place in new if place not in again])):
-        left_out[place[:3]] = f"{left_out.get(place[:3], '')}{place.offset} "
-    _cursors(tx, group.served, left_out, blocks)
-    tx.many("UPDATE request SET active = 1 WHERE experiment = ? AND id = ?", sorted(group.activated))
-    return Written(_outcomes(tx, group.outcomes, blocks), [known[one[:2]] for one in requests])
+    reach("outcomes queued")
+    with store.transaction("groups") as tx:
+        own = [one[:3] for one in group.served]
+        blocks = _locked(tx, {*own, *[one[:3] for one in group.outcomes]}, "KEY SHARE")
+        blocks |= _locked(tx, set(own) & blocks.keys(), "NO KEY UPDATE")
+        requests = [one.request for one in group.decisions if one.request is not None]
+        known = _requests(tx, requests)
+        new = [
+            one
+            for one in group.decisions
+            if (row := blocks.get(one[:3])) is not None and row.state < CLOSING and one.offset >= row.served
+        ]
+        again = {one for one in new if one.request is not None and not _same(one.request, known)}
+        left_out: dict[tuple[Any, ...], str] = {}
+        for one in sorted(again | _over_limit(tx, [one for one in new if one not in again])):
+            left_out[one[:3]] = f"{left_out.get(one[:3], '')}{one.offset} "
+        _cursors(tx, group.served, left_out, blocks)
+        tx.many("UPDATE request SET active = 1 WHERE experiment = ? AND id = ?", sorted(group.activated))
+        written = Written(_outcomes(tx, group.outcomes, blocks), [known[one[:2]] for one in requests])
+    reach("outcomes committed")
+    return written
 
 
-def _locked(tx: Transaction, places: Iterable[tuple[Any, ...]], strength: str) -> list[_Row]:
-    """The blocks of places, which stay open, or closed, until the transaction ends."""
-    found = []
-    for sql, values in _padded(_HANDS, sorted(places)):
-        found += [_Row(*row) for row in tx.locked(sql, *values, strength=strength)]
+def _locked(tx: Transaction, decisions: Iterable[tuple[Any, ...]], strength: str) -> dict[Any, _Row]:
+    """The blocks of decisions, which stay open, or closed, until the transaction ends."""
+    found: dict[Any, _Row] = {}
+    for sql, values in _filled(_BLOCKS, sorted(decisions)):
+        found |= {row[:3]: _Row(*row) for row in tx.locked(sql, *values, strength=strength)}
     return found
 
 
@@ -197,39 +197,35 @@ def _requests(tx: Transaction, requests: Sequence[KeptRequest]) -> dict[tuple[in
         (*one[:4], int(one.altered), one.pseudonym, int(one.active), one.answer, now)
         for _, one in sorted(known.items())
     ]
-    new = set()
-    for sql, values in _padded(_REQUEST, rows):
-        new |= {(number, bytes(key)) for number, key in tx.all(sql, *values)}
-    for sql, values in _padded(_REQUESTS, sorted(known.keys() - new)):
-        known |= {found[:2]: found for found in map(_read, tx.all(sql, *values))}
-    return known
+    new = {(number, bytes(key)) for number, key in _answers(tx, _REQUEST, rows)}
+    before = map(_read, _answers(tx, _REQUESTS, sorted(known.keys() - new)))
+    return known | {found[:2]: found for found in before}
 
 
 def _read(row: Sequence[Any]) -> KeptRequest:
-    number, key, epoch, place, altered, pseudonym, active, answer = row
+    number, key, epoch, sequence, altered, pseudonym, active, answer = row
     return KeptRequest(
-        number, bytes(key), epoch, place, bool(altered), bytes(pseudonym), bool(active), answer
+        number, bytes(key), epoch, sequence, bool(altered), bytes(pseudonym), bool(active), answer
     )
 
 
 def _same(request: KeptRequest, known: dict[tuple[int, bytes], KeptRequest]) -> bool:
     """Whether a request is known as the decision that it was made for."""
     found = known[request[:2]]
-    return (found.epoch, found.place) == (request.epoch, request.place)
+    return (found.epoch, found.sequence) == (request.epoch, request.sequence)
 
 
-def _over_limit(tx: Transaction, places: Sequence[ServedDecision]) -> set[ServedDecision]:
-    """Count people; the places of those who had been counted often enough."""
+def _over_limit(tx: Transaction, decisions: Sequence[ServedDecision]) -> set[ServedDecision]:
+    """Count people; the decisions of those who had been counted often enough."""
     whose: dict[tuple[int, str, bytes], list[ServedDecision]] = {}
-    for place in places:
-        if place.pseudonym != NOBODY:
-            whose.setdefault((place.population, place.period, place.pseudonym), []).append(place)
+    for one in decisions:
+        if one.pseudonym != NOBODY:
+            whose.setdefault((one.population, one.period, one.pseudonym), []).append(one)
     over = set[ServedDecision]()
     rows = sorted((*who, len(found)) for who, found in whose.items())
-    for sql, values in _exactly(_VISIT, rows):
-        for population, period, pseudonym, times in tx.all(sql, *values):
-            found = whose[population, period, bytes(pseudonym)]
-            over.update(found[max(0, found[0].limit - (times - len(found))) :])
+    for population, period, pseudonym, times in _answers(tx, _VISIT, rows):
+        found = whose[population, period, bytes(pseudonym)]
+        over.update(found[max(0, found[0].limit - (times - len(found))) :])
     return over
 
 
@@ -258,18 +254,20 @@ def _cursors(
     )
 
 
-def _outcomes(tx: Transaction, outcomes: Sequence[Outcome], blocks: Mapping[Any, _Row]) -> list[Acknowledged]:
-    """Write outcomes down, each once; of places that do not count only that there was one."""
+def _outcomes(
+    tx: Transaction, outcomes: Sequence[ReportedOutcome], blocks: Mapping[Any, _Row]
+) -> list[Acknowledged]:
+    """Write outcomes down, each once; of decisions that do not count only that there was one."""
     order = sorted(blocks)
     found: list[tuple[str, bool]] = []
     taken: dict[tuple[int, int, int], tuple[Any, ...]] = {}
     for one in outcomes:
         at = bisect_right(order, one[:3]) - 1
         row = blocks[order[at]] if at >= 0 else None
-        if row is None or row[:2] != one[:2] or one.place >= row.first + row.size:
+        if row is None or row[:2] != one[:2] or one.sequence >= row.first + row.size:
             found.append((LATE, False))
             continue
-        offset = one.place - row.first
+        offset = one.sequence - row.first
         counts = row.counts(offset)
         if row.state >= CLOSING:
             found.append((LATE, counts))
@@ -277,15 +275,12 @@ def _outcomes(tx: Transaction, outcomes: Sequence[Outcome], blocks: Mapping[Any,
             found.append((EARLY if row.closed_at is None else LATE, False))
         else:
             found.append((RECORDED, counts))
-            body, pseudonym = (
-                (one.body if counts else None),
-                (None if one.pseudonym == NOBODY else one.pseudonym),
-            )
+            body = one.body if counts else None
+            pseudonym = None if one.pseudonym == NOBODY else one.pseudonym
             taken.setdefault(one[:3], (*one[:3], int(one.altered), body, pseudonym))
     rows = sorted(taken.values(), key=lambda row: row[:3])
-    new = {tuple(row) for sql, values in _padded(_OUTCOME, rows) for row in tx.all(sql, *values)}
-    asked = sorted({one[:3] for one in outcomes} - new)
-    there = {tuple(row) for sql, values in _padded(_THERE, asked) for row in tx.all(sql, *values)}
+    new = {tuple(row) for row in _answers(tx, _OUTCOME, rows)}
+    there = {tuple(row) for row in _answers(tx, _THERE, sorted({one[:3] for one in outcomes} - new))}
     answers = []
     for one, (status, counts) in zip(outcomes, found, strict=True):
         if status == RECORDED and one[:3] in new:
@@ -299,58 +294,40 @@ def _outcomes(tx: Transaction, outcomes: Sequence[Outcome], blocks: Mapping[Any,
     return answers
 
 
-def _padded(sql: str, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[str, list[Any]]]:
-    """Statements about many rows, of few sizes, so that they are used again: the last row is repeated."""
-    for start in range(0, len(rows), _MOST):
-        some = list(rows[start : start + _MOST])
-        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
-        yield _filled(sql, some)
+def _answers(tx: Transaction, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What a statement about many rows answers."""
+    return [found for part, values in _filled(sql, rows) for found in tx.all(part, *values)]
 
 
-def _exactly(sql: str, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[str, list[Any]]]:
-    """The same where no row may be repeated: statements of each power of two."""
+def _filled(sql: str, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[str, list[Any]]]:
+    """Statements about many rows, of powers of two, so that there are few different ones."""
     start = 0
     while left := len(rows) - start:
         size = min(1 << (left.bit_length() - 1), _MOST)
-        yield _filled(sql, rows[start : start + size])
+        row = f"({','.join('?' * len(rows[0]))})"
+        some = rows[start : start + size]
+        yield sql.format(",".join([row] * size)), [value for one in some for value in one]
         start += size
 
 
-def _filled(sql: str, rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[Any]]:
-    row = f"({','.join('?' * len(rows[0]))})"
-    return sql.format(",".join([row] * len(rows))), [value for one in rows for value in one]
+# --- requests ------------------------------------------------------------------------------------------
 
 
-# --- requests and people -------------------------------------------------------------------------------
-
-
-def request(tx: Transaction, experiment: int, number: bytes) -> KeptRequest | None:
+def request(store: Database, experiment: int, number: bytes) -> KeptRequest | None:
     """The request of this id; None for one that is not known, or not any more."""
-    found = tx.all(_REQUESTS.format("(?, ?)"), experiment, number)
+    with store.transaction() as tx:
+        found = tx.all(_REQUESTS.format("(?, ?)"), experiment, number)
     return _read(found[0]) if found else None
 
 
-def unseen(tx: Transaction, experiment: int, epoch: int, first: int, end: int) -> set[int]:
-    """Places of which nobody said that they were seen, though that was to be said.
-
-    They count as "took nothing", whatever was reported: who has seen something is as private as what came of
-    it, so such a place stays a round, and moves one person's part of it only.
-    """
-    rows = tx.all(
-        "SELECT place FROM request WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?"
-        " AND active = 0",
-        *(experiment, epoch, first, end),
-    )
-    return {place for (place,) in rows}
-
-
-def forget_requests(tx: Transaction) -> None:
+def forget_requests(store: Database) -> None:
     """Drop requests of `KEEP` seconds ago whose decisions take no outcome any more."""
-    old = tx.locked(
-        "SELECT r.experiment, r.id FROM request r WHERE r.at < ? AND NOT EXISTS (SELECT 1 FROM block h"
-        " WHERE h.experiment = r.experiment AND h.epoch = r.epoch AND h.first <= r.place"
-        " AND r.place < h.first + h.count)",
-        tx.now() - KEEP,
-        strength="UPDATE OF r SKIP LOCKED",
-    )
-    tx.many("DELETE FROM request WHERE experiment = ? AND id = ?", old)
+    with store.transaction() as tx:
+        old = tx.locked(
+            "SELECT r.experiment, r.id FROM request r WHERE r.at < ? AND NOT EXISTS (SELECT 1 FROM block b"
+            " WHERE b.experiment = r.experiment AND b.epoch = r.epoch AND b.first <= r.sequence"
+            " AND r.sequence < b.first + b.count)",
+            tx.now() - KEEP,
+            strength="UPDATE OF r SKIP LOCKED",
+        )
+        tx.many("DELETE FROM request WHERE experiment = ? AND id = ?", old)

@@ -1,21 +1,22 @@
 """An experiment's learner with its gate: blocks are allocated from it, and aggregated into it.
 
-With "likes" every place that counts is a round, in order, and somebody without an outcome has taken nothing:
-where batches end depends on which decisions count (`store.groups`), and on nobody's data. A block shows what
-the learner shows when it is allocated. With "taken" and "value" rounds are allocated ahead
-(``choose(wait=False)``) and their outcomes learned late. Places that do not count, or are not written down as
-served, are left out of everything; those that showed other items of whatever depends on what was shown.
+With "likes" every decision that counts is a round, in order, and somebody without an outcome has taken
+nothing: where batches end depends on which decisions count (`groups`), and on nobody's data. A block shows
+what the learner shows when it is allocated. With "taken" and "value" rounds are allocated ahead
+(``choose(wait=False)``) and their outcomes learned late. Decisions that do not count, or are not written down
+as served, are left out of everything; those that showed other items of whatever depends on what was shown.
 
 Segments have a learner each (`online.Segments`), behind the gate of their part: the account takes the worst
 of them, which are alike. Formal guarantee: that of one learner, for somebody with up to
 ``max_rounds_per_person`` counted rounds in a period, in whichever segments these are. Proof. The segment of a
-decision is public, as is its place. A round is in one segment, and its outcome enters that segment's sums and
-no other's; what segments share follows from releases. So two inputs that differ in one round differ by what
-one learner's round costs. A person's rounds are counted by pseudonym, over all segments and experiments
-of the population: a person is that many single rounds away, and the account multiplies by it. Nobody needs to
-keep to one segment. (A limit for each segment would break this: `tests/service/test_segments.py`.)
-Which rounds count follows from decisions, and from no outcome (`store.groups` has the proof): somebody who
-had reported anything else, or nothing, of any of their decisions, would have changed the same rounds.
+decision is public, as is its sequence number. A round is in one segment, and its outcome enters that
+segment's sums and no other's; what segments share follows from releases. So two inputs that differ in one
+round differ by what one learner's round costs. A person's rounds are counted by pseudonym, over all segments
+and experiments of the population: a person is that many single rounds away, and the account multiplies by it.
+Nobody needs to keep to one segment. (A limit for each segment would break this:
+`tests/service/test_segments.py`.) Which rounds count follows from decisions, and from no outcome (`groups`
+has the proof): somebody who had reported anything else, or nothing, of any of their decisions, would have
+changed the same rounds.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from .shares import Measure
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
 MOST_SEGMENTS = 50
 
-Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by place: whether altered, and what came of it
+Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by sequence number: whether altered, what came of it
 
 
 def learner_of(config: ExperimentConfig) -> str:
@@ -77,8 +78,8 @@ class Learning:
             self.queues = {segment: learner.of(segment) for segment in config.segments}
         else:
             self.queues = {"": learner}
-        self._names = self.labels
-        self._numbers = {label: number for number, label in enumerate(self._names)}
+        self.ahead = config.feedback != "likes"  # rounds are allocated ahead of their outcomes
+        self._number_labels()
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._public = gate.public_randomness()
@@ -132,11 +133,6 @@ class Learning:
 
     # --- blocks -----------------------------------------------------------------------------------
 
-    @property
-    def ahead(self) -> bool:
-        """Whether rounds are allocated ahead of their outcomes."""
-        return self.config.feedback != "likes"
-
     def allocate(
         self, experiment: int, epoch: int, first: int, count: int, chain: bytes, segment: str = ""
     ) -> DecisionBlock:
@@ -160,8 +156,8 @@ class Learning:
             lists.append(self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
         spare = list(learner.ranking(self.width + _SPARE))
-        places = (experiment, epoch, first, count)
-        return DecisionBlock(*places, lists, runs, baseline, round, spare, chain, segment=segment)
+        shown = (lists, runs, baseline, round, spare)
+        return DecisionBlock(experiment, epoch, first, count, *shown, chain, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
         """A set of the hold-out: items in a random order, as long as they go together."""
@@ -179,6 +175,9 @@ class Learning:
             self.learner.retire_items(retire)
         if add:
             self.learner.add_items(add)
+        self._number_labels()
+
+    def _number_labels(self) -> None:
         self._names = self.labels
         self._numbers = {label: number for number, label in enumerate(self._names)}
 
@@ -208,8 +207,8 @@ class Learning:
         heard: dict[int, Any] = {}
         liked: list[list[int]] = []
         for offset in range(block.count):
-            place = block.first + offset
-            reported, body = outcomes.get(place, (False, None))
+            sequence = block.first + offset
+            reported, body = outcomes.get(sequence, (False, None))
             # All of these were written down when it was served: whether there is an outcome tells nothing.
             altered = offset in block.altered
             counts = offset < block.served and offset not in block.uncounted
@@ -218,7 +217,7 @@ class Learning:
             shown = block.lists[block.which[offset]]
             outcome = self._read(body, shown)
             if counts and not altered and measure is not None:
-                measure.count(block.segment, offset in block.baseline, self._worth(outcome, shown))
+                measure.count(block.segment, offset in block.baseline, self._value(outcome, shown))
             if offset in block.baseline:
                 continue
             if not self.ahead:
@@ -267,7 +266,7 @@ class Learning:
             return taken if taken in shown else None
         return [self._numbers[label] for label in dict.fromkeys(found) if label in self._numbers]
 
-    def _worth(self, outcome: Any, shown: Sequence[int]) -> float:
+    def _value(self, outcome: Any, shown: Sequence[int]) -> float:
         """Whether somebody was served, or which part of what could be had they had."""
         if outcome is None:
             return 0.0
@@ -311,7 +310,7 @@ def check(config: ExperimentConfig) -> None:
     checks.real("outcome_wait", config.outcome_wait, at_least=0.0)
     checks.real("bound", config.bound, above=0.0)
     if config.block_size is not None:
-        checks.whole("hand", config.block_size, at_least=1, at_most=1 << 16)
+        checks.whole("block_size", config.block_size, at_least=1, at_most=1 << 16)
     if config.feedback == "likes" and config.bound != 1.0:
         raise ValueError("bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
@@ -372,10 +371,9 @@ def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
     group_of = {item: name for name, items in config.constraint.groups.items() for item in items}
     if missing := [item for item in config.items if item not in group_of]:
         raise ValueError(f"constraint puts {missing[0]!r} into no group")
-    names = list(config.constraint.groups)
-    places = {name: place for place, name in enumerate(names)}
-    limits = [config.constraint.limits.get(name, 1) for name in names]
-    return PartitionMatroid([places[group_of[item]] for item in config.items], limits)
+    limits = {name: config.constraint.limits.get(name, 1) for name in config.constraint.groups}
+    numbers = {name: number for number, name in enumerate(limits)}
+    return PartitionMatroid([numbers[group_of[item]] for item in config.items], list(limits.values()))
 
 
 def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], many: int) -> None:

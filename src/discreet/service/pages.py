@@ -6,18 +6,19 @@ everything; forms are checked as a whole, with an error beside each field.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
-import logging
 import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
-import jinja2
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -26,13 +27,12 @@ from starlette.routing import Route
 
 from ..privacy import BudgetExceeded
 from . import problems, queries, shares
-from .api import NAME, Api, body
+from .api import NAME, Api, body, problem_of
 from .auth import (
     COOKIE,
     HEADERS,
     ROLES,
     Key,
-    Secrets,
     Session,
     Sessions,
     Throttle,
@@ -41,79 +41,21 @@ from .auth import (
     set_cookie,
 )
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig
-from .database import Conflict, Frozen, StoreError
-from .engine import Engine
-from .forecast import ReleasePlan, forecast, release_plan
+from .database import Conflict
 from .learning import check, check_segments
 from .problems import Problem
 from .worker import PAUSED, RUNNING, OtherSegments
+
+if TYPE_CHECKING:
+    from .forecast import ReleasePlan
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
     "likes": "all items that the person likes",
     "taken": "the item that was taken, or none",
-    "value": "what the set was worth",
+    "value": "the value of the set",
 }
 PERIODS = {"none": "for ever", "day": "a day", "week": "a week", "month": "a month"}
-
-
-class Templates:
-    """The templates; whatever they are given is escaped."""
-
-    def __init__(self) -> None:
-        self.static = Static()
-        self._environment = jinja2.Environment(
-            loader=jinja2.PackageLoader(__package__, "templates"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._environment.filters |= {
-            "utc": utc,
-            "number": number,
-            "percent": percent,
-            "points": points,
-            "seconds": seconds,
-            "epsilon": epsilon,
-            "delta": delta,
-            "about": about,
-            "interval": interval,
-        }
-        self._environment.globals |= {
-            "static": self.static.address,
-            "FEEDBACK": FEEDBACK,
-            "PERIODS": PERIODS,
-        }
-
-    def render(self, template: str, given: Mapping[str, Any]) -> str:
-        """A page, or a part of one."""
-        return self._environment.get_template(template).render(given)
-
-
-class Static:
-    """Scripts, styles and licences, held in memory; their addresses change with their content."""
-
-    def __init__(self) -> None:
-        folder = resources.files(__package__).joinpath("static")
-        self._files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-        self._marks = {name: hashlib.sha256(data).hexdigest()[:12] for name, data in self._files.items()}
-
-    def address(self, name: str) -> str:
-        """Where a page finds a file."""
-        return f"/static/{name}?{self._marks[name]}"
-
-    async def serve(self, request: Request) -> Response:
-        """The file of a request; any other path is not found."""
-        name = request.path_params["name"]
-        if name not in self._files:
-            return Response(status_code=404)
-        headers = {
-            "cache-control": "public, max-age=31536000, immutable",
-            "x-content-type-options": "nosniff",
-            "cross-origin-resource-policy": "same-origin",
-        }
-        return Response(self._files[name], 200, headers, _TYPES[name.rpartition(".")[2]])
 
 
 # --- words for numbers ---------------------------------------------------------------------------------
@@ -182,7 +124,6 @@ def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str,
 
 
 Fields = dict[str, str]
-Errors = dict[str, str]
 
 NEW = ""  # the population that is still to be made
 DEFAULTS: Fields = {
@@ -204,7 +145,7 @@ DEFAULTS: Fields = {
     "holdout": "5",
     "measure": "10",
     "wait": "10",
-    "hand": "",
+    "block_size": "",
     "learner": "auto",
     "rounds": "",
     "groups": "",
@@ -228,6 +169,53 @@ _GROUP = re.compile(r"(?P<name>[^:(]+?)\s*(\(\s*(?P<limit>\d{1,4})\s*\))?\s*:(?P
 _NAMES = "Letters, digits, dots, dashes and underscores; at most 64, and a letter or digit first."
 
 
+class Range(NamedTuple):
+    """The numbers that a field takes."""
+
+    least: float
+    most: float
+    integer: bool = False
+    above: bool = False  # above the least one
+
+    def read(self, text: str) -> float | None:
+        """The number of a text; None for any other text."""
+        try:
+            found = float(int(text.replace(",", "")) if self.integer else float(text))
+        except (ValueError, OverflowError):
+            return None
+        fits = self.least < found if self.above else self.least <= found
+        return found if fits and found <= self.most else None
+
+    def __str__(self) -> str:
+        kind = "An integer" if self.integer else "A number"
+        first, then = ("above", "and at most") if self.above else ("from", "to")
+        return f"{kind} {first} {self.least:g} {then} {self.most:,.10g}."
+
+
+RANGES = {
+    "k": Range(1, 1000, integer=True),
+    "bound": Range(0, 1e9, above=True),
+    "epsilon": Range(0, 100, above=True),
+    "delta": Range(0, 0.1),
+    "max_rounds": Range(1, 10_000, integer=True),
+    "visitors": Range(1, 10**9, integer=True),
+    "share": Range(0, 100, above=True),
+    "holdout": Range(0, 50),
+    "measure": Range(0, 90),
+    "wait": Range(0, 10_080),
+    "block_size": Range(1, 65_536, integer=True),
+    "rounds": Range(1, 10**12, integer=True),
+}
+CHOICES = {
+    "feedback": tuple(FEEDBACK),
+    "period": tuple(PERIODS),
+    "neighbours": ("replace", "add_remove"),
+    "anonymous": ("no", "yes"),
+    "learner": tuple(LEARNERS),
+}
+_OF_PEOPLE = ("epsilon", "delta", "max_rounds", "period", "neighbours", "anonymous")  # of a new population
+
+
 def fields(body: bytes) -> Fields:
     """The fields of a form; the last of each name."""
     try:
@@ -236,16 +224,25 @@ def fields(body: bytes) -> Fields:
         return {}
 
 
-class Asked:
+def lines_of(text: str) -> list[str]:
+    """The lines of a field that have something in them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class Form:
     """A new experiment as it was typed. ``errors`` says what is wrong, and is empty where nothing is."""
 
     def __init__(self, given: Mapping[str, str], populations: Mapping[str, PopulationConfig]) -> None:
         self.given = DEFAULTS | {name: given[name].strip() for name in DEFAULTS if name in given}
-        self.errors: Errors = {}
-        self.visitors = self._number("visitors", whole=True, least=1, most=10**9)
+        self.errors: Fields = {}
+        self.makes_population = self.given["population"] == NEW
+        self._numbers = self._read_numbers()
+        for name, known in CHOICES.items():
+            if self._matters(name) and self.given[name] not in known:
+                self.errors[name] = "Choose one of these."
+        self.visitors = self._numbers["visitors"]
         self.name = self.given["name"]
         self.population = self.given["population"] or self.given["people_name"] or self.name
-        self.makes_population = self.given["population"] == NEW
         self.people: PopulationConfig | None = None
         if self.makes_population:
             self.people = self._people()
@@ -274,7 +271,7 @@ class Asked:
         if self.errors or self.people is None or self.config is None:
             return None
         try:
-            return release_plan(self.config, self.people)
+            return planned(self.config, self.people)
         except BudgetExceeded:
             self.errors["share"] = "This is more than the whole budget."
         except (ValueError, TypeError, NotImplementedError) as error:
@@ -284,82 +281,88 @@ class Asked:
 
     # --- parts -----------------------------------------------------------------------------------
 
+    def _matters(self, name: str) -> bool:
+        """Whether a field is looked at: those of new people, of values, and those that may be empty."""
+        if name in _OF_PEOPLE:
+            return self.makes_population
+        if name == "bound":
+            return self.given["feedback"] == "value"
+        return name not in ("block_size", "rounds") or self.given[name] != ""
+
+    def _read_numbers(self) -> dict[str, float]:
+        found = {}
+        for name, allowed in RANGES.items():
+            if self._matters(name):
+                value = allowed.read(self.given[name])
+                if value is None:
+                    self.errors[name] = str(allowed)
+                found[name] = allowed.least if value is None else value
+        return found
+
     def _people(self) -> PopulationConfig | None:
-        epsilon = self._number("epsilon", least=0.0, most=100.0, above=True)
-        delta = self._number("delta", least=0.0, most=0.1)
-        rounds = self._number("max_rounds", whole=True, least=1, most=10_000)
-        period = self._choice("period", ("day", "week", "month", "none"))
-        neighbours = self._choice("neighbours", ("replace", "add_remove"))
-        anonymous = self._choice("anonymous", ("no", "yes"))
-        likes = self.given["feedback"] == "likes"
+        likes, delta = self.given["feedback"] == "likes", self._numbers["delta"]
         if likes and delta == 0.0:
-            self.errors["delta"] = "Counts of likes leave with Gaussian noise, which needs a delta above 0."
-        if self.errors:
+            self.errors.setdefault(
+                "delta", "Counts of likes leave with Gaussian noise, which needs a delta above 0."
+            )
+        if self.errors.keys() & {*_OF_PEOPLE, "visitors"}:
             return None
         return PopulationConfig(
-            epsilon=epsilon,
+            epsilon=self._numbers["epsilon"],
             delta=delta if likes else 0.0,  # the others need none
-            neighbours=neighbours,  # type: ignore[arg-type]
-            max_rounds_per_person=int(rounds),
+            neighbours=self.given["neighbours"],  # type: ignore[arg-type]
+            max_rounds_per_person=int(self._numbers["max_rounds"]),
             definition="gdp" if likes else "pure",
-            period=period,  # type: ignore[arg-type]
-            anonymous=anonymous == "yes",
+            period=self.given["period"],  # type: ignore[arg-type]
+            anonymous=self.given["anonymous"] == "yes",
         )
 
     def _config(self) -> ExperimentConfig | None:
-        items = list(filter(None, (line.strip() for line in self.given["items"].splitlines())))
-        k = self._number("k", whole=True, least=1, most=1000)
+        given, errors, numbers = self.given, self.errors, self._numbers
+        items, segments = lines_of(given["items"]), lines_of(given["segments"])
+        k, block, rounds = int(numbers["k"]), numbers.get("block_size"), numbers.get("rounds")
         if len(set(items)) < len(items):
-            self.errors["items"] = "Some items are there twice."
+            errors["items"] = "Some items are there twice."
         elif not items:
-            self.errors["items"] = "Name the items, one in a line."
+            errors["items"] = "Name the items, one in a line."
         elif len(items) < k:
-            self.errors["k"] = f"A set of {k:.0f} needs more than the {len(items)} items there are."
-        feedback = self._choice("feedback", ("likes", "taken", "value"))
-        bound = self._number("bound", least=0.0, most=1e9, above=True) if feedback == "value" else 1.0
-        share = self._number("share", least=0.0, most=100.0, above=True) / 100
-        holdout = self._number("holdout", least=0.0, most=50.0) / 100
-        measure = self._number("measure", least=0.0, most=90.0) / 100
-        wait = self._number("wait", least=0.0, most=10_080.0) * 60
-        block = self._number("hand", whole=True, least=1, most=65_536) if self.given["hand"] else None
-        rounds = self._number("rounds", whole=True, least=1, most=10**12) if self.given["rounds"] else None
-        constraint, options = self._groups(items), self._options()
-        segments = list(filter(None, (line.strip() for line in self.given["segments"].splitlines())))
+            errors["k"] = f"A set of {k} needs more than the {len(items)} items there are."
         try:
             check_segments(segments)
         except ValueError as error:
-            self.errors["segments"] = f"{str(error).capitalize()}."
-        learner = self._choice("learner", tuple(LEARNERS))
+            errors["segments"] = f"{str(error).capitalize()}."
+        constraint, options = self._groups(items), self._options()
+        learner, feedback = given["learner"], given["feedback"]
         if learner in _NEED_ROUNDS and rounds is None:
-            self.errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
+            errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
         if learner == "MetaFrankWolfe" and constraint is None:
-            self.errors.setdefault("groups", "This learner is for groups: name them, or choose another one.")
+            errors.setdefault("groups", "This learner is for groups: name them, or choose another one.")
         if constraint is not None and (feedback != "likes" or learner not in {"auto", *_TAKE_GROUPS}):
-            self.errors.setdefault("groups", "Groups are for likes, with LeaderSelector or MetaFrankWolfe.")
-        if holdout and not measure:
-            self.errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
-        if self.errors:
+            errors.setdefault("groups", "Groups are for likes, with LeaderSelector or MetaFrankWolfe.")
+        if numbers["holdout"] and not numbers["measure"]:
+            errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
+        if errors:
             return None
         config = ExperimentConfig(
             items=items,
-            k=int(k),
+            k=k,
             feedback=feedback,  # type: ignore[arg-type]
             learner=learner,
             options=options,
             constraint=constraint,
             rounds=None if rounds is None else int(rounds),
-            bound=bound,
-            share=share,
-            holdout=holdout,
-            measure=measure,
-            outcome_wait=wait,
+            bound=numbers.get("bound", 1.0),
+            share=numbers["share"] / 100,
+            holdout=numbers["holdout"] / 100,
+            measure=numbers["measure"] / 100,
+            outcome_wait=numbers["wait"] * 60,
             block_size=None if block is None else int(block),
             segments=segments,
         )
         try:
             check(config)
         except ValueError as error:
-            self.errors["form"] = str(error)
+            errors["form"] = str(error)
             return None
         return config
 
@@ -367,7 +370,7 @@ class Asked:
         """Groups of items, a line each: a name, how many of it go into a set, and its items."""
         groups: dict[str, list[str]] = {}
         limits: dict[str, int] = {}
-        for line in filter(None, map(str.strip, self.given["groups"].splitlines())):
+        for line in lines_of(self.given["groups"]):
             found = _GROUP.fullmatch(line)
             if found is None or found["name"] in groups or not int(found["limit"] or 1):
                 self.errors["groups"] = "One group in a line, each once, such as shoes (2): red; blue."
@@ -382,7 +385,7 @@ class Asked:
     def _options(self) -> dict[str, Any]:
         """Options of the learner, a line each, with values as JSON or plain words."""
         options: dict[str, Any] = {}
-        for line in filter(None, map(str.strip, self.given["options"].splitlines())):
+        for line in lines_of(self.given["options"]):
             name, is_there, value = map(str.strip, line.partition("="))
             if not is_there or not name.isidentifier() or name in options:
                 self.errors["options"] = "One option in a line, each once, such as resample_every = 10."
@@ -393,31 +396,16 @@ class Asked:
                 options[name] = value
         return options
 
-    def _choice(self, name: str, known: tuple[str, ...]) -> str:
-        if self.given[name] in known:
-            return self.given[name]
-        self.errors[name] = "Choose one of these."
-        return known[0]
 
-    def _number(
-        self, name: str, *, least: float, most: float, whole: bool = False, above: bool = False
-    ) -> float:
-        read: Callable[[str], Any] = int if whole else float
-        kind = "A whole number" if whole else "A number"
-        bounds = f"{'above' if above else 'from'} {least:g} {'and at most' if above else 'to'} {most:,.10g}"
-        try:
-            found = float(read(self.given[name].replace(",", "") if whole else self.given[name]))
-        except (ValueError, OverflowError):
-            found = math.nan
-        if not (least < found if above else least <= found) or not found <= most:
-            self.errors[name] = f"{kind} {bounds}."
-            return least
-        return found
-
-
-logger = logging.getLogger("discreet.service")
 _WRONG_KEYS = 20, 1 / 6  # from one address: at once, and a second
 _LARGEST = 1 << 23  # bytes of a form: some 100,000 items
+_FRESH = 10.0  # seconds for which an account is remembered
+_MOST_ITEMS = 100  # items that a page lists
+_CACHED = {
+    "cache-control": "public, max-age=31536000, immutable",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
 CROSS_SITE = Problem(403, "cross-site", "This request does not come from a page of this service.")
 APP_KEY = Problem(403, "app-key", "This key is for applications: it asks for decisions and reports outcomes.")
 WRONG_KEY = Problem(401, "wrong-key", "There is no such key, or it has been revoked.")
@@ -425,170 +413,6 @@ OFTEN = Problem(
     429, "log-ins", "Too many wrong keys came from this address; try again in a minute.", retry_after=60
 )
 OVER = Problem(401, "session", "The session is over. Log in again.")
-
-
-class Visit:
-    """One request of somebody who is logged in."""
-
-    def __init__(self, request: Request, session: Session, key: Key, given: Fields) -> None:
-        self.request, self.session, self.key, self.given = request, session, key, given
-
-    @property
-    def name(self) -> str:
-        """The experiment it is about."""
-        return str(self.request.path_params["name"])
-
-    def may(self, action: str, experiment: str | None = None) -> bool:
-        """Whether the key's role allows it."""
-        return self.key.may(action, experiment)
-
-
-Handler = Callable[[Visit], Awaitable[Response]]
-
-
-class Site:
-    """Sessions and templates of the pages, with the routes by which people come and go."""
-
-    def __init__(self, secrets: Secrets, api: Api) -> None:
-        self.api = api
-        self.sessions = Sessions(secrets, api.engine.store)
-        self._wrong_keys = Throttle(*_WRONG_KEYS)
-        self._templates = Templates()
-
-    def routes(self) -> list[Route]:
-        """Those for people who are not logged in, or want to leave."""
-        return [
-            Route("/", self.welcome),
-            Route("/login", self.login, methods=["POST"]),
-            Route("/static/{name}", self._templates.static.serve),
-            self.route("POST", "/logout", None, self.logout),
-        ]
-
-    def route(self, method: str, path: str, action: str | None, handler: Handler) -> Route:
-        async def endpoint(request: Request) -> Response:
-            visit = None
-            try:
-                visit = await self._visit(request, action)
-                found = await handler(visit)
-                if method != "GET" and not path.startswith("/parts/"):
-                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {path}")
-                return found
-            except Problem as problem:
-                return self.refusal(problem, request, visit)
-            except LookupError:
-                return self.refusal(problems.NOT_FOUND, request, visit)
-            except StoreError:
-                return self.refusal(problems.NO_STORE, request, visit)
-            except Frozen:
-                return self.refusal(problems.FROZEN, request, visit)
-            except Exception as error:
-                logger.error("a page failed: %s", type(error).__name__)
-                return self.refusal(problems.FAILED, request, visit)
-
-        return Route(path, endpoint, methods=[method], name=f"page {handler.__name__}")
-
-    async def _visit(self, request: Request, action: str | None) -> Visit:
-        """Who is logged in; refused where nobody is, the role does not allow it, or another site asks."""
-        session = self.sessions.read(request.cookies.get(COOKIE))
-        key = None if session is None else self.api.keys.of(session.key)
-        if session is None or key is None:
-            raise OVER
-        if not self.api.keys.within_rate(key):
-            raise problems.RATE
-        given: Fields = {}
-        if request.method not in ("GET", "HEAD"):
-            if not same_site(request):
-                raise CROSS_SITE
-            given = fields(await body(request.receive, _LARGEST))
-            if not same_token(session, given.get("token", "")):
-                raise CROSS_SITE
-        visit = Visit(request, session, key, given)
-        if action == "see":
-            allowed = "read" in ROLES[key.role]
-        else:
-            allowed = action is None or visit.may(action, request.path_params.get("name"))
-        if not allowed:
-            raise problems.WRONG_ROLE
-        return visit
-
-    def refusal(self, problem: Problem, request: Request, visit: Visit | None) -> Response:
-        if problem is OVER and "hx-request" in request.headers:
-            return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/"})
-        if problem is OVER:
-            return self._welcome(request, problem)
-        return self.page("problem.html", visit, problem.status, problem=problem)
-
-    def missing(self, request: Request) -> Response | None:
-        """The page for a path that there is not, for browsers."""
-        if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith("/v1/"):
-            return None
-        return self.page("problem.html", None, 404, problem=problems.NOT_FOUND)
-
-    def page(self, template: str, visit: Visit | None, code: int = 200, **given: Any) -> Response:
-        text = self._templates.render(template, {"visit": visit, **given})
-        return Response(text, code, dict(HEADERS), "text/html")
-
-    def part(self, visit: Visit, template: str, changed: str | None = None, **given: Any) -> Response:
-        """A part that is asked for again and again: nothing is sent while it stays the same."""
-        text = self._templates.render(template, {"visit": visit, "mark": "", **given})
-        mark = hashlib.sha256(text.encode()).hexdigest()[:16]
-        if visit.request.query_params.get("seen") == mark:
-            return Response(status_code=204, headers=dict(HEADERS))
-        text = self._templates.render(template, {"visit": visit, "mark": mark, **given})
-        headers = dict(HEADERS) | ({} if changed is None else {"hx-trigger": changed})
-        return Response(text, 200, headers, "text/html")
-
-    # --- coming and going ------------------------------------------------------------------------
-
-    async def welcome(self, request: Request) -> Response:
-        """What this is, for those who are not logged in."""
-        session = self.sessions.read(request.cookies.get(COOKIE))
-        if session is not None and self.api.keys.of(session.key) is not None:
-            return RedirectResponse("/experiments", 303, dict(HEADERS))
-        return self._welcome(request)
-
-    def _welcome(self, request: Request, problem: Problem | None = None) -> Response:
-        found = self.page("welcome.html", None, 200 if problem is None else problem.status, problem=problem)
-        if problem is not None and problem.retry_after is not None:
-            found.headers["retry-after"] = str(problem.retry_after)
-        if COOKIE in request.cookies:
-            set_cookie(request, found, "")
-        return found
-
-    async def login(self, request: Request) -> Response:
-        """A session for an API key whose role sees anything."""
-        if not same_site(request):
-            return self.refusal(CROSS_SITE, request, None)
-        try:
-            given = fields(await body(request.receive))
-            address = "" if request.client is None else request.client.host
-            if not self._wrong_keys.free(address):
-                return self._welcome(request, OFTEN)
-            key = self.api.keys.find(given.get("key", "").strip().encode())
-            if key is None:
-                self._wrong_keys.spend(address)
-                return self._welcome(request, WRONG_KEY)
-            if "read" not in ROLES[key.role]:
-                return self._welcome(request, APP_KEY)
-            await run_in_threadpool(self.api.audit, key.id, "POST /login")
-        except Problem as problem:
-            return self.refusal(problem, request, None)
-        except StoreError:
-            return self.refusal(problems.NO_STORE, request, None)
-        found = RedirectResponse("/experiments", 303, dict(HEADERS))
-        set_cookie(request, found, self.sessions.begin(key.id))
-        return found
-
-    async def logout(self, visit: Visit) -> Response:
-        """The end of a session."""
-        await run_in_threadpool(self.sessions.end, visit.session)
-        found = RedirectResponse("/", 303, dict(HEADERS))
-        set_cookie(visit.request, found, "")
-        return found
-
-
-_FRESH = 10.0  # seconds for which an account is remembered
-_MOST_ITEMS = 100  # items that a page lists
 WRONG_ITEMS = Problem(
     422,
     "items",
@@ -597,21 +421,66 @@ WRONG_ITEMS = Problem(
 )
 
 
-class Pages:
-    """The pages over an engine."""
+@dataclass(frozen=True)
+class PageVisit:
+    """One request of somebody who is logged in."""
 
-    def __init__(self, engine: Engine, api: Api) -> None:
-        self.engine, self.api = engine, api
-        self.site = Site(engine.secrets, api)
+    request: Request
+    session: Session
+    key: Key
+    given: Fields
+
+    @property
+    def name(self) -> str:
+        """The experiment it is about."""
+        return str(self.request.path_params["name"])
+
+
+Handler = Callable[[PageVisit], Awaitable[Response]]
+
+
+class Pages:
+    """The pages over the JSON routes: sessions, templates, static files and what they show."""
+
+    def __init__(self, api: Api) -> None:
+        self.api, self.engine = api, api.engine
+        self.sessions = Sessions(self.engine.secrets, self.engine.store)
+        self._wrong_keys = Throttle(*_WRONG_KEYS)
         self._progress: dict[tuple[str, str], shares.Progress] = {}  # "": of all segments
         self._accounts: dict[str, tuple[float, dict[str, Any]]] = {}
+        folder = resources.files(__package__).joinpath("static")
+        self._static = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+    @cached_property
+    def _templates(self) -> Any:
+        """The templates; whatever they are given is escaped."""
+        import jinja2  # when the first page is asked for: the service starts sooner without it
+
+        found = jinja2.Environment(
+            loader=jinja2.PackageLoader(__package__, "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        filters = (utc, number, percent, points, seconds, epsilon, delta, about, interval)
+        found.filters |= {one.__name__: one for one in filters}
+        found.globals |= {"static": self._address, "FEEDBACK": FEEDBACK, "PERIODS": PERIODS}
+        return found
+
+    def _address(self, name: str) -> str:
+        """Where a page finds a file; it changes with its content."""
+        return f"/static/{name}?{hashlib.sha256(self._static[name]).hexdigest()[:12]}"
 
     def routes(self) -> list[Route]:
         """All of them, for Starlette."""
         one, part = "/experiments/{name}", "/parts/experiments/{name}"
-        route = self.site.route
+        route = self._route
         return [
-            *self.site.routes(),
+            Route("/", self.welcome),
+            Route("/login", self.login, methods=["POST"]),
+            Route("/static/{name}", self.static),
+            route("POST", "/logout", None, self.logout),
             route("GET", "/experiments", "see", self.experiments),
             route("GET", "/parts/experiments", "see", self.experiment_rows),
             route("GET", one, "read", self.experiment),
@@ -631,19 +500,143 @@ class Pages:
             route("POST", "/keys/{key}/revoke", "administer", self.end_key),
         ]
 
+    def _route(self, method: str, path: str, action: str | None, handler: Handler) -> Route:
+        """A page for whoever is logged in, if their role allows the action."""
+
+        async def endpoint(request: Request) -> Response:
+            visit = None
+            try:
+                visit = await self._visit(request, action)
+                found = await handler(visit)
+                if method != "GET" and not path.startswith("/parts/"):
+                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {path}")
+                return found
+            except Exception as error:
+                return self._refusal(problem_of(error), request, visit)
+
+        return Route(path, endpoint, methods=[method])
+
+    async def _visit(self, request: Request, action: str | None) -> PageVisit:
+        """Who is logged in; refused where nobody is, the role does not allow it, or another site asks."""
+        session = self.sessions.read(request.cookies.get(COOKIE))
+        key = None if session is None else self.api.keys.of(session.key)
+        if session is None or key is None:
+            raise OVER
+        if not self.api.keys.within_rate(key):
+            raise problems.RATE
+        given: Fields = {}
+        if request.method not in ("GET", "HEAD"):
+            if not same_site(request):
+                raise CROSS_SITE
+            given = fields(await body(request.receive, _LARGEST))
+            if not same_token(session, given.get("token", "")):
+                raise CROSS_SITE
+        if action == "see":
+            allowed = "read" in ROLES[key.role]
+        else:
+            allowed = action is None or key.may(action, request.path_params.get("name"))
+        if not allowed:
+            raise problems.WRONG_ROLE
+        return PageVisit(request, session, key, given)
+
+    def _refusal(self, problem: Problem, request: Request, visit: PageVisit | None) -> Response:
+        if problem is OVER and "hx-request" in request.headers:
+            return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/"})
+        if problem is OVER:
+            return self._welcome(request, problem)
+        return self.page("problem.html", visit, problem.status, problem=problem)
+
+    def missing(self, request: Request) -> Response | None:
+        """The page for a path that there is not, for browsers."""
+        if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith("/v1/"):
+            return None
+        return self.page("problem.html", None, 404, problem=problems.NOT_FOUND)
+
+    def _render(self, template: str, visit: PageVisit | None, given: Mapping[str, Any]) -> str:
+        text: str = self._templates.get_template(template).render({"visit": visit, **given})
+        return text
+
+    def page(self, template: str, visit: PageVisit | None, code: int = 200, **given: Any) -> Response:
+        """A page, or a part of one."""
+        return Response(self._render(template, visit, given), code, dict(HEADERS), "text/html")
+
+    def part(self, visit: PageVisit, template: str, changed: str | None = None, **given: Any) -> Response:
+        """A part that is asked for again and again: nothing is sent while it stays the same."""
+        text = self._render(template, visit, given | {"digest": ""})
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if visit.request.query_params.get("seen") == digest:
+            return Response(status_code=204, headers=dict(HEADERS))
+        headers = dict(HEADERS) | ({} if changed is None else {"hx-trigger": changed})
+        return Response(self._render(template, visit, given | {"digest": digest}), 200, headers, "text/html")
+
+    async def static(self, request: Request) -> Response:
+        """The file of a request; any other path is not found."""
+        name = request.path_params["name"]
+        if name not in self._static:
+            return Response(status_code=404)
+        return Response(self._static[name], 200, _CACHED, _TYPES[name.rpartition(".")[2]])
+
+    async def _ask(self, query: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        return await run_in_threadpool(query, self.engine.store, *given, **more)
+
+    # --- coming and going ------------------------------------------------------------------------
+
+    async def welcome(self, request: Request) -> Response:
+        """What this is, for those who are not logged in."""
+        session = self.sessions.read(request.cookies.get(COOKIE))
+        if session is not None and self.api.keys.of(session.key) is not None:
+            return _to("/experiments")
+        return self._welcome(request)
+
+    def _welcome(self, request: Request, problem: Problem | None = None) -> Response:
+        found = self.page("welcome.html", None, 200 if problem is None else problem.status, problem=problem)
+        if problem is not None and problem.retry_after is not None:
+            found.headers["retry-after"] = str(problem.retry_after)
+        if COOKIE in request.cookies:
+            set_cookie(request, found, "")
+        return found
+
+    async def login(self, request: Request) -> Response:
+        """A session for an API key whose role sees anything."""
+        try:
+            if not same_site(request):
+                raise CROSS_SITE
+            given = fields(await body(request.receive))
+            address = "" if request.client is None else request.client.host
+            if not self._wrong_keys.free(address):
+                return self._welcome(request, OFTEN)
+            key = self.api.keys.find(given.get("key", "").strip().encode())
+            if key is None:
+                self._wrong_keys.spend(address)
+                return self._welcome(request, WRONG_KEY)
+            if "read" not in ROLES[key.role]:
+                return self._welcome(request, APP_KEY)
+            await run_in_threadpool(self.api.audit, key.id, "POST /login")
+        except Exception as error:
+            return self._refusal(problem_of(error), request, None)
+        found = _to("/experiments")
+        set_cookie(request, found, self.sessions.begin(key.id))
+        return found
+
+    async def logout(self, visit: PageVisit) -> Response:
+        """The end of a session."""
+        await run_in_threadpool(self.sessions.end, visit.session)
+        found = _to("/")
+        set_cookie(visit.request, found, "")
+        return found
+
     # --- experiments -----------------------------------------------------------------------------
 
-    async def experiments(self, visit: Visit) -> Response:
+    async def experiments(self, visit: PageVisit) -> Response:
         """The list."""
-        return self.site.page("experiments.html", visit, rows=await self._rows(visit), mark="")
+        return self.page("experiments.html", visit, rows=await self._rows(visit), digest="")
 
-    async def experiment_rows(self, visit: Visit) -> Response:
+    async def experiment_rows(self, visit: PageVisit) -> Response:
         """The list again."""
-        return self.site.part(visit, "experiment_rows.html", rows=await self._rows(visit))
+        return self.part(visit, "experiment_rows.html", rows=await self._rows(visit))
 
-    async def _rows(self, visit: Visit) -> list[dict[str, Any]]:
-        found = await run_in_threadpool(queries.experiments, self.engine.store)
-        rows = [row for row in found if visit.may("read", row["name"])]
+    async def _rows(self, visit: PageVisit) -> list[dict[str, Any]]:
+        rows = [row for row in await self._ask(queries.experiments) if visit.key.may("read", row["name"])]
         for row in rows:
             row["known"] = (await self._shares(row["name"], row["releases"])).last
         return rows
@@ -652,36 +645,31 @@ class Pages:
         """The shares so far, of one segment or all; only releases that are new are read."""
         progress = self._progress.setdefault((name, segment), shares.Progress())
         if progress.seq < releases:
-            new = await run_in_threadpool(
-                queries.shares, self.engine.store, name, progress.seq, segment or None
-            )
+            new = await self._ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
         return progress
 
-    async def experiment(self, visit: Visit) -> Response:
+    async def experiment(self, visit: PageVisit) -> Response:
         """One experiment with everything that may be known of it."""
-        given = await self._state(visit)
-        shown = await self._found_items(visit)
-        given |= {"url": str(visit.request.base_url).rstrip("/"), "mark": ""}
-        return self.site.page("experiment.html", visit, **given, **shown)
+        given = await self._state(visit) | await self._found_items(visit)
+        url = str(visit.request.base_url).rstrip("/")
+        return self.page("experiment.html", visit, url=url, digest="", **given)
 
-    async def live(self, visit: Visit) -> Response:
+    async def live(self, visit: PageVisit) -> Response:
         """What changes on the page of an experiment."""
-        return self.site.part(
-            visit, "experiment_live.html", "released", part=True, **await self._state(visit)
-        )
+        return self.part(visit, "experiment_live.html", "released", part=True, **await self._state(visit))
 
-    async def _state(self, visit: Visit) -> dict[str, Any]:
-        store, name = self.engine.store, visit.name
-        status = await run_in_threadpool(queries.status, store, name)
+    async def _state(self, visit: PageVisit) -> dict[str, Any]:
+        name = visit.name
+        status = await self._ask(queries.status, name)
         segment = chosen_segment(visit, status)
-        last = await run_in_threadpool(lambda: queries.releases(store, name, limit=1, segment=segment))
+        last = await self._ask(queries.releases, name, limit=1, segment=segment)
         progress = await self._shares(name, status["releases"], segment)
         for one in status["segments"]:
             if one["segment"] == segment:
                 status |= {key: one[key] for key in ("display", "last_release", "releases")}
         live = await self.engine.live(name)
-        plan = await run_in_threadpool(release_plan, live.config, live.people)
+        plan = await run_in_threadpool(planned, live.config, live.people)
         account = await self._account(status["population"])
         periods = [one for one in account["periods"] if one["period"] == status["period"]]
         return {
@@ -701,28 +689,27 @@ class Pages:
         """The account of a population; it changes with experiments and periods only."""
         read_at, found = self._accounts.get(population, (-_FRESH, {}))
         if time.monotonic() - read_at > _FRESH:
-            found = await run_in_threadpool(queries.account, self.engine.worker, population)
+            found = await self._ask(queries.account, population)
             self._accounts[population] = time.monotonic(), found
         return found
 
-    async def numbers(self, visit: Visit) -> Response:
+    async def numbers(self, visit: PageVisit) -> Response:
         """The chart as a table."""
-        given = await self._state(visit)
-        return self.site.page("experiment_numbers.html", visit, **given)
+        return self.page("experiment_numbers.html", visit, **await self._state(visit))
 
-    async def chart(self, visit: Visit) -> Response:
+    async def chart(self, visit: PageVisit) -> Response:
         """The chart as numbers."""
-        status = await run_in_threadpool(queries.status, self.engine.store, visit.name)
+        status = await self._ask(queries.status, visit.name)
         progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
-    async def items(self, visit: Visit) -> Response:
+    async def items(self, visit: PageVisit) -> Response:
         """The items of the catalogue in which something is found."""
-        return self.site.page("items.html", visit, **await self._found_items(visit))
+        return self.page("items.html", visit, **await self._found_items(visit))
 
-    async def _found_items(self, visit: Visit) -> dict[str, Any]:
+    async def _found_items(self, visit: PageVisit) -> dict[str, Any]:
         wanted = visit.request.query_params.get("find", "").strip()
-        every = await run_in_threadpool(queries.items, self.engine.store, visit.name)
+        every = await self._ask(queries.items, visit.name)
         found = [one for one in every if wanted.casefold() in one["item"].casefold()]
         return {
             "find": wanted,
@@ -732,140 +719,118 @@ class Pages:
             "retired": sum(one["retired"] for one in every),
         }
 
-    async def pause(self, visit: Visit) -> Response:
+    async def pause(self, visit: PageVisit) -> Response:
         """No more decisions for now."""
-        return await self._set(visit, PAUSED)
+        await self.api.set_status(visit.name, PAUSED)
+        return _to(f"/experiments/{visit.name}")
 
-    async def resume(self, visit: Visit) -> Response:
+    async def resume(self, visit: PageVisit) -> Response:
         """On with it."""
-        return await self._set(visit, RUNNING)
+        await self.api.set_status(visit.name, RUNNING)
+        return _to(f"/experiments/{visit.name}")
 
-    async def _set(self, visit: Visit, status: str) -> Response:
-        live = await self.engine.live(visit.name)
-        if not await run_in_threadpool(self.engine.worker.set_status, live.id, status):
-            raise problems.FROZEN
-        await self.engine.refresh(live.name)
-        return RedirectResponse(f"/experiments/{live.name}", 303, dict(HEADERS))
-
-    async def change(self, visit: Visit) -> Response:
+    async def change(self, visit: PageVisit) -> Response:
         """Add and retire items."""
         live = await self.engine.live(visit.name)
-        add, retire = (
-            [line.strip() for line in visit.given.get(name, "").splitlines() if line.strip()]
-            for name in ("add", "retire")
-        )
+        add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
         try:
             await run_in_threadpool(self.engine.worker.change_items, live.id, add, retire)
         except (ValueError, TypeError, NotImplementedError, LookupError, RuntimeError):
             raise WRONG_ITEMS from None
         await self.engine.refresh(live.name)
-        return RedirectResponse(f"/experiments/{live.name}#catalogue", 303, dict(HEADERS))
+        return _to(f"/experiments/{live.name}#catalogue")
 
     # --- a new one -------------------------------------------------------------------------------
 
-    async def new(self, visit: Visit) -> Response:
+    async def new(self, visit: PageVisit) -> Response:
         """The form."""
         return self._form(visit, DEFAULTS, {}, await self._populations())
 
     def _form(
-        self, visit: Visit, given: Fields, errors: Fields, people: dict[str, PopulationConfig]
+        self, visit: PageVisit, given: Fields, errors: Fields, people: dict[str, PopulationConfig]
     ) -> Response:
-        status = 422 if errors else 200
         options = [(name, f"{name} (epsilon {one.epsilon:g})") for name, one in people.items()]
-        learners = list(LEARNERS.items())
-        return self.site.page(
-            "new.html", visit, status, given=given, errors=errors, options=options, learners=learners
-        )
+        shown = {"given": given, "errors": errors, "options": options, "learners": list(LEARNERS.items())}
+        return self.page("new.html", visit, 422 if errors else 200, **shown)
 
     async def _populations(self) -> dict[str, PopulationConfig]:
-        found = await run_in_threadpool(queries.populations, self.engine.worker)
+        found = await self._ask(queries.populations)
         return {one["name"]: msgspec.convert(one["budget"], PopulationConfig) for one in found}
 
-    async def create(self, visit: Visit) -> Response:
+    async def create(self, visit: PageVisit) -> Response:
         """Make what the form asks for."""
         people = await self._populations()
-        asked = Asked(visit.given, people)
-        known = await run_in_threadpool(queries.experiments, self.engine.store)
-        asked.check_names({one["name"] for one in known}, set(people))
-        await run_in_threadpool(asked.release_plan)
-        if not asked.errors:
-            await run_in_threadpool(self._make, asked)
-        if asked.errors:
-            return self._form(visit, asked.given, asked.errors, await self._populations())
-        self._accounts.pop(asked.population, None)
-        await self.engine.refresh(asked.name)
-        return RedirectResponse(f"/experiments/{asked.name}", 303, dict(HEADERS))
+        form = Form(visit.given, people)
+        form.check_names({one["name"] for one in await self._ask(queries.experiments)}, set(people))
+        await run_in_threadpool(form.release_plan)
+        if not form.errors:
+            await run_in_threadpool(self._make, form)
+        if form.errors:
+            return self._form(visit, form.given, form.errors, await self._populations())
+        self._accounts.pop(form.population, None)
+        await self.engine.refresh(form.name)
+        return _to(f"/experiments/{form.name}")
 
-    def _make(self, asked: Asked) -> None:
-        assert asked.people is not None
-        assert asked.config is not None
+    def _make(self, form: Form) -> None:
+        assert form.people is not None
+        assert form.config is not None
         worker = self.engine.worker
         try:
-            if asked.makes_population:
-                worker.create_population(asked.population, asked.people)
-            worker.create(asked.name, asked.population, asked.config)
+            if form.makes_population:
+                worker.create_population(form.population, form.people)
+            worker.create(form.name, form.population, form.config)
         except BudgetExceeded as refused:
             shown = refused.preview
-            asked.errors["share"] = (
+            form.errors["share"] = (
                 f"In this period epsilon {shown.spent:.3g} of {shown.limit:g} is spent, and this would make"
                 f" it {shown.after:.3g}. Take a smaller share, or another population."
             )
         except Conflict:
-            asked.errors["name"] = "There is one of this name already."
+            form.errors["name"] = "There is one of this name already."
         except OtherSegments:
-            asked.errors["segments"] = (
+            form.errors["segments"] = (
                 "Another experiment about these people has other segments: take the same, or none."
             )
         except (ValueError, TypeError, NotImplementedError):
-            asked.errors["form"] = "No learner can be made with these settings."
+            form.errors["form"] = "No learner can be made with these settings."
 
-    async def plan(self, visit: Visit) -> Response:
+    async def plan(self, visit: PageVisit) -> Response:
         """What would be released, as one types."""
-        asked = Asked(visit.given, await self._populations())
-        plan = await run_in_threadpool(asked.release_plan)
-        whose, spent = asked.people, []
-        if whose is not None and not asked.makes_population:
+        form = Form(visit.given, await self._populations())
+        plan = await run_in_threadpool(form.release_plan)
+        whose, spent = form.people, []
+        if whose is not None and not form.makes_population:
             now = self.engine.worker.period(whose)
-            periods = (await self._account(asked.population))["periods"]
+            periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
         words = "" if whose is None else queries.promise(whose)
-        return self.site.page("plan.html", visit, asked=asked, release_plan=plan, promise=words, spent=spent)
+        return self.page("plan.html", visit, asked=form, release_plan=plan, promise=words, spent=spent)
 
-    async def forecast(self, visit: Visit) -> Response:
+    async def forecast(self, visit: PageVisit) -> Response:
         """What to expect of it, which takes a moment."""
-        asked = Asked(visit.given, await self._populations())
-        if await run_in_threadpool(asked.release_plan) is None:
-            return self.site.page("forecast.html", visit, found=None)
-        assert asked.config is not None
-        assert asked.people is not None
-        people = int(float(f"{asked.visitors:.2g}"))
-        try:
-            found = await run_in_threadpool(forecast, asked.config, asked.people, people)
-        except (ValueError, TypeError, NotImplementedError, RuntimeError):
-            found = None
-        return self.site.page("forecast.html", visit, found=found)
+        from .forecast import forecast
+
+        form, found = Form(visit.given, await self._populations()), None
+        plan = await run_in_threadpool(form.release_plan)
+        if plan is not None and form.config is not None and form.people is not None:
+            people = int(float(f"{form.visitors:.2g}"))
+            with contextlib.suppress(ValueError, TypeError, NotImplementedError, RuntimeError):
+                found = await run_in_threadpool(forecast, form.config, form.people, people)
+        return self.page("forecast.html", visit, found=found)
 
     # --- keys ------------------------------------------------------------------------------------
 
-    async def keys(self, visit: Visit) -> Response:
+    async def keys(self, visit: PageVisit) -> Response:
         """All keys."""
         return await self._keys(visit)
 
-    async def _keys(self, visit: Visit, status: int = 200, **more: Any) -> Response:
-        listed = await run_in_threadpool(self.api.keys.listed)
-        known = await run_in_threadpool(queries.experiments, self.engine.store)
+    async def _keys(self, visit: PageVisit, status: int = 200, **more: Any) -> Response:
         given = {"made": None, "error": None, "given": {}} | more
-        return self.site.page(
-            "keys.html",
-            visit,
-            status,
-            keys=listed,
-            roles=list(ROLES),
-            experiments=sorted(row["name"] for row in known),
-            **given,
-        )
+        given["keys"] = await run_in_threadpool(self.api.keys.listed)
+        given["experiments"] = sorted(row["name"] for row in await self._ask(queries.experiments))
+        return self.page("keys.html", visit, status, roles=list(ROLES), **given)
 
-    async def new_key(self, visit: Visit) -> Response:
+    async def new_key(self, visit: PageVisit) -> Response:
         """A key, shown this once."""
         name, role = visit.given.get("name", "").strip(), visit.given.get("role", "")
         scope = visit.given.get("experiments", "").replace(",", " ").split() or None
@@ -874,28 +839,40 @@ class Pages:
         number, token = await run_in_threadpool(self.api.keys.create, name, role, scope)
         return await self._keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
-    async def end_key(self, visit: Visit) -> Response:
+    async def end_key(self, visit: PageVisit) -> Response:
         """The end of a key."""
         number = visit.request.path_params["key"]
         if number == visit.key.id:
             return await self._keys(visit, 422, error="This is the key that you are logged in with.")
         if not await run_in_threadpool(self.api.keys.revoke, number):
             raise problems.NOT_FOUND
-        return RedirectResponse("/keys", 303, dict(HEADERS))
+        return _to("/keys")
 
 
-def chosen_segment(visit: Visit, status: dict[str, Any]) -> str:
+def _to(path: str) -> Response:
+    """Go there."""
+    return RedirectResponse(path, 303, dict(HEADERS))
+
+
+def planned(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
+    """What these settings release; planning is loaded when the first page needs it."""
+    from .forecast import release_plan
+
+    return release_plan(config, people)
+
+
+def chosen_segment(visit: PageVisit, status: dict[str, Any]) -> str:
     """The segment that a page is about; "" for all of them."""
     asked = visit.request.query_params.get("segment", "")
     return asked if asked in status["config"]["segments"] else ""
 
 
 def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int | None]:
-    """After about how many decisions something is known first: of items, and of shares; whole blocks."""
+    """After about how many decisions something is known first: of items, and of shares; full blocks."""
 
-    def whole(many: float | None) -> int | None:
+    def full(decisions: float | None) -> int | None:
         block = config.block_size or 1
-        return None if many is None else math.ceil(many / block) * block
+        return None if decisions is None else math.ceil(decisions / block) * block
 
     learned = None if plan.begins is None else plan.begins / (1.0 - config.holdout)
-    return {"counts": whole(learned), "shares": whole(plan.measured_every)}
+    return {"counts": full(learned), "shares": full(plan.measured_every)}

@@ -6,26 +6,22 @@ parser, and are in no log and no table. docs/service/personalizer.md says what i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..core.identity import name_of
-from . import problems
-from .api import LARGEST, MANY, body, taken
-from .auth import Decision, Key, Keys, new_token, token_of
+from . import groups, problems
+from .api import LARGEST, MANY, Operation, body, check_decides, decoded, problem_of
+from .auth import DecisionId, Key, Keys, new_token, token_of
 from .blocks import DecisionBlock
-from .database import StoreError
-from .engine import Engine, Live, NotEnoughItems, pseudonym_of, running
-from .metrics import Metrics
+from .engine import DecisionEngine, Live, NotEnoughItems
 from .problems import Problem
 
-logger = logging.getLogger("discreet.service")
 PREFIX, SCOPED = "/personalizer/v1.0", "/v1/experiments/{name}/personalizer/v1.0"
 HEADER = b"ocp-apim-subscription-key"
 NO_KEY = Problem(401, "no-key", "An API key is needed: Ocp-Apim-Subscription-Key: KEY.")
@@ -58,51 +54,58 @@ class RankRequest(msgspec.Struct, rename="camel"):
 
 
 class RewardRequest(msgspec.Struct):
-    """What it was worth."""
+    """The value of what was shown."""
 
     value: float
 
 
-Work = Callable[[Live, Request], Awaitable[Response]]
+OPERATIONS = (
+    Operation("POST", f"{SCOPED}/rank", "rank", "decide",
+              "Azure Personalizer's verbs: rank actions of the catalogue", RankRequest,
+              {"actions": [{"id": "red", "features": [{}]}, {"id": "blue", "features": [{}]}],
+               "excludedActions": [], "eventId": "visit 17", "deferActivation": False},
+              {"ranking": [{"id": "blue", "probability": 1.0}, {"id": "red", "probability": 0.0}],
+               "eventId": "visit 17", "rewardActionId": "blue"}, 201),
+    Operation("POST", f"{SCOPED}/events/{{event}}/reward", "reward", "decide",
+              "The value of an event, from 0 to bound", RewardRequest, {"value": 1.0}, None, 204),
+    Operation("POST", f"{SCOPED}/events/{{event}}/activate", "activate", "decide",
+              "An event with deferred activation was seen", None, None, None, 204),
+    Operation("GET", f"{SCOPED}/configurations/service", "configuration", "decide",
+              "How rewards are waited for"),
+)  # fmt: skip
+_rank = msgspec.json.Decoder(RankRequest).decode
+_reward = msgspec.json.Decoder(RewardRequest).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Personalizer:
     """The routes of the facade, for Starlette."""
 
-    def __init__(self, engine: Engine, keys: Keys, metrics: Metrics | None = None) -> None:
+    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Any = None) -> None:
         self._engine, self._keys, self._metrics = engine, keys, metrics
-        self._labels: dict[int, tuple[list[str], frozenset[str]]] = {}
 
     def routes(self) -> list[Route]:
         """Each at the plain path, and under the experiment's."""
-        handlers: tuple[tuple[str, str, Work], ...] = (
-            ("POST", "/rank", self.rank),
-            ("POST", "/events/{event}/reward", self.reward),
-            ("POST", "/events/{event}/activate", self.activate),
-            ("GET", "/configurations/service", self.configuration),
-        )
         return [
-            Route(prefix + path, self._endpoint(work), methods=[method], name=work.__name__)
+            Route(one.path.replace(SCOPED, prefix), self._endpoint(one), methods=[one.method])
             for prefix in (PREFIX, SCOPED)
-            for method, path, work in handlers
+            for one in OPERATIONS
         ]
 
-    def _endpoint(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, one: Operation) -> Callable[[Request], Awaitable[Response]]:
+        work: Callable[[Live, Request], Awaitable[Any]] = getattr(self, one.handler)
+
         async def endpoint(request: Request) -> Response:
             try:
                 key = self._keys.known(_token(request.scope["headers"]), "decide")
                 found = await work(await self._live(request.path_params.get("name"), key), request)
-            except Problem as problem:
-                found = refusal(problem)
-            except StoreError:
-                found = refusal(problems.NO_STORE)
+                kind = None if found is None else "application/json"
+                answer = Response(b"" if found is None else _encode(found), one.status, media_type=kind)
             except Exception as error:
-                logger.error("a request failed: %s", type(error).__name__)
-                found = refusal(problems.FAILED)
-            if self._metrics is not None and (work == self.rank or found.status_code >= 500):
-                self._metrics.answered(work.__name__, found.status_code)
-            return found
+                answer = refusal(problem_of(error))
+            if self._metrics is not None and (one.handler == "rank" or answer.status_code >= 500):
+                self._metrics.answered(one.handler, answer.status_code)
+            return answer
 
         return endpoint
 
@@ -114,72 +117,63 @@ class Personalizer:
             (name,) = key.experiments
         elif not key.may("decide", name):
             raise problems.WRONG_ROLE
-        try:
-            live = await self._engine.live(name)
-        except LookupError:
-            raise problems.NOT_FOUND from None
+        live = await self._engine.live(name)
         if live.config.feedback != "value":
             raise NO_VALUES
         if live.segments:  # of which these requests name none
             raise problems.SEGMENT
         return live
 
-    # --- the verbs -------------------------------------------------------------------------------
-
-    async def rank(self, live: Live, request: Request) -> Response:
+    async def rank(self, live: Live, request: Request) -> Any:
         """What to show: the set that was allocated first, then the rest by what was released."""
-        asked = await _read(request, RankRequest)
+        asked = decoded(await body(request.receive, LARGEST * 16), _rank)
         given = [action.id for action in asked.actions]
         excluded = set(asked.excluded_actions or ())
         if len(set(given)) < len(given) or excluded.issuperset(given):
             raise NO_ACTION
-        if not self._known(live).issuperset(given):
+        if not live.known.issuperset(given):
             raise UNKNOWN_ACTION
-        if not running(live):
-            raise problems.NOT_RUNNING
-        if (asked.person is None or name_of(asked.person) is None) and not live.people.anonymous:
-            raise problems.PERSON
-        name = asked.event_id
-        number = None if name is None else self._number(live, name)
-        pseudonym = pseudonym_of(self._engine, live, asked.person)
-        block, offset = await taken(self._engine, live, pseudonym)
+        check_decides(live, asked.person)
+        event, secrets = asked.event_id, self._engine.secrets
+        number = None if event is None else self._number(live, event)
+        pseudonym = self._engine.pseudonym(live, asked.person)
+        block, offset = await self._engine.next_decision(live, pseudonym)
         order, altered = ranked(live, block, offset, [a for a in given if a not in excluded])
-        answer = _encode(_response(given, excluded, order)).decode()
-        if name is None and not asked.defer_activation:  # the id says it all
-            place = block.first + offset
-            return _ranked(answer, self._engine.secrets.sign(live.id, block.epoch, place, pseudonym, altered))
-        if number is None or name is None:
-            name = new_token(16)
-            number = self._number(live, name)
-        kept = self._engine.keep(number, altered, answer, active=not asked.defer_activation)
-        return _ranked((await kept).answer, name)
+        answer = _response(given, excluded, order)
+        if event is None and not asked.defer_activation:  # the id says it all
+            signed = secrets.sign(live.id, block.epoch, block.first + offset, pseudonym, altered)
+            return _ranked(answer, signed)
+        if number is None:
+            event = new_token(16)
+            number = self._number(live, event)
+        active = not asked.defer_activation
+        kept = await self._engine.keep(number, altered, _encode(answer).decode(), active=active)
+        return _ranked(msgspec.json.decode(kept.answer), event)
 
-    async def reward(self, live: Live, request: Request) -> Response:
+    async def reward(self, live: Live, request: Request) -> None:
         """What came of an event; the first one counts."""
-        asked = await _read(request, RewardRequest)
+        asked = decoded(await body(request.receive, LARGEST * 16), _reward)
         if not 0.0 <= asked.value <= live.config.bound:
             raise BAD_VALUE
-        name = request.path_params["event"]
-        decision = self._engine.secrets.verify(name)
+        event = request.path_params["event"]
+        decision = self._engine.secrets.verify(event)
         if decision is None:
-            found = await self._engine.request(live.id, self._number(live, name))
+            number = self._number(live, event)
+            found = await run_in_threadpool(groups.request, self._engine.store, live.id, number)
             if found is None:
-                return Response(status_code=204)  # its time is over, or it never was
-            decision = Decision(live.id, found.epoch, found.place, found.pseudonym, found.altered)
+                return  # its time is over, or it never was
+            decision = DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
         elif decision.experiment != live.id:
             raise problems.NOT_SIGNED
         await self._engine.record(decision, _encode(asked.value))
-        return Response(status_code=204)
 
-    async def activate(self, live: Live, request: Request) -> Response:
+    async def activate(self, live: Live, request: Request) -> None:
         """An event whose activation was deferred has been seen."""
-        number = self._number(live, request.path_params["event"])
-        await self._engine.activate(live.id, number)
-        return Response(status_code=204)
+        await self._engine.activate(live.id, self._number(live, request.path_params["event"]))
 
-    async def configuration(self, live: Live, request: Request) -> Response:  # noqa: ARG002
+    async def configuration(self, live: Live, request: Request) -> Any:  # noqa: ARG002
         """How rewards are waited for; nothing can be set here."""
-        found = {
+        return {
             "rewardWaitTime": f"PT{live.config.outcome_wait:g}S",
             "defaultReward": 0.0,
             "rewardAggregation": "earliest",
@@ -188,21 +182,11 @@ class Personalizer:
             "logMirrorEnabled": False,
             "logRetentionDays": 0,
         }
-        return Response(_encode(found), media_type="application/json")
 
-    # --- inside ----------------------------------------------------------------------------------
-
-    def _known(self, live: Live) -> frozenset[str]:
-        """The labels of its catalogue."""
-        found = self._labels.get(live.id)
-        if found is None or found[0] is not live.labels:
-            self._labels[live.id] = found = (live.labels, frozenset(live.labels))
-        return found[1]
-
-    def _number(self, live: Live, name: str) -> bytes:
-        if not 1 <= len(name) <= 256 or "/" in name:
+    def _number(self, live: Live, event: str) -> bytes:
+        if not 1 <= len(event) <= 256 or "/" in event:
             raise BAD_EVENT
-        return self._engine.secrets.request(live.id, _encode(["event", name]))
+        return self._engine.secrets.request(live.id, _encode(["event", event]))
 
 
 class _Others:
@@ -216,9 +200,9 @@ class _Others:
 
 
 def ranked(live: Live, block: DecisionBlock, offset: int, available: list[str]) -> tuple[list[str], bool]:
-    """The available labels in order, and whether other items come first than were allocated for this place.
+    """The available labels in order, and whether other items come first than were allocated.
 
-    The set of the place comes first, then what is best by releases, then the rest as it was given.
+    The set of the decision comes first, then what is best by releases, then the rest as it was given.
     """
     try:
         shown, altered = live.without(block, offset, _Others(available))
@@ -239,18 +223,9 @@ def _response(given: list[str], excluded: set[str], order: list[str]) -> dict[st
     return {"ranking": shown, "rewardActionId": order[0]}
 
 
-def _ranked(answer: str, name: str) -> Response:
-    found = msgspec.json.decode(answer)
-    content = {"ranking": found["ranking"], "eventId": name, "rewardActionId": found["rewardActionId"]}
-    return Response(_encode(content), 201, media_type="application/json")
-
-
-async def _read(request: Request, kind: type[Any]) -> Any:
-    raw = await body(request.receive, LARGEST * 16)
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise problems.BAD_BODY from None
+def _ranked(answer: dict[str, Any], event: str | None) -> dict[str, Any]:
+    """An answer in the order of that service's."""
+    return {"ranking": answer["ranking"], "eventId": event, "rewardActionId": answer["rewardActionId"]}
 
 
 def _token(headers: list[tuple[bytes, bytes]]) -> bytes:

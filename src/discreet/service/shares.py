@@ -1,11 +1,11 @@
 """Shares of people served: counts that leave in blocks, how shares grew, how sure they are, and the lift.
 
-Beside what a learner releases, the parts of people who were served leave in blocks of places, for the
+Beside what a learner releases, the parts of people who were served leave in blocks of decisions, for the
 learner's sets and for the random ones of the hold-out. Each round is in one block, of its segment, and moves
 one of the two counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1,
 charged once for disjoint blocks, at what the budget has for one of a person's rounds. Where blocks end
-depends on places and segments, which are public. Counts of a period add up, and so do the variances of their
-noise, which are known.
+depends on decisions and segments, which are public. Counts of a period add up, and so do the variances of
+their noise, which are known.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .config import ExperimentConfig
 
 SURE = 1.959964  # standard deviations to either side that hold 95 %
 _FINEST = Fraction(1, 1 << 20)
-# A block of measured places is so many times as large as the noise, and this part of all places before it:
-# the noise of all blocks together then grows with the logarithm of their number.
+# A block of measured decisions is at least this many times as large as the noise, and this part of all
+# decisions before it: the noise of all blocks together then grows with the logarithm of their number.
 _LARGE, _PART = 30.0, 0.2
 
 
 @dataclass
 class _Open:
-    """The open block of a segment: served in steps, by the learner and by the hold-out, of so many places."""
+    """The open block of a segment; of the learner and of the hold-out."""
 
-    counts: list[int] = field(default_factory=lambda: [0, 0])
-    places: list[int] = field(default_factory=lambda: [0, 0])
-    before: int = 0  # places of earlier blocks
+    counts: list[int] = field(default_factory=lambda: [0, 0])  # of people served, in steps
+    decisions: list[int] = field(default_factory=lambda: [0, 0])
+    before: int = 0  # decisions of earlier blocks
 
 
 class Measure:
@@ -60,25 +60,25 @@ class Measure:
         return cls(total, float(event.scale), config.queues)
 
     def count(self, segment: str, baseline: bool, part: float) -> None:
-        """A place that was served, and which part of what could be had somebody had there."""
+        """A decision that was served, and which part of what could be had somebody had there."""
         block = self._open[segment]
-        block.places[baseline] += 1
+        block.decisions[baseline] += 1
         if part:
             block.counts[baseline] += self._one if part == 1.0 else math.floor(exact(part) / self._total.step)
 
     def release(self, segment: str) -> None:
         """Release the counts of a block that is large enough; how large depends on no outcome."""
         block = self._open[segment]
-        size = sum(block.places)
-        if size < next_block(math.ceil(_LARGE * self._scale), block.before):
+        size = sum(block.decisions)
+        if size < next_block(self.every, block.before):
             return
         self._open[segment] = _Open(before=block.before + size)  # first: they leave once
         noisy = self._total.noisy(np.array(block.counts, dtype=np.int64)) * float(self._total.step)
         self._left[segment].append(
             {
-                "places": block.places,
+                "decisions": block.decisions,
                 "served": [round(float(one), 3) for one in noisy],
-                "deviation": round(math.sqrt(2.0) * self._scale, 3),
+                "deviation": round(self.deviation, 3),
             }
         )
 
@@ -89,7 +89,7 @@ class Measure:
 
     @property
     def every(self) -> int:
-        """How many places the first block has."""
+        """How many decisions the first block has."""
         return max(1, math.ceil(_LARGE * self._scale))
 
     @property
@@ -99,7 +99,7 @@ class Measure:
 
     def state(self) -> dict[str, Any]:
         """For `resume`, once everything that has left was taken: private."""
-        return {segment: [one.counts, one.places, one.before] for segment, one in self._open.items()}
+        return {segment: [one.counts, one.decisions, one.before] for segment, one in self._open.items()}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Go on."""
@@ -107,20 +107,20 @@ class Measure:
 
 
 def next_block(first: int, before: int) -> int:
-    """How many places the next block of shares has, after so many measured ones."""
+    """How many decisions the next block of shares has, after ``before`` measured ones."""
     return max(first, math.ceil(_PART * before))
 
 
-def blocks_of(first: int, places: int) -> int:
-    """How many blocks of shares so many places make."""
+def blocks_of(first: int, decisions: int) -> int:
+    """How many blocks of shares these decisions make."""
     count = before = 0
-    while before + (size := next_block(first, before)) <= places:
+    while before + (size := next_block(first, before)) <= decisions:
         before, count = before + size, count + 1
     return count
 
 
 @dataclass(frozen=True)
-class Share:
+class Estimate:
     """A share with the standard deviations of its noise, and of noise and chance together."""
 
     value: float
@@ -141,20 +141,20 @@ class Share:
 
 @dataclass(frozen=True)
 class Point:
-    """What was known at a time: of so many places, the learner's share and the hold-out's."""
+    """What was known at a time: of how many decisions, the learner's share and the hold-out's."""
 
     at: float
     epoch: int
-    places: tuple[int, int]
-    learned: Share | None
-    random: Share | None
+    decisions: tuple[int, int]
+    learned: Estimate | None
+    random: Estimate | None
 
     @property
-    def lift(self) -> Share | None:
+    def lift(self) -> Estimate | None:
         """How much more of the people the learner's sets serve than random ones."""
         if self.learned is None or self.random is None:
             return None
-        return Share(
+        return Estimate(
             self.learned.value - self.random.value,
             math.hypot(self.learned.noise, self.random.noise),
             math.hypot(self.learned.deviation, self.random.deviation),
@@ -168,7 +168,7 @@ class Progress:
         self.seq = 0
         self.points: list[Point] = []
         self._epoch = -1
-        self._places, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
+        self._decisions, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
 
     def add(self, releases: Iterable[Mapping[str, Any]]) -> None:
         """Take up releases, oldest first, with ``seq``, ``epoch``, ``at`` and ``shares``."""
@@ -176,14 +176,14 @@ class Progress:
             self.seq = release["seq"]
             if release["epoch"] != self._epoch:
                 self._epoch = release["epoch"]
-                self._places, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
+                self._decisions, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
             for block in release["shares"]:
                 for side in (0, 1):
-                    self._places[side] += block["places"][side]
+                    self._decisions[side] += block["decisions"][side]
                     self._served[side] += block["served"][side]
                     self._variance[side] += block["deviation"] ** 2
             if release["shares"]:
-                first, second = self._places
+                first, second = self._decisions
                 shares = self._share(0), self._share(1)
                 self.points.append(Point(release["at"], self._epoch, (first, second), *shares))
 
@@ -193,18 +193,18 @@ class Progress:
         return self.points[-1] if self.points else None
 
     def thinned(self, most: int = 400) -> list[Point]:
-        """At most so many of the points, the last one among them."""
+        """At most ``most`` of the points, the last one among them."""
         step = max(1, math.ceil(len(self.points) / most))
         return self.points[::-1][::step][::-1]
 
-    def _share(self, side: int) -> Share | None:
-        places = self._places[side]
-        if not places:
+    def _share(self, side: int) -> Estimate | None:
+        decisions = self._decisions[side]
+        if not decisions:
             return None
-        value = min(max(self._served[side] / places, 0.0), 1.0)
-        noise = math.sqrt(self._variance[side]) / places
-        chance = value * (1.0 - value) / places  # no value in [0, 1] of this mean varies more
-        return Share(value, noise, math.sqrt(noise**2 + chance))
+        value = min(max(self._served[side] / decisions, 0.0), 1.0)
+        noise = math.sqrt(self._variance[side]) / decisions
+        chance = value * (1.0 - value) / decisions  # no value in [0, 1] of this mean varies more
+        return Estimate(value, noise, math.sqrt(noise**2 + chance))
 
 
 def series(points: Iterable[Point]) -> dict[str, list[float | None]]:
@@ -214,7 +214,7 @@ def series(points: Iterable[Point]) -> dict[str, list[float | None]]:
     for point in points:
         if before is not None and before.epoch != point.epoch:
             _row(columns, (before.at + point.at) / 2, [None] * (len(COLUMNS) - 1))
-        row: list[float | None] = [float(sum(point.places))]
+        row: list[float | None] = [float(sum(point.decisions))]
         for share in (point.learned, point.random):
             row += [None] * 3 if share is None else [share.value, *share.band]
         _row(columns, point.at, row)
@@ -222,7 +222,7 @@ def series(points: Iterable[Point]) -> dict[str, list[float | None]]:
     return columns
 
 
-COLUMNS = ("at", "places", "learned", "learned_low", "learned_high", "random", "random_low", "random_high")
+COLUMNS = ("at", "decisions", "learned", "learned_low", "learned_high", "random", "random_low", "random_high")
 
 
 def _row(columns: dict[str, list[float | None]], at: float, rest: list[float | None]) -> None:

@@ -16,23 +16,20 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from ..privacy import Account, Budget, Charge, Entry, Event, Gate, LedgerConflict
+from ..privacy import Charge, Entry, Event, Gate, LedgerConflict
 from ..privacy.ledger import agreed, check_known
 from ..privacy.population import Periods
-from . import failpoints, groups
-from .blocks import ALLOCATED, CLOSING, COLUMNS, OPEN, DecisionBlock, linked, stretches
-from .config import ExperimentConfig, PopulationConfig, encoded
-from .database import Fenced, Frozen, Store, Transaction
+from .blocks import ALLOCATED, CLOSING, COLUMNS, OPEN, DecisionBlock, linked
+from .config import ExperimentConfig, PopulationConfig
+from .database import Database, Fenced, Frozen, Transaction, reach
 from .learning import Learning
-
-if TYPE_CHECKING:
-    from .database import Transaction
 
 
 class PopulationLedger:
@@ -128,8 +125,8 @@ class PopulationLedger:
         for version in range(self._flushed, len(self._charges)):
             people, entry, count, owner = self._charges[version]
             said = json.dumps(people), entry.label, json.dumps(entry.event.to_json())
-            place = self._population, version + 1, self.experiment
-            rows.append((*place, *said, int(entry.disjoint), str(count), owner))
+            sequence = self._population, version + 1, self.experiment
+            rows.append((*sequence, *said, int(entry.disjoint), str(count), owner))
         tx.many(
             "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count,"
             " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -142,16 +139,16 @@ class PopulationLedger:
             self._said = terms
 
 
-# A block is to last about so many seconds: long enough to write the next one, short enough to learn from
+# A block is to last about this many seconds: long enough to write the next one, short enough to learn from
 # soon.
 _SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
-
-
-# What accounts take for granted beside the budget: they are marked with it.
+# What accounts take for granted beside the budget.
 PUBLIC = (
     "which decisions there were, when and for whom, is public: what one person's outcomes tell is protected"
 )
 UNCHECKED = "decisions need not say whom they are for: how often somebody counts is declared, and not checked"
+RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
+AHEAD = 2  # blocks of a segment that wait to be served
 
 
 class OtherSegments(ValueError):
@@ -162,7 +159,7 @@ class OtherSegments(ValueError):
 class Pace:
     """How large blocks are, by how fast the last ones were used up: decisions and the clock are public."""
 
-    block: int = 8  # places of the next one
+    block: int = 8  # decisions of the next one
     allocated_at: float = -math.inf
 
     def next(self, blocks: int) -> int:
@@ -183,63 +180,46 @@ class Experiment:
 
     id: int
     population: int
-    name: str
     config: ExperimentConfig
     people: PopulationConfig
     status: str
     epoch: int
     period: str
-    next_place: int
+    next_sequence: int
     seq: int
     chain: bytes
+    frozen: str  # the period in which nothing about its people begins
     ledger: PopulationLedger = field(repr=False)
-    learning: Learning | None = field(default=None, repr=False)
+    learning: Learning = field(repr=False)
     fence: int = -1  # of no worker yet
     paces: dict[str, Pace] = field(default_factory=dict)  # of the blocks of each segment
-    frozen: str = ""  # the period in which nothing about its people begins
 
 
-def budget_of(people: PopulationConfig) -> Budget:
-    """The budget of one period."""
-    if not math.isfinite(people.epsilon):
-        raise ValueError("epsilon must be a finite number")
-    return Budget(people.epsilon, people.delta, people.neighbours, people.max_rounds_per_person)
-
-
-def gate_of(one: Experiment) -> Gate:
-    """The gate of its people in its period."""
-    seed = None if one.config.seed is None else one.config.seed + one.epoch
-    return Periods(budget_of(one.people), one.ledger, definition=one.people.definition).gate(one.period, seed)
-
-
-def held(one: Experiment) -> Learning:
-    """Its learner, which is there once it was begun or read."""
-    assert one.learning is not None
-    return one.learning
+def gate_of(
+    people: PopulationConfig, config: ExperimentConfig, ledger: PopulationLedger, period: str, epoch: int
+) -> Gate:
+    """The gate of people in a period."""
+    seed = None if config.seed is None else config.seed + epoch
+    return Periods(people.budget, ledger, definition=people.definition).gate(period, seed)
 
 
 def read_experiment(tx: Transaction, number: int) -> Experiment:
     """The experiment of this number, as it was left."""
     row = tx.one(
-        "SELECT e.id, e.population, e.name, e.config, p.config, e.status, e.epoch, e.period,"
-        " e.next_place, e.seq, e.chain, p.frozen FROM experiment e JOIN population p ON p.id = e.population"
-        " WHERE e.id = ?",
+        "SELECT e.population, e.config, p.config, e.status, e.epoch, e.period, e.next_sequence, e.seq,"
+        " e.chain, p.frozen FROM experiment e JOIN population p ON p.id = e.population WHERE e.id = ?",
         number,
     )
     if row is None:
         raise LookupError("experiment")
-    config = msgspec.json.decode(row[3], type=ExperimentConfig)
-    people = msgspec.json.decode(row[4], type=PopulationConfig)
-    number, population, name = row[:3]
-    status, epoch, period, place, seq, chain, frozen = row[5:]
+    population, config, people, status, epoch, period, sequence, seq, chain, frozen = row
+    config, people = ExperimentConfig.read(config), PopulationConfig.read(people)
     states = tx.all("SELECT segment, body FROM private_state WHERE experiment = ?", number)
     ledger = PopulationLedger(tx, population, number)
-    one = Experiment(
-        number, population, name, config, people, status, epoch, period, place, seq, bytes(chain), ledger
-    )
-    one.frozen = frozen
-    one.learning = Learning.load(config, gate_of(one), {segment: bytes(body) for segment, body in states})
-    return one
+    gate = gate_of(people, config, ledger, period, epoch)
+    learning = Learning.load(config, gate, {segment: bytes(body) for segment, body in states})
+    where = (status, epoch, period, sequence, seq, bytes(chain), frozen)
+    return Experiment(number, population, config, people, *where, ledger, learning)
 
 
 def check_division(tx: Transaction, population: int, config: ExperimentConfig) -> None:
@@ -248,41 +228,41 @@ def check_division(tx: Transaction, population: int, config: ExperimentConfig) -
     The account takes the worst segment, as people are in one of them; of two divisions they would be in both.
     """
     for (other,) in tx.all("SELECT config FROM experiment WHERE population = ?", population):
-        segments = msgspec.json.decode(other, type=ExperimentConfig).segments
+        segments = ExperimentConfig.read(other).segments
         if config.segments and segments and set(segments) != set(config.segments):
             raise OtherSegments("segments must be those of the population's other experiments, or none")
 
 
 def write_items(tx: Transaction, one: Experiment) -> None:
     """The catalogue: numbers, labels, and what has been retired."""
-    learning = held(one)
-    shown = set(learning.active)
+    shown = set(one.learning.active)
+    labels = enumerate(one.learning.labels)
     tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
     tx.do("DELETE FROM item WHERE experiment = ?", one.id)
-    rows = [(one.id, number, label, int(number not in shown)) for number, label in enumerate(learning.labels)]
+    rows = [(one.id, number, label, int(number not in shown)) for number, label in labels]
     tx.many("INSERT INTO item VALUES (?, ?, ?, ?)", rows)
-
-
-RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
-AHEAD = 2  # blocks of a segment that wait to be served
 
 
 class Worker:
     """The one who allocates and aggregates, for every experiment of which it has the lease."""
 
-    def __init__(self, store: Store, holder: str = "only", clock: Any = None) -> None:
+    def __init__(self, store: Database, holder: str = "only", clock: Any = None) -> None:
         self.store, self.holder = store, holder
         self._clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
         self._kept: dict[int, Experiment] = {}
         self._turn = threading.RLock()  # what is kept is changed by one thread at a time
 
+    def period(self, people: PopulationConfig) -> str:
+        """The name of the period that it is now."""
+        return people.period_at(self._clock())
+
     # --- populations and experiments -------------------------------------------------------------
 
     def create_population(self, name: str, config: PopulationConfig) -> int:
         """People with a budget of their own."""
-        budget_of(config)
+        _ = config.budget  # refuses what is none
         with self.store.transaction() as tx:
-            tx.do("INSERT INTO population (name, config) VALUES (?, ?)", name, encoded(config))
+            tx.do("INSERT INTO population (name, config) VALUES (?, ?)", name, config.text)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
 
     def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
@@ -291,24 +271,24 @@ class Worker:
             found = tx.one("SELECT id, config, frozen FROM population WHERE name = ?", population)
             if found is None:
                 raise LookupError("population")
-            ledger = PopulationLedger(tx, int(found[0]), 0)
-            check_division(tx, int(found[0]), config)
-        people = msgspec.json.decode(found[1], type=PopulationConfig)
+            whose, people, frozen = int(found[0]), PopulationConfig.read(found[1]), found[2]
+            ledger = PopulationLedger(tx, whose, 0)
+            check_division(tx, whose, config)
         period = self.period(people)
-        if found[2] == period:
+        if frozen == period:
             raise Frozen("what was spent in this period is not known")
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
-        made = Experiment(0, int(found[0]), name, config, people, RUNNING, 0, period, 0, 0, b"", ledger)
-        made.learning = Learning.begin(config, gate_of(made))
+        learning = Learning.begin(config, gate_of(people, config, ledger, period, 0))
         with self.store.transaction() as tx:
-            row = (made.population, name, encoded(config), RUNNING, 0, period, config.outcome_wait)
+            row = (whose, name, config.text, RUNNING, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
-                " queues, next_place, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
-                *(*row, len(config.queues), b"", tx.now()),
+                " queues, next_sequence, seq, chain, created) VALUES (?, ?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?)",
+                *(*row, b"", tx.now()),
             )
-            made.id = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
-            made.chain = linked(b"", f"experiment {made.id}")
+            number = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
+            where = (RUNNING, 0, period, 0, 0, linked(b"", f"experiment {number}"), frozen)
+            made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
         made.fence = 0  # of its first worker; if that is another one, the lease will say so
@@ -326,15 +306,20 @@ class Worker:
         """Drop what is in memory: the database is right."""
         self._kept.pop(number, None)
 
+    def forget_all(self) -> None:
+        """Drop everything that is in memory, as soon as nobody works with it."""
+        with self._turn:
+            self._kept.clear()
+
     def due(self) -> list[int]:
         """Experiments for which there is something to do."""
         with self.store.transaction() as tx:
             rows = tx.all(
                 "SELECT e.id, e.status, e.period, p.config, p.frozen, e.queues,"
-                " coalesce(sum(CASE WHEN h.state = ? THEN 1 ELSE 0 END), 0),"
-                " coalesce(sum(CASE WHEN h.state = ? OR (h.state = ? AND h.closed_at + e.outcome_wait <= ?)"
+                " coalesce(sum(CASE WHEN b.state = ? THEN 1 ELSE 0 END), 0),"
+                " coalesce(sum(CASE WHEN b.state = ? OR (b.state = ? AND b.closed_at + e.outcome_wait <= ?)"
                 " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
-                " LEFT JOIN block h ON h.experiment = e.id AND h.epoch = e.epoch"
+                " LEFT JOIN block b ON b.experiment = e.id AND b.epoch = e.epoch"
                 " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(ALLOCATED, CLOSING, OPEN, tx.now()),
             )
@@ -344,7 +329,7 @@ class Worker:
             if (status != FROZEN and closing)
             or (status == RUNNING and waiting < AHEAD * queues)
             or (
-                period != (now := self.period(msgspec.json.decode(people, type=PopulationConfig)))
+                period != (now := self.period(PopulationConfig.read(people)))
                 and (status != FROZEN or frozen != now)
             )
         ]
@@ -354,29 +339,15 @@ class Worker:
     def tick(self, number: int) -> bool:
         """Do what is due for an experiment; whether there was anything."""
         with self._turn:
-            return self._tick(number)
-
-    def _tick(self, number: int) -> bool:
-        fence = self.store.lease(number, self.holder)
-        if fence is None:
-            self.forget(number)
-            return False
-        try:
-            one = self._fenced(number, fence)
-            over = (now := self.period(one.people)) != one.period
-            if one.status == FROZEN and (not over or one.frozen == now):
+            fence = self.store.lease(number, self.holder)
+            if fence is None:
+                self.forget(number)
                 return False
-            closed = [] if one.status == FROZEN else self._close(one, over=over)
-            if closed:
-                self._aggregate(one, closed, last=over)
-                return True
-            if over:
-                self._new_epoch(one)
-                return True
-            return one.status == RUNNING and self._allocate_more(one)
-        except BaseException:
-            self.forget(number)
-            raise
+            try:
+                return self._step(self._fenced(number, fence))
+            except BaseException:
+                self.forget(number)
+                raise
 
     def _fenced(self, number: int, fence: int) -> Experiment:
         """The experiment under this fence; read again under its lock if it was known under another one.
@@ -391,97 +362,118 @@ class Worker:
             one.fence = fence
         return one
 
+    @contextmanager
+    def _changing(self, one: Experiment) -> Iterator[Transaction]:
+        """A transaction that fails if another worker has taken over."""
+        with self.store.transaction() as tx:
+            self.store.check_fence(tx, one.id, self.holder, one.fence)
+            yield tx
+
+    def _step(self, one: Experiment) -> bool:
+        over = (now := self.period(one.people)) != one.period
+        if one.status == FROZEN and (not over or one.frozen == now):
+            return False
+        closed = [] if one.status == FROZEN else self._close(one, over=over)
+        if closed:
+            self._aggregate(one, closed, last=over)
+            return True
+        if over:
+            self._new_epoch(one)
+            return True
+        return one.status == RUNNING and self._allocate_more(one)
+
     def _close(self, one: Experiment, *, over: bool) -> list[DecisionBlock]:
         """Blocks whose time is over, which take no more outcomes, and those of before a crash.
 
         All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
-        Places of blocks that are still served from are no rounds, as after a crash.
+        Decisions of blocks that are still served from are no rounds, as after a crash.
         """
-        with self.store.transaction() as tx:
-            self.store.check_fence(tx, one.id, self.holder, one.fence)
+        epoch = one.id, one.epoch
+        with self._changing(one) as tx:
             rows = tx.locked(
                 "SELECT first FROM block WHERE experiment = ? AND epoch = ? AND state = ?"
                 " AND (closed_at + ? <= ? OR ? = 1) ORDER BY first",
-                *(one.id, one.epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
+                *(*epoch, OPEN, one.config.outcome_wait, tx.now(), int(over)),
             )
-            new = {int(first) for (first,) in rows}
-            closing = [(CLOSING, one.id, one.epoch, first) for first in new]
-            tx.many("UPDATE block SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?", closing)
+            tx.many(
+                "UPDATE block SET state = ? WHERE experiment = ? AND epoch = ? AND first = ?",
+                [(CLOSING, *epoch, first) for (first,) in rows],
+            )
             if over:
-                tx.do(
-                    "DELETE FROM block WHERE experiment = ? AND epoch = ? AND state = ?",
-                    *(one.id, one.epoch, ALLOCATED),
-                )
+                tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ? AND state = ?", *epoch, ALLOCATED)
             rows = tx.all(
                 f"SELECT {COLUMNS} FROM block"
                 " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
-                *(one.id, one.epoch, CLOSING),
+                *(*epoch, CLOSING),
             )
-            found = tx.all(
-                "SELECT segment, min(first) FROM block"
-                " WHERE experiment = ? AND epoch = ? AND state < ? GROUP BY segment",
-                *(one.id, one.epoch, CLOSING),
+            open_before = dict(
+                tx.all(
+                    "SELECT segment, min(first) FROM block"
+                    " WHERE experiment = ? AND epoch = ? AND state < ? GROUP BY segment",
+                    *(*epoch, CLOSING),
+                )
             )
-            blocks, open_before = [DecisionBlock.read(row) for row in rows], dict(found)
-        failpoints.reach("block closed")
+        reach("block closed")
+        blocks = map(DecisionBlock.read, rows)
         # In order: a block waits for those of its segment that come before it.
         return [block for block in blocks if block.first < open_before.get(block.segment, math.inf)]
 
     def _aggregate(self, one: Experiment, blocks: list[DecisionBlock], *, last: bool) -> None:
-        learning = held(one)
-        spans = stretches(blocks) if one.config.segments else [(blocks[0].first, blocks[-1].end)]
-        places = [(one.id, one.epoch, *span) for span in spans]
-        rows, unseen = [], set[int]()
+        """Learn what came of closed blocks, and commit what follows from that."""
         with self.store.transaction() as tx:
-            erased = {
-                bytes(pseudonym)
-                for (pseudonym,) in tx.all(
-                    "SELECT pseudonym FROM erased WHERE population = ? AND period = ?",
-                    one.population,
-                    one.period,
-                )
-            }
-            for where in places:
-                rows += tx.all(
-                    "SELECT place, altered, body, pseudonym FROM outcome"
-                    " WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
-                    *where,
-                )
-                unseen |= groups.unseen(tx, *where)
+            outcomes: dict[int, tuple[bool, bytes | None]] = {}
+            for block in blocks:
+                outcomes |= self._reported(tx, one, block)
             waiting = self._waiting(tx, one)
-        failpoints.reach("outcomes read")
-        outcomes = {
-            place: (bool(altered), None if body is None or pseudonym in erased else bytes(body))
-            for place, altered, body, pseudonym in rows
-            if place not in unseen
-        }
+        reach("outcomes read")
         for block in blocks:
-            learning.aggregate(block, outcomes)
+            one.learning.aggregate(block, outcomes)
         aggregated = list(dict.fromkeys(block.segment for block in blocks))
         releases = [self._release(one, segment) for segment in aggregated]
-        # Blocks that nobody has claimed show what is known now, unless rounds were allocated with them.
-        again = [] if learning.ahead else aggregated
+        # Blocks that nobody has leased show what is known now, unless rounds were allocated with them.
+        again = [] if one.learning.ahead else aggregated
         allocated = [] if last else self._allocated(one, waiting | dict.fromkeys(again, 0))
-        failpoints.reach("noise drawn")
-        with self.store.transaction() as tx:
-            self.store.check_fence(tx, one.id, self.holder, one.fence)
-            for where in places:
+        reach("noise drawn")
+        epoch = one.id, one.epoch
+        with self._changing(one) as tx:
+            for block in blocks:
                 tx.do(
-                    "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND place >= ? AND place < ?",
-                    *where,
+                    "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND sequence >= ?"
+                    " AND sequence < ?",
+                    *(*block.key, block.end),
                 )
-                tx.do(
-                    "DELETE FROM block WHERE experiment = ? AND epoch = ? AND first >= ? AND first < ?",
-                    *where,
-                )
+                tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ? AND first = ?", *block.key)
             for segment in again:
                 tx.do(
                     "DELETE FROM block WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
-                    *(one.id, one.epoch, segment, ALLOCATED),
+                    *(*epoch, segment, ALLOCATED),
                 )
             self._save(tx, one, allocated, releases)
-        failpoints.reach("release committed")
+        reach("release committed")
         self.store.scrub()
+
+    def _reported(
+        self, tx: Transaction, one: Experiment, block: DecisionBlock
+    ) -> dict[int, tuple[bool, bytes | None]]:
+        """What came of the decisions of a block, as `Learning.aggregate` takes it.
+
+        Of people who were erased nothing is left. Decisions of which nobody said that they were seen, though
+        that was to be said, count as "took nothing", whatever was reported: who has seen something is as
+        private as what came of it, so such a decision stays a round, and moves one person's part of it only.
+        """
+        rows = tx.all(
+            "SELECT o.sequence, o.altered, CASE WHEN EXISTS (SELECT 1 FROM erased e"
+            " WHERE e.population = ? AND e.period = ? AND e.pseudonym = o.pseudonym)"
+            " THEN NULL ELSE o.body END FROM outcome o"
+            " WHERE o.experiment = ? AND o.epoch = ? AND o.sequence >= ? AND o.sequence < ?"
+            " AND NOT EXISTS (SELECT 1 FROM request r WHERE r.experiment = o.experiment"
+            " AND r.epoch = o.epoch AND r.sequence = o.sequence AND r.active = 0)",
+            *(one.population, one.period, *block.key, block.end),
+        )
+        return {
+            sequence: (bool(altered), None if body is None else bytes(body))
+            for sequence, altered, body in rows
+        }
 
     def _allocate_more(self, one: Experiment) -> bool:
         """Blocks that wait to be served, where there are too few."""
@@ -490,39 +482,38 @@ class Worker:
         allocated = self._allocated(one, waiting)
         if not allocated:
             return False
-        with self.store.transaction() as tx:
-            self.store.check_fence(tx, one.id, self.holder, one.fence)
+        with self._changing(one) as tx:
             self._save(tx, one, allocated)
-            failpoints.reach("allocated, not committed")
-        failpoints.reach("block committed")
+            reach("allocated, not committed")
+        reach("block committed")
         return True
 
     def _new_epoch(self, one: Experiment) -> None:
         """A new period: a new budget, and a new learner that begins with what the last one released."""
-        old, last = held(one), one.epoch
+        old, last = one.learning, one.epoch
         known = {
             segment: released.discounted(one.config.warm_start) for segment, released in old.released.items()
         }
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)
-        one.epoch, one.period, one.next_place = last + 1, self.period(one.people), 0
+        one.epoch, one.period, one.next_sequence = last + 1, self.period(one.people), 0
         if one.status == FROZEN:  # a number that no epoch had of which this store does not know
             one.epoch = max(one.epoch, int(self._clock().timestamp()))
         one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
-        one.learning = Learning.begin(one.config, gate_of(one), known)
-        with self.store.transaction() as tx:
-            self.store.check_fence(tx, one.id, self.holder, one.fence)
+        gate = gate_of(one.people, one.config, one.ledger, one.period, one.epoch)
+        one.learning = Learning.begin(one.config, gate, known)
+        with self._changing(one) as tx:
             left = tx.locked(
                 "SELECT first FROM block WHERE experiment = ? AND epoch = ? ORDER BY first", one.id, last
             )
             if left and one.status != FROZEN:
-                raise Fenced("a block was claimed meanwhile: it is aggregated first")
+                raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
             if one.status == FROZEN:
                 one.status = RUNNING
                 tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
-            tx.do("UPDATE experiment SET config = ? WHERE id = ?", encoded(one.config), one.id)
+            tx.do("UPDATE experiment SET config = ? WHERE id = ?", one.config.text, one.id)
             write_items(tx, one)
             releases = [self._release(one, segment) for segment in one.config.queues]
             self._save(tx, one, self._allocated(one, {}), releases)
@@ -534,105 +525,7 @@ class Worker:
                 )
         self.store.scrub()
 
-    def set_status(self, number: int, status: str) -> bool:
-        """Pause or go on; whether that was possible. What is frozen goes on in the next period."""
-        with self.store.transaction() as tx:
-            done = tx.do(
-                "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
-            )
-        with self._turn:
-            self.forget(number)
-        return bool(done)
-
-    def forget_all(self) -> None:
-        """Drop everything that is in memory, as soon as nobody works with it."""
-        with self._turn:
-            self._kept.clear()
-
-    def beyond(self, number: int, epoch: int, place: int) -> bool:
-        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed."""
-        with self.store.transaction() as tx:
-            row = tx.one(
-                "SELECT epoch, next_place FROM experiment WHERE id = ? AND status <> ?", number, FROZEN
-            )
-        return row is not None and (epoch, place) >= (row[0], row[1])
-
-    def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
-        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
-        with self._turn:
-            self._change_items(number, add, retire)
-
-    def _change_items(self, number: int, add: list[str], retire: list[str]) -> None:
-        fence = self.store.lease(number, self.holder, force=True)
-        assert fence is not None
-        try:
-            one = self._fenced(number, fence)
-            with self.store.transaction() as tx:
-                self.store.check_fence(tx, one.id, self.holder, one.fence)
-                held(one).change_items(add, retire)
-                tx.do(
-                    "UPDATE block SET state = ?, closed_at = ?"
-                    " WHERE experiment = ? AND epoch = ? AND state = ?",
-                    *(OPEN, tx.now(), one.id, one.epoch, ALLOCATED),
-                )
-                write_items(tx, one)
-                self._save(tx, one, self._allocated(one, {}))
-        except BaseException:
-            self.forget(number)
-            raise
-
-    # --- people and requests ---------------------------------------------------------------------
-
-    def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
-        """Drop what waits to be learned about these pseudonyms, and learn nothing more of them."""
-        with self.store.transaction() as tx:  # first: what is aggregated from then on has nothing of them
-            found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
-            if found is None:
-                raise LookupError("population")
-            population, people = int(found[0]), msgspec.json.decode(found[1], type=PopulationConfig)
-            past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
-            periods = sorted({self.period(people), *[one for (one,) in past]})  # not all have gone on yet
-            pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
-            tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
-        with self.store.transaction() as tx:
-            tx.locked(  # before outcomes, as workers do, which delete them
-                "SELECT experiment FROM lease WHERE experiment IN"
-                " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
-                population,
-            )
-            tx.many("UPDATE outcome SET body = NULL WHERE pseudonym = ?", [(one,) for *_, one in pseudonyms])
-        self.store.scrub()
-
-    def forget_requests(self) -> None:
-        """Drop what was answered to requests that are not sent again any more."""
-        with self.store.transaction() as tx:
-            groups.forget_requests(tx)
-
-    # --- accounts --------------------------------------------------------------------------------
-
-    def periods(self, population: int) -> Periods:
-        """The accounts of a population, period by period."""
-        with self.store.transaction() as tx:
-            (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
-            people = msgspec.json.decode(config, type=PopulationConfig)
-            ledger = PopulationLedger(tx, population, 0)
-            return Periods(budget_of(people), ledger, definition=people.definition)
-
-    def account(self, population: int, period: str) -> Account:
-        """What was spent in one period."""
-        return self.periods(population).account(period)
-
-    # --- inside ----------------------------------------------------------------------------------
-
-    def period(self, people: PopulationConfig) -> str:
-        """The name of the period that it is now."""
-        now = self._clock()
-        if people.period == "month":
-            return f"{now:%Y-%m}"
-        if people.period == "week":
-            year, week, _ = now.isocalendar()
-            return f"{year}-W{week:02}"
-        return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
+    # --- inside a step ---------------------------------------------------------------------------
 
     def _waiting(self, tx: Transaction, one: Experiment) -> dict[str, int]:
         """How many blocks of each segment wait to be served."""
@@ -653,13 +546,14 @@ class Worker:
                 continue
             size = one.config.block_size or one.paces.setdefault(segment, Pace()).next(blocks)
             for _ in range(blocks):
-                made.append(held(one).allocate(one.id, one.epoch, one.next_place, size, one.chain, segment))
-                one.next_place += size
+                key = one.id, one.epoch, one.next_sequence
+                made.append(one.learning.allocate(*key, size, one.chain, segment))
+                one.next_sequence += size
         return made
 
     def _release(self, one: Experiment, segment: str) -> tuple[int, str, str, bytes]:
         """The next link of the chain of releases: (number, segment, payload, chain)."""
-        payload = json.dumps(held(one).payload(segment))
+        payload = json.dumps(one.learning.payload(segment))
         one.seq += 1
         one.chain = linked(one.chain, payload)
         return one.seq, segment, payload, one.chain
@@ -679,30 +573,95 @@ class Worker:
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(one.id, seq, one.epoch, segment, tx.now(), payload, chain),
             )
-        for block in allocated:
-            tx.do(
-                "INSERT INTO block (experiment, epoch, first, count, body, chain, state, served, segment)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
-                *(
-                    one.id,
-                    one.epoch,
-                    block.first,
-                    block.count,
-                    block.body(),
-                    block.chain,
-                    ALLOCATED,
-                    block.segment,
-                ),
-            )
+        tx.many(
+            "INSERT INTO block (experiment, epoch, first, count, body, chain, state, served, segment)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
+            [
+                (*block.key, block.count, block.body(), block.chain, ALLOCATED, block.segment)
+                for block in allocated
+            ],
+        )
         if not tx.do(
-            "UPDATE experiment SET epoch = ?, period = ?, next_place = ?, seq = ?, chain = ?"
+            "UPDATE experiment SET epoch = ?, period = ?, next_sequence = ?, seq = ?, chain = ?"
             " WHERE id = ? AND status <> ?",
-            *(one.epoch, one.period, one.next_place, one.seq, one.chain, one.id, FROZEN),
+            *(one.epoch, one.period, one.next_sequence, one.seq, one.chain, one.id, FROZEN),
         ):
             raise Frozen("somebody has frozen it")
-        for segment, body in held(one).dump().items():
-            tx.do(
-                "INSERT INTO private_state (experiment, segment, seq, body) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (experiment, segment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
-                *(one.id, segment, one.seq, body),
+        tx.many(
+            "INSERT INTO private_state (experiment, segment, seq, body) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (experiment, segment) DO UPDATE SET seq = excluded.seq, body = excluded.body",
+            [(one.id, segment, one.seq, body) for segment, body in one.learning.dump().items()],
+        )
+
+    # --- what operators ask for ------------------------------------------------------------------
+
+    def set_status(self, number: int, status: str) -> bool:
+        """Pause or go on; whether that was possible. What is frozen goes on in the next period."""
+        with self.store.transaction() as tx:
+            done = tx.do(
+                "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
             )
+        with self._turn:
+            self.forget(number)
+        return bool(done)
+
+    def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
+        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
+        with self._turn:
+            fence = self.store.lease(number, self.holder, force=True)
+            assert fence is not None
+            try:
+                one = self._fenced(number, fence)
+                with self._changing(one) as tx:
+                    one.learning.change_items(add, retire)
+                    tx.do(
+                        "UPDATE block SET state = ?, closed_at = ?"
+                        " WHERE experiment = ? AND epoch = ? AND state = ?",
+                        *(OPEN, tx.now(), one.id, one.epoch, ALLOCATED),
+                    )
+                    write_items(tx, one)
+                    self._save(tx, one, self._allocated(one, {}))
+            except BaseException:
+                self.forget(number)
+                raise
+
+    def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
+        """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
+
+        ``pseudonym`` tells theirs for a population and a period. Their decisions are rounds as before, in
+        which nothing was taken: that they were erased is seen nowhere. What was released about them stays: it
+        has been paid for. A pseudonym is kept, which is theirs alone as long as the key of pseudonyms is.
+        """
+        with self.store.transaction() as tx:  # first: what is aggregated from then on has nothing of them
+            found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
+            if found is None:
+                raise LookupError("population")
+            population, people = int(found[0]), PopulationConfig.read(found[1])
+            past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
+            periods = sorted({self.period(people), *[one for (one,) in past]})  # not all have gone on yet
+            pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
+            tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
+        with self.store.transaction() as tx:
+            tx.locked(  # before outcomes, as workers do, which delete them
+                "SELECT experiment FROM lease WHERE experiment IN"
+                " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
+                population,
+            )
+            tx.many("UPDATE outcome SET body = NULL WHERE pseudonym = ?", [(one,) for *_, one in pseudonyms])
+        self.store.scrub()
+
+    def beyond(self, number: int, epoch: int, sequence: int) -> bool:
+        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed."""
+        with self.store.transaction() as tx:
+            row = tx.one(
+                "SELECT epoch, next_sequence FROM experiment WHERE id = ? AND status <> ?", number, FROZEN
+            )
+        return row is not None and (epoch, sequence) >= (row[0], row[1])
+
+
+def periods_of(store: Database, population: int) -> Periods:
+    """The accounts of a population, period by period."""
+    with store.transaction() as tx:
+        (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
+        people = PopulationConfig.read(config)
+        return Periods(people.budget, PopulationLedger(tx, population, 0), definition=people.definition)

@@ -19,7 +19,7 @@ CREATE TABLE experiment (
   period TEXT NOT NULL,
   outcome_wait DOUBLE PRECISION NOT NULL,
   queues BIGINT NOT NULL,
-  next_place BIGINT NOT NULL,
+  next_sequence BIGINT NOT NULL,
   catalogue BIGINT NOT NULL DEFAULT 0,
   seq BIGINT NOT NULL,
   chain {bytes} NOT NULL,
@@ -44,8 +44,8 @@ CREATE TABLE charge (
   owner TEXT,
   PRIMARY KEY (population, version)
 );
--- served: how many places are written down, with whom they were for; outcomes of these are taken.
--- uncounted: offsets of places that are left out: of people who had been counted often enough, and of requests
+-- served: how many decisions are written down, with whom they were for; outcomes of these are taken.
+-- uncounted: offsets of decisions that are left out: of people who had been counted often enough, and of requests
 -- that were sent again.
 CREATE TABLE block (
   experiment BIGINT NOT NULL REFERENCES experiment,
@@ -67,11 +67,11 @@ CREATE INDEX block_state ON block (experiment, state);
 CREATE TABLE outcome (
   experiment BIGINT NOT NULL,
   epoch BIGINT NOT NULL,
-  place BIGINT NOT NULL,
+  sequence BIGINT NOT NULL,
   altered INTEGER NOT NULL,
   body {bytes},
   pseudonym {bytes},
-  PRIMARY KEY (experiment, epoch, place)
+  PRIMARY KEY (experiment, epoch, sequence)
 ){clustered};
 CREATE TABLE visit (
   population BIGINT NOT NULL,
@@ -93,7 +93,7 @@ CREATE TABLE request (
   experiment BIGINT NOT NULL,
   id {bytes} NOT NULL,
   epoch BIGINT NOT NULL,
-  place BIGINT NOT NULL,
+  sequence BIGINT NOT NULL,
   altered INTEGER NOT NULL,
   pseudonym {bytes} NOT NULL,
   active INTEGER NOT NULL,
@@ -101,7 +101,7 @@ CREATE TABLE request (
   at DOUBLE PRECISION NOT NULL,
   PRIMARY KEY (experiment, id)
 ){clustered};
-CREATE INDEX request_place ON request (experiment, epoch, place);
+CREATE INDEX request_sequence ON request (experiment, epoch, sequence);
 CREATE INDEX request_at ON request (at);
 CREATE TABLE release (
   experiment BIGINT NOT NULL REFERENCES experiment,

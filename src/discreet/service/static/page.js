@@ -26,8 +26,8 @@
   }
 
   function read(index) {
-    if (index === null || index === undefined || found.places[index] === null) { readout.textContent = words; return; }
-    const parts = [time.format(new Date(1000 * found.at[index])) + " UTC", found.places[index].toLocaleString("en-US") + " decisions"];
+    if (index === null || index === undefined || found.decisions[index] === null) { readout.textContent = words; return; }
+    const parts = [time.format(new Date(1000 * found.at[index])) + " UTC", found.decisions[index].toLocaleString("en-US") + " decisions"];
     const learned = side(index, "learned"), random = side(index, "random");
     if (learned) parts.push("learned " + learned);
     if (random) parts.push("random " + random);

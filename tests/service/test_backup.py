@@ -12,10 +12,10 @@ import pytest
 from discreet.cli import main
 from discreet.service import backup, queries, server
 from discreet.service.auth import Secrets
-from discreet.service.config import PopulationConfig, Settings
+from discreet.service.config import PopulationConfig, ServiceSettings
 from discreet.service.database import Frozen, StoreError, open_store
-from discreet.service.engine import Engine
-from discreet.service.worker import FROZEN
+from discreet.service.engine import DecisionEngine
+from discreet.service.worker import FROZEN, periods_of
 
 from .test_api import experiment, refused, settled
 from .world import ITEMS, World, likes
@@ -24,8 +24,8 @@ from .world import ITEMS, World, likes
 def busy(world, rounds=40):
     rng = np.random.default_rng(0)
     for _ in range(rounds):
-        _, place, _ = world.serve()
-        world.report(place, [ITEMS[i] for i in np.flatnonzero(rng.random(12) < 0.3)])
+        _, sequence, _ = world.serve()
+        world.report(sequence, [ITEMS[i] for i in np.flatnonzero(rng.random(12) < 0.3)])
         world.settle()
 
 
@@ -45,7 +45,7 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
     assert not world.worker.due()
     assert not world.rows("SELECT * FROM outcome")
     assert not world.worker.set_status(world.shop, "running")
-    assert "restored from a backup" in str(world.worker.account(1, "2026-11"))
+    assert "restored from a backup" in str(periods_of(world.store, 1).account("2026-11"))
     world.now = world.now.replace(year=2104)
     world.settle()
     assert world.one.status == "running"
@@ -74,27 +74,27 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     world.settle()
     assert world.one.status == "running"
     world.blocks = []
-    place = world.serve()[1]  # what was lost may have had the next epoch, and such a place
-    assert world.report(place, ["item 1"], epoch=1) == "late"
-    assert world.report(place, ["item 1"]) == "recorded"
+    sequence = world.serve()[1]  # what was lost may have had the next epoch, and such a decision
+    assert world.report(sequence, ["item 1"], epoch=1) == "late"
+    assert world.report(sequence, ["item 1"]) == "recorded"
     world.worker.create("another", "people", likes(seed=None, share=0.5))
 
 
 def test_what_was_open_is_invalidated_where_a_state_has_gone_back(url):
     """Nobody hears "recorded" of what will not be learned, and no raw outcome waits for the next period."""
     world = World(url, likes(seed=None, share=0.5, outcome_wait=3600.0))
-    places = [world.serve()[1] for _ in range(2)]
-    assert world.report(places[0], ["item 1"]) == "recorded"
+    sequences = [world.serve()[1] for _ in range(2)]
+    assert world.report(sequences[0], ["item 1"]) == "recorded"
     other = world.worker.create("other", "people", likes(seed=None, share=0.5)).id
-    engine = Engine(world.store, Secrets.fresh(), calendar=lambda: world.now)
-    engine._check_late(world._outcome(places[1], ["item 1"]))
+    engine = DecisionEngine(world.store, Secrets.fresh(), calendar=lambda: world.now)
+    engine._check_late(world._outcome(sequences[1], ["item 1"]))
     assert world.one.status == "running"
     engine._check_late(world._outcome(10_000, ["item 1"]))  # as if this store had made it, and lost it
     world.worker.forget_all()
     assert [world.worker.experiment(one).status for one in (world.shop, other)] == [FROZEN] * 2
-    assert backup.RESTORED in str(world.worker.account(1, "2026-11"))
+    assert backup.RESTORED in str(periods_of(world.store, 1).account("2026-11"))
     assert not world.rows("SELECT * FROM outcome")
-    assert world.report(places[1], ["item 1"]) == "late"
+    assert world.report(sequences[1], ["item 1"]) == "late"
 
 
 def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
@@ -190,21 +190,21 @@ def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_pat
 
 def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes(seed=None, outcome_wait=3600.0))
-    places = [world.serve()[1] for _ in range(8)]
-    assert world.report(places[0], ["item 1"]) == "recorded"
+    sequences = [world.serve()[1] for _ in range(8)]
+    assert world.report(sequences[0], ["item 1"]) == "recorded"
     (pages,) = world.rows("PRAGMA page_count")[0]
     world.rows(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreError):
-        world.report(places[1], ["item 1"] * 4000, served=False)
+        world.report(sequences[1], ["item 1"] * 4000, served=False)
     world.rows("PRAGMA max_page_count=1000000")
-    assert [place for (place,) in world.rows("SELECT place FROM outcome")] == places[:1]
-    assert world.report(places[1], ["item 1"], served=False) == "recorded"
+    assert [sequence for (sequence,) in world.rows("SELECT sequence FROM outcome")] == sequences[:1]
+    assert world.report(sequences[1], ["item 1"], served=False) == "recorded"
     world.store.close()
 
 
 def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):
     """Both find no file: the second keeps what the first has written, and nobody reads half of it."""
-    settings = Settings(store=f"sqlite:///{tmp_path}/service.db", secrets=str(tmp_path / "secrets"))
+    settings = ServiceSettings(store=f"sqlite:///{tmp_path}/service.db", secrets=str(tmp_path / "secrets"))
     server.prepare(settings)
     before = (tmp_path / "secrets").read_bytes()
     monkeypatch.setattr(Path, "exists", lambda _: False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from discreet.service.auth import Secrets
 from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
-from discreet.service.engine import Engine
 from discreet.service.learning import Learning
+from discreet.service.worker import periods_of
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
@@ -36,10 +37,10 @@ def test_decisions_with_likes_are_those_of_the_library(url):
     for _ in range(40):
         people, expected = [], learner.choose().labels
         for _ in range(8):
-            _, place, labels = world.serve()
+            _, sequence, labels = world.serve()
             assert tuple(labels) == expected
             people.append(liked(rng))
-            world.report(place, people[-1])
+            world.report(sequence, people[-1])
         world.settle()
         for person in people:
             learner.choose()
@@ -58,10 +59,10 @@ def test_decisions_with_taken_items_are_those_of_the_library(url):
     for _ in range(60):
         answers = []
         for one in allocated[:8]:
-            _, place, labels = world.serve()
+            _, sequence, labels = world.serve()
             assert tuple(labels) == one.labels
             answers.append(labels[0] if rng.random() < 0.5 else None)
-            world.report(place, answers[-1])
+            world.report(sequence, answers[-1])
         world.settle()
         for one, answer in zip(allocated[:8], answers, strict=True):
             learner.learn(answer, round=one.round)
@@ -73,8 +74,8 @@ def test_decisions_with_taken_items_are_those_of_the_library(url):
 def test_a_release_is_the_next_link_of_a_chain_that_blocks_name(url):
     world = World(url, likes())
     for _ in range(40):
-        _, place, _ = world.serve()
-        world.report(place, ["item 1"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["item 1"])
         world.settle()
     chain = linked(b"", f"experiment {world.shop}")
     chains = {chain}
@@ -89,8 +90,8 @@ def test_a_release_is_the_next_link_of_a_chain_that_blocks_name(url):
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):
-        _, place, _ = world.serve()
-        world.report(place, ["a very rare marker"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["a very rare marker"])
     files = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"a very rare marker" in files
     world.settle()
@@ -102,8 +103,8 @@ def test_raw_outcomes_are_gone_after_their_release(tmp_path):
 def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):
-        _, place, _ = world.serve()
-        world.report(place, ["a very rare marker"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["a very rare marker"])
     world.store.scrub = lambda: None
     world.settle()
     left = tmp_path / "left"
@@ -120,22 +121,22 @@ def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
 def test_nothing_is_left_of_what_was_erased(tmp_path):
     world, secrets = World(f"sqlite:///{tmp_path}/service.db", likes()), Secrets.fresh()
     pseudonym = secrets.pseudonym(1, "2026-11", "ann")
-    _, place, _ = world.serve(pseudonym=pseudonym)
-    world.report(place, ["a very rare marker"], pseudonym=pseudonym)
-    Engine(world.store, secrets, calendar=lambda: world.now).erase("people", "ann")
+    _, sequence, _ = world.serve(pseudonym=pseudonym)
+    world.report(sequence, ["a very rare marker"], pseudonym=pseudonym)
+    world.worker.erase("people", partial(secrets.pseudonym, person="ann"))
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
 
 def test_an_outcome_counts_once_and_in_time(url):
     world = World(url, likes())
-    places = [world.serve()[1] for _ in range(8)]
-    assert world.report(places[0], ["item 1"], served=False) == "early"
+    sequences = [world.serve()[1] for _ in range(8)]
+    assert world.report(sequences[0], ["item 1"], served=False) == "early"
     world.write()
-    assert world.report(places[0], ["item 1"], served=False) == "recorded"
-    assert world.report(places[0], ["item 2"], served=False) == "duplicate"
+    assert world.report(sequences[0], ["item 1"], served=False) == "recorded"
+    assert world.report(sequences[0], ["item 2"], served=False) == "duplicate"
     assert [bytes(body) for (body,) in world.rows("SELECT body FROM outcome")] == [b'["item 1"]']
     world.settle()
-    assert world.report(places[1], ["item 1"], served=False) == "late"
+    assert world.report(sequences[1], ["item 1"], served=False) == "late"
     assert world.report(10_000, ["item 1"], served=False) == "late"
     assert not world.rows("SELECT * FROM outcome")
 
@@ -144,42 +145,46 @@ def test_state_after_a_crash_is_that_of_the_last_commit(url):
     world = World(url, likes(seed=None))
     rng = np.random.default_rng(1)
     for number in range(60):
-        _, place, _ = world.serve()
-        assert world.report(place, liked(rng)) == "recorded"
+        _, sequence, _ = world.serve()
+        assert world.report(sequence, liked(rng)) == "recorded"
         if number % 7 == 3:
-            before = world.one.seq, world.one.next_place, world.rows("SELECT count(*) FROM outcome")
+            before = world.one.seq, world.one.next_sequence, world.rows("SELECT count(*) FROM outcome")
             released = world.one.learning.learner.released
             world.crash()
             world.shop = 1
-            assert (world.one.seq, world.one.next_place, world.rows("SELECT count(*) FROM outcome")) == before
+            assert (
+                world.one.seq,
+                world.one.next_sequence,
+                world.rows("SELECT count(*) FROM outcome"),
+            ) == before
             assert world.one.learning.learner.released.items == released.items
             with pytest.raises(IndexError):
                 world.blocks[0]  # what was leased is not served again
         world.settle()
     firsts = [first for (first,) in world.rows("SELECT first FROM block ORDER BY first")]
     assert len(set(firsts)) == len(firsts)
-    assert world.worker.account(1, "2026-11").epsilon() <= 1.0
+    assert periods_of(world.store, 1).account("2026-11").epsilon() <= 1.0
 
 
 def test_a_commit_that_fails_leaves_everything(url):
     """Between the noise and the commit: nothing is charged, shown or deleted, and it is drawn again."""
-    from discreet.service import failpoints
+    from discreet.service.database import failpoints
 
     world = World(url, likes(seed=None))
     for _ in range(8):
-        _, place, _ = world.serve()
-        world.report(place, ["item 1"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["item 1"])
 
     def fail():
         raise KeyboardInterrupt
 
     before = world.rows("SELECT * FROM outcome"), world.rows("SELECT seq, body FROM private_state")
-    failpoints.at("noise drawn", fail)
+    failpoints["noise drawn"] = fail
     try:
         with pytest.raises(KeyboardInterrupt):
             world.worker.tick(world.shop)
     finally:
-        failpoints.at("noise drawn", None)
+        failpoints.pop("noise drawn", None)
     assert (world.rows("SELECT * FROM outcome"), world.rows("SELECT seq, body FROM private_state")) == before
     world.settle()
     assert not world.rows("SELECT * FROM outcome")
@@ -191,8 +196,8 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     people = PopulationConfig(epsilon=30.0, delta=1e-6, definition="gdp", period="month")
     world = World(url, likes(seed=None, holdout=0.0), people)
     for _ in range(200):
-        _, place, _ = world.serve()
-        world.report(place, ["item 3"])
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["item 3"])
         world.settle()
     last = world.serve()
     pseudonym = b"m" * 12
@@ -208,7 +213,7 @@ def test_a_new_month_is_a_new_epoch_with_its_own_budget(url):
     assert not world.rows("SELECT * FROM visit")
     assert {epoch for (epoch,) in world.rows("SELECT epoch FROM block")} == {1}
     assert world.report(last[1], ["item 3"], epoch=0, served=False) == "late"
-    periods = world.worker.periods(1)
+    periods = periods_of(world.store, 1)
     assert periods.names == ["2026-11", "2026-12"]
     epochs = queries.epochs(world.store, "shop")
     assert [(one["epoch"], one.get("period")) for one in epochs] == [(1, "2026-12"), (0, None)]
@@ -226,7 +231,7 @@ def test_experiments_of_a_population_share_its_budget(url):
         world.worker.create("second", "people", likes(share=0.6))
     assert world.rows("SELECT name FROM experiment") == [("shop",)]
     world.worker.create("second", "people", likes(share=0.4))
-    spent = world.worker.account(1, "2026-11")
+    spent = periods_of(world.store, 1).account("2026-11")
     assert 0.95 < spent.epsilon() <= 1.0
 
 
@@ -235,8 +240,8 @@ def test_shares_of_people_served_leave_with_noise_for_one_person(url):
     people = PURE
     world = World(url, likes(seed=3, measure=0.5, holdout=0.3, learner="PhasedSelector"), people)
     for _ in range(400):
-        _, place, labels = world.serve()
-        world.report(place, [labels[0]] if place % 2 else [])
+        _, sequence, labels = world.serve()
+        world.report(sequence, [labels[0]] if sequence % 2 else [])
         if world.blocks[0].over:
             world.settle()
     blocks = [
@@ -248,14 +253,14 @@ def test_shares_of_people_served_leave_with_noise_for_one_person(url):
     scale = 1 / 2.0
     errors = np.array(
         [
-            served - places / 2
+            served - sequences / 2
             for block in blocks
-            for served, places in zip(block["served"], block["places"], strict=True)
+            for served, sequences in zip(block["served"], block["decisions"], strict=True)
         ]
     )
-    # Laplace noise of scale 1/2, and which place is whose (a coin for each): six standard deviations.
-    places = sum(sum(block["places"]) for block in blocks)
-    assert abs(errors.sum()) < 6 * np.sqrt(2 * scale**2 * errors.size + places / 4)
+    # Laplace noise of scale 1/2, and which decision is whose (a coin for each): six standard deviations.
+    sequences = sum(sum(block["decisions"]) for block in blocks)
+    assert abs(errors.sum()) < 6 * np.sqrt(2 * scale**2 * errors.size + sequences / 4)
     assert (np.abs(errors - errors.round()) > 1e-6).mean() > 0.9
 
 
@@ -279,7 +284,7 @@ def test_wrong_settings_are_refused_and_leave_nothing(url):
 
 @pytest.mark.parametrize("config", [likes(holdout=0.0), taken(holdout=0.0)], ids=["likes", "taken"])
 def test_whether_somebody_reported_changes_no_number_of_rounds(config):
-    """Served and altered places are known from serving: an outcome adds what it says, and no round."""
+    """Served and altered decisions are known from serving: an outcome adds what it says, and no round."""
 
     found = []
     for outcomes in (
@@ -296,7 +301,7 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
             (
                 learning.learner.round,
                 getattr(learning.learner, "pending", ()),
-                learning.measure._open[""].places,
+                learning.measure._open[""].decisions,
             )
         )
     assert all(one == found[0] for one in found)
@@ -313,4 +318,4 @@ def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
         block.served = 7
         learning.aggregate(block, dict.fromkeys(range(24), (False, b'"item 1"')))
     assert learning.learner.pending == ()
-    assert learning.measure._open[""].places == [21, 0]
+    assert learning.measure._open[""].decisions == [21, 0]
