@@ -150,17 +150,17 @@ def test_blocks_are_closed_when_their_process_is_gone_and_not_before(world):
 
 
 def test_a_lease_of_which_nobody_knows_whether_it_was_committed_is_found_again(world, monkeypatch):
-    plain = postgres.Pool._commit
+    plain = postgres.ConnectionPool._commit
 
     def lost(_, connection):
         connection.execute("COMMIT")
         connection.close()
         raise StoreError("nobody knows")
 
-    monkeypatch.setattr(postgres.Pool, "_commit", lost)
+    monkeypatch.setattr(postgres.ConnectionPool, "_commit", lost)
     with pytest.raises(StoreError):
         world.store.lease_block(1, 0, world.owner)
-    monkeypatch.setattr(postgres.Pool, "_commit", plain)
+    monkeypatch.setattr(postgres.ConnectionPool, "_commit", plain)
     ((first,),) = world.rows("SELECT first FROM block WHERE state = ?", OPEN)
     assert world.store.lease_block(1, 0, world.owner)[2] == first
     assert world.store.lease_block(1, 0, world.owner)[2] != first

@@ -16,7 +16,7 @@ _EXAMPLES = """examples:
   discreet serve --store sqlite:///shop.db --port 8080
   discreet serve --config discreet.toml
 
-The first start makes the database, a file of secrets and an admin key, which is printed once. ServiceSettings come
+The first start makes the database, a file of secrets and an admin key, which is printed once. Settings come
 from the options, then from environment variables (DISCREET_STORE and so on), then from the file."""
 
 

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -26,6 +26,9 @@ from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable
 from .groups import Acknowledged, KeptRequest
 from .problems import Problem
 from .worker import PAUSED, RUNNING, OtherSegments
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 logger = logging.getLogger("discreet.service")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -192,7 +195,7 @@ _encode = msgspec.json.Encoder().encode
 class Api:
     """The JSON routes over an engine."""
 
-    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Any = None) -> None:
+    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Metrics | None = None) -> None:
         self.engine, self.keys, self._metrics = engine, keys, metrics
 
     def routes(self) -> list[Route]:

@@ -7,7 +7,7 @@ parser, and are in no log and no table. docs/service/personalizer.md says what i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +21,9 @@ from .auth import DecisionId, Key, Keys, new_token, token_of
 from .blocks import DecisionBlock
 from .engine import DecisionEngine, Live, NotEnoughItems
 from .problems import Problem
+
+if TYPE_CHECKING:
+    from .metrics import Metrics
 
 PREFIX, SCOPED = "/personalizer/v1.0", "/v1/experiments/{name}/personalizer/v1.0"
 HEADER = b"ocp-apim-subscription-key"
@@ -81,7 +84,7 @@ _encode = msgspec.json.Encoder().encode
 class Personalizer:
     """The routes of the facade, for Starlette."""
 
-    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Any = None) -> None:
+    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Metrics | None = None) -> None:
         self._engine, self._keys, self._metrics = engine, keys, metrics
 
     def routes(self) -> list[Route]:

@@ -70,7 +70,7 @@ class PostgresTransaction(Transaction):
         return float(self.one("SELECT extract(epoch FROM clock_timestamp())::float8")[0])
 
 
-class Pool:
+class ConnectionPool:
     """At most ``size`` connections, opened when they are needed and again when they were cut."""
 
     def __init__(self, url: str, size: int) -> None:
@@ -185,7 +185,11 @@ class PostgresDatabase(Database):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
-        self.pools = {"groups": Pool(url, 1), "process": Pool(url, 1), "any": Pool(url, _READERS)}
+        self.pools = {
+            "groups": ConnectionPool(url, 1),
+            "process": ConnectionPool(url, 1),
+            "any": ConnectionPool(url, _READERS),
+        }
         self._scrubbed, self._unscrubbed = -_SCRUB, False
 
     def transaction(self, lane: Lane = "any") -> AbstractContextManager[PostgresTransaction]:

@@ -92,7 +92,9 @@ def shown(value: Any) -> str:
 class App:
     """The JSON routes, those of Personalizer's clients, and the pages."""
 
-    def __init__(self, engine: DecisionEngine, *, rate: float | None = None, metrics: Any = None) -> None:
+    def __init__(
+        self, engine: DecisionEngine, *, rate: float | None = None, metrics: Metrics | None = None
+    ) -> None:
         self.engine = engine
         self.keys = Keys(engine.store, rate)
         routes = Api(engine, self.keys, metrics)
