@@ -74,14 +74,14 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
 
 def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``count`` independent draws of ``round(Y)``, Y of scale 2^32."""
-    return _drawn(source, count, gaussian, 1)[0]
+    return noise_rows(source, 1, count, gaussian=gaussian)[0]
 
 
 def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> NDArray[np.int64]:
     """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, sooner."""
 
     def one(words: Randomness) -> NDArray[np.int64]:
-        return noise_steps(words, width, gaussian=gaussian)
+        return _drawn(words, width, gaussian, 1)[0]
 
     def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
         found: tuple[int, int, int] = kernels.noise_rows(words, *noise_table(gaussian), gaussian, out)
