@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from discreet.kernels.bandit import add_lists, add_set, subtract_outer
+from discreet.kernels.selection import add_lists, add_set, subtract_outer
 from discreet.kernels.rows import RowTable
 
 from .test_selection import CASES, Case

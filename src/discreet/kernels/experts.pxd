@@ -43,7 +43,7 @@ cdef class OrderedExperts:
 
     cdef int build(self) except -1
     cdef int ready(self, const uint64_t[::1] words, Py_ssize_t sets) except -1
-    cdef int check_people(self, RowTable people, Py_ssize_t first, Py_ssize_t count) except -1
+    cdef int check_table(self, RowTable people, Py_ssize_t first, Py_ssize_t count) except -1
     cdef int check_rounds(
         self, RowTable people, Py_ssize_t first, stream, const uint8_t[::1] due, const uint64_t[::1] words,
         const int32_t[::1] shown,

@@ -47,7 +47,8 @@ from libc.math cimport exp, log, rint
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from .rows cimport COVER, Matrix, RowTable, at, gain, place_of, step, value_of, whole_units
+from .rows cimport COVER, Matrix, RowTable, at, check_items, check_people, gain, place_of, step, value_of
+from .rows cimport whole_units
 from .softmax cimport exponentials_of, sum_of_block
 
 cpdef enum:
@@ -147,13 +148,9 @@ cdef class OrderedExperts:
 
     cdef int check_shown(self, const int32_t[::1] shown, Py_ssize_t count) except -1:
         """Refuse a set of which the first ``count`` items are not items."""
-        cdef Py_ssize_t i
         if shown.shape[0] != self.k:
             raise ValueError(f"a set of {shown.shape[0]} items is not one of {self.k} experts")
-        for i in range(count):
-            if not 0 <= shown[i] < self.n_items:
-                raise ValueError(f"there is no item {shown[i]}")
-        return 0
+        return check_items(&shown[0], count, self.n_items)
 
     def draw(self, const uint64_t[::1] words not None, int32_t[::1] shown not None):
         """Draw a set into ``shown``; whether a draw has to be decided (`decide`) before it can go on."""
@@ -290,17 +287,15 @@ cdef class OrderedExperts:
 
     def observe(self, RowTable people not None, Py_ssize_t row, const int32_t[::1] shown not None):
         """Learn from the person of one row, to whom this set was shown; what it is worth to them."""
-        self.check_people(people, row, 1)
+        self.check_table(people, row, 1)
         self.check_shown(shown, self.k)
         self.build()
         return self.take(people, row, &shown[0], True)
 
-    cdef int check_people(self, RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
-        if people.dense != NULL or people.n_items != self.n_items:
+    cdef int check_table(self, RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
+        if people.n_items != self.n_items:
             raise ValueError(f"people are compressed rows of {self.n_items} items")
-        if not 0 <= first <= people.n_rows - count:
-            raise ValueError(f"there are {people.n_rows} people, not {count} from {first} on")
-        return 0
+        return check_people(people, first, count)
 
     cdef void changed(self, const int32_t *items, Py_ssize_t count, Py_ssize_t reach) noexcept nogil:
         cdef Py_ssize_t p
@@ -313,8 +308,8 @@ cdef class OrderedExperts:
         self.reach = max(self.reach, reach)
 
     cdef double take(self, RowTable people, Py_ssize_t row, const int32_t *shown, bint keep) noexcept nogil:
-        if people.kind == 0:
-            return _take(self, people, 0, row, shown, keep)
+        if people.kind == COVER:
+            return _take(self, people, COVER, row, shown, keep)
         return _take(self, people, people.kind, row, shown, keep)
 
     cdef int check_rounds(
@@ -332,7 +327,7 @@ cdef class OrderedExperts:
             raise ValueError(f"sets have {selections.shape[1]} items; there are {self.k} experts")
         for t in range(count):
             sets += due[t]
-        self.check_people(people, first, count)
+        self.check_table(people, first, count)
         self.ready(words, sets)
         # Where it goes on with a draw, the items from that one on are drawn before they are looked at.
         return self.check_shown(shown, self.expert if self.draws or self.decided >= 0 else self.k)

@@ -13,9 +13,13 @@ cdef class Oracle:
         self, const int64_t[::1] items, const double[::1] cost, const int64_t[::1] ends
     ) except -1
     cdef bint exchange(
-        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
         int64_t[::1] kept,
     ) except -1
+    cdef void _hold(
+        self, const int64_t[::1] common, const int64_t[::1] kept, Py_ssize_t done, const int64_t[::1] others,
+        Py_ssize_t left, Py_ssize_t without,
+    ) noexcept nogil
     cdef Py_ssize_t offer_by_cost(
         self, const int64_t[::1] below, const int64_t[::1] items, const double[::1] cost,
         const int64_t[::1] ends, Py_ssize_t tight, Py_ssize_t keep, Py_ssize_t most,
@@ -44,10 +48,8 @@ cdef class TransversalOracle(Oracle):
     cdef int64_t[::1] holder, seeker, seen, held, stack
     cdef int64_t searches
     cdef int _make_room(self) except -1
-    cdef bint _hold(self, int64_t[::1] common, int64_t[::1] others) noexcept nogil
     cdef int64_t search(self, int64_t item) noexcept nogil
     cdef void augment(self, int64_t target) noexcept nogil
-    cdef void leave(self, int64_t item) noexcept nogil
 
 
 cdef class LinearOracle(Oracle):

@@ -43,6 +43,19 @@ cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cos
     heap[at] = moving
 
 
+cdef int64_t _trade(
+    int64_t[::1] one, int64_t[::1] two, Py_ssize_t left, Py_ssize_t partner, bint adopted
+) noexcept nogil:
+    """The first item against the partner: both bases have one of them now, which is the answer."""
+    cdef int64_t item = one[0] if adopted else two[partner]
+    cdef Py_ssize_t i
+    for i in range(left - 1):
+        one[i] = one[i + 1]
+        if i >= partner:
+            two[i] = two[i + 1]
+    return item
+
+
 cdef class Oracle:
     """An independence oracle: which items can join the independent set that was taken so far."""
 
@@ -172,11 +185,45 @@ cdef class Oracle:
         return kept
 
     cdef bint exchange(
-        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
         int64_t[::1] kept,
     ) except -1:
-        """Fill ``kept``; False if these are not bases."""
-        raise NotImplementedError
+        """Fill ``kept``; False if these are not bases. ``one`` and ``two`` are used up."""
+        cdef Py_ssize_t total = one.shape[0], done, left, partner, i
+        cdef uint8_t[::1] fits = np.empty(total, dtype=np.uint8)
+        with nogil:
+            for done in range(total):
+                left = total - done
+                # What fits the first base without its smallest item: all of the second that may come.
+                self._hold(common, kept, done, one, left, 0)
+                for i in range(left):
+                    fits[i] = self.offer(two[i], False)
+                partner = 0
+                while partner < left:
+                    if fits[partner]:
+                        self._hold(common, kept, done, two, left, partner)
+                        if self.offer(one[0], False):
+                            break
+                    partner += 1
+                if partner == left:
+                    return False
+                kept[done] = _trade(one, two, left, partner, adopts[done])
+        return True
+
+    cdef void _hold(
+        self, const int64_t[::1] common, const int64_t[::1] kept, Py_ssize_t done, const int64_t[::1] others,
+        Py_ssize_t left, Py_ssize_t without,
+    ) noexcept nogil:
+        """Take a base, but for one of its items."""
+        cdef Py_ssize_t i
+        self.clear()
+        for i in range(common.shape[0]):
+            self.offer(common[i], True)
+        for i in range(done):
+            self.offer(kept[i], True)
+        for i in range(left):
+            if i != without:
+                self.offer(others[i], True)
 
 
 cdef class AskedOracle(Oracle):
@@ -243,19 +290,6 @@ cdef class MinorOracle(Oracle):
         return self.whole.finish()
 
 
-cdef int64_t _trade(
-    int64_t[::1] one, int64_t[::1] two, Py_ssize_t left, Py_ssize_t partner, bint adopted
-) noexcept nogil:
-    """The first item against the partner: both bases have one of them now, which is the answer."""
-    cdef int64_t item = one[0] if adopted else two[partner]
-    cdef Py_ssize_t i
-    for i in range(left - 1):
-        one[i] = one[i + 1]
-        if i >= partner:
-            two[i] = two[i + 1]
-    return item
-
-
 # --- graphic -----------------------------------------------------------------------------------------------
 
 
@@ -292,77 +326,6 @@ cdef class GraphicOracle(Oracle):
         if take and one != other:
             self.parent[one] = other
         return one != other
-
-    cdef bint exchange(
-        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """An edge of the path that the item closes in the second, across the cut it leaves in the first."""
-        cdef Py_ssize_t n = self.n_vertices, total = one.shape[0], step, left, i, end, at, height, partner
-        cdef int64_t[::1] cut = _empty(n), start = _empty(n + 2), near = _empty(2 * total), stack = _empty(n)
-        cdef int64_t[::1] came_by = _empty(n)
-        cdef int64_t[:, ::1] ends = np.empty((4, total), dtype=np.int64)
-        cdef int64_t *merged = &self.parent[0]
-        cdef int64_t vertex, other, origin, goal, item
-        with nogil:
-            self.clear()
-            for i in range(common.shape[0]):
-                self.offer(common[i], True)
-            for step in range(total):
-                left = total - step
-                for i in range(left):
-                    for end in range(2):
-                        ends[end, i] = root(merged, self.edges[one[i], end])
-                        ends[2 + end, i] = root(merged, self.edges[two[i], end])
-                # The first forest without its smallest edge.
-                for vertex in range(n):
-                    cut[vertex] = vertex
-                    came_by[vertex] = -1
-                    start[vertex] = 0
-                for i in range(1, left):
-                    cut[root(&cut[0], ends[0, i])] = root(&cut[0], ends[1, i])
-                # Neighbours in the second forest.
-                start[n] = start[n + 1] = 0
-                for i in range(left):
-                    start[ends[2, i] + 2] += 1
-                    start[ends[3, i] + 2] += 1
-                for vertex in range(n + 1):
-                    start[vertex + 1] += start[vertex]
-                for i in range(left):
-                    for end in range(2, 4):
-                        vertex = ends[end, i]
-                        near[start[vertex + 1]] = i
-                        start[vertex + 1] += 1
-                origin = ends[0, 0]
-                goal = ends[1, 0]
-                stack[0] = origin
-                height = 1
-                came_by[origin] = left
-                while height and came_by[goal] < 0:
-                    height -= 1
-                    vertex = stack[height]
-                    for at in range(start[vertex], start[vertex + 1]):
-                        i = near[at]
-                        other = ends[2, i] + ends[3, i] - vertex
-                        if came_by[other] < 0:
-                            came_by[other] = i
-                            stack[height] = other
-                            height += 1
-                if came_by[goal] < 0:
-                    return False
-                partner = left
-                vertex = goal
-                while vertex != origin:
-                    i = came_by[vertex]
-                    if i < partner and root(&cut[0], ends[2, i]) != root(&cut[0], ends[3, i]):
-                        partner = i
-                    vertex = ends[2, i] + ends[3, i] - vertex
-                if partner == left:
-                    return False
-                item = _trade(one, two, left, partner, adopts[step])
-                kept[step] = item
-                self.offer(item, True)
-        return True
 
 
 # --- transversal -------------------------------------------------------------------------------------------
@@ -459,55 +422,6 @@ cdef class TransversalOracle(Oracle):
         elif take:
             self.augment(target)
         return target >= 0
-
-    cdef void leave(self, int64_t item) noexcept nogil:
-        """Free the set that the item holds."""
-        self.holder[self.held[item]] = -1
-        self.held[item] = -1
-
-    cdef bint exchange(
-        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """An item that a chain of moves pushes out of the second and that finds room in the first."""
-        cdef Py_ssize_t left = one.shape[0], step, partner, i
-        cdef int64_t target, item, other
-        cdef TransversalOracle second = self.fresh()
-        with nogil:
-            if not (self._hold(common, one) and second._hold(common, two)):
-                return False
-            for step in range(left):
-                item = one[0]
-                second.search(item)
-                self.leave(item)
-                partner = -1
-                target = -1
-                while target < 0:
-                    partner += 1
-                    if partner == left - step:
-                        return False
-                    other = two[partner]
-                    if second.seen[second.held[other]] == second.searches:
-                        target = self.search(other)
-                if adopts[step]:
-                    second.leave(two[partner])
-                    second.augment(second.search(item))
-                    target = self.search(item)
-                self.augment(target)
-                kept[step] = _trade(one, two, left - step, partner, adopts[step])
-        return True
-
-    cdef bint _hold(self, int64_t[::1] common, int64_t[::1] others) noexcept nogil:
-        """Match both; whether all of them fit."""
-        cdef Py_ssize_t i
-        self.clear()
-        for i in range(common.shape[0]):
-            if not self.offer(common[i], True):
-                return False
-        for i in range(others.shape[0]):
-            if not self.offer(others[i], True):
-                return False
-        return True
 
 
 # --- linear ------------------------------------------------------------------------------------------------
@@ -676,7 +590,7 @@ cdef class LinearOracle(Oracle):
         return free
 
     cdef bint exchange(
-        self, int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
+        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
         int64_t[::1] kept,
     ) except -1:
         """What is independent modulo a prime is so without, and modulo some prime both are bases.

@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 import numpy as np
 
 from .prefix_sums cimport PrefixSum
+from .rows cimport rising
 
 cdef enum:
     FEW = 256  # up to this many items, moving a few out of last round's order beats sorting anew
@@ -125,42 +126,13 @@ cdef class Chain:
             raise ValueError(f"{numbers.shape[0]} numbers for {self.n_items} items")
         return 0
 
-    cdef void sort_anew(self, const double *scores) noexcept nogil:
-        """All items: short runs are sorted, then pairs of runs merged."""
-        cdef Py_ssize_t count = self.n_items, size = 16, i, j, start, left, right, middle, stop, place
-        cdef int64_t *order = &self.places[0]
-        for i in range(count):
-            j = i
-            while j % size > 0 and scores[i] < scores[order[j - 1]]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = i
-        while size < count:
-            start = 0
-            while start < count:
-                left = start
-                right = middle = min(start + size, count)
-                stop = min(start + 2 * size, count)
-                for place in range(start, stop):
-                    # Of equal scores the left run holds the earlier items.
-                    if left < middle and (right >= stop or not scores[order[right]] < scores[order[left]]):
-                        self.merged[place] = order[left]
-                        left += 1
-                    else:
-                        self.merged[place] = order[right]
-                        right += 1
-                start = stop
-            for i in range(count):
-                order[i] = self.merged[i]
-            size *= 2
-
     cdef void sort(self, const double *scores) noexcept nogil:
         """Put the order right, by rising score, equal scores by item."""
         cdef Py_ssize_t k, j
         cdef int64_t *order = &self.places[0]
         cdef int64_t item, other
         if self.n_items > FEW:
-            self.sort_anew(scores)
+            rising(scores, self.n_items, order, &self.merged[0])
             return
         for k in range(1, self.n_items):
             item = order[k]

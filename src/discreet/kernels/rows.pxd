@@ -154,3 +154,9 @@ cdef void add_row_sums(
     int kind, const double *weights, const float *singles, Py_ssize_t n_items, double share, double cap,
     double state, double left, double per_unit, double *out,
 ) noexcept nogil
+
+
+cdef int check_people(RowTable people, Py_ssize_t first, Py_ssize_t count) except -1
+cdef int check_items(const int32_t *items, Py_ssize_t count, Py_ssize_t n_items) except -1
+cdef Py_ssize_t longest_row(const Matrix *rows, Py_ssize_t first, Py_ssize_t last) noexcept nogil
+cdef void rising(const double *scores, Py_ssize_t count, int64_t *order, int64_t *spare) noexcept nogil

@@ -107,7 +107,7 @@ cdef class Compressed:
     def falling(self):
         """Columns and weights of each row in order of falling weight; of equal ones the first comes first."""
         cdef const Matrix *m = &self.matrix
-        cdef Py_ssize_t n_entries = m.indptr[m.n_rows], i, p, most = _longest(m, 0, m.n_rows)
+        cdef Py_ssize_t n_entries = m.indptr[m.n_rows], i, p, most = longest_row(m, 0, m.n_rows)
         made = np.empty(n_entries, dtype=np.int32), np.empty(n_entries)
         cdef int32_t[::1] columns = made[0]
         cdef double[::1] data = made[1]
@@ -157,7 +157,7 @@ cdef void rising(const double *scores, Py_ssize_t count, int64_t *order, int64_t
         size *= 2
 
 
-cdef Py_ssize_t _longest(const Matrix *rows, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+cdef Py_ssize_t longest_row(const Matrix *rows, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
     """How many entries the longest of some rows has."""
     cdef Py_ssize_t i, longest = 0
     for i in range(first, last):
@@ -444,9 +444,20 @@ cdef inline double _taken(int kind, Py_ssize_t row, double weight, Job *job) noe
     return at(&job.share, row) * gain(kind, state, weight, at(&job.cap, row))
 
 
-cdef int _compressed(RowTable table, Py_ssize_t first, Py_ssize_t last) except -1:
-    if table.dense != NULL or not 0 <= first <= last <= table.n_rows:
-        raise ValueError("rows of a compressed table, from the first to the last")
+cdef int check_people(RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
+    """Refuse what are not compressed rows, or not so many from the first on."""
+    if people.dense != NULL:
+        raise ValueError("people are compressed rows")
+    if count < 0 or not 0 <= first <= people.n_rows - count:
+        raise ValueError(f"there are {people.n_rows} people, not {count} from {first} on")
+    return 0
+
+
+cdef int check_items(const int32_t *items, Py_ssize_t count, Py_ssize_t n_items) except -1:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if not 0 <= items[i] < n_items:
+            raise IndexError(f"item {items[i]} is not one of {n_items}")
     return 0
 
 
@@ -571,7 +582,7 @@ cdef class RowTable:
         """``out[j]`` = value of the set ``items`` to row ``first + j``; of compressed rows."""
         cdef Py_ssize_t j
         cdef const int32_t *chosen = &items[0] if items.shape[0] else NULL
-        _compressed(self, first, first + out.shape[0])
+        check_people(self, first, out.shape[0])
         with nogil:
             for j in range(out.shape[0]):
                 out[j] = value_of(self, first + j, chosen, items.shape[0])
@@ -587,7 +598,7 @@ cdef class RowTable:
         cdef double total = 0.0
         if x.shape[0] != self.n_items or out.shape[0] != self.n_items:
             raise ValueError("x and out have one number for each item")
-        _compressed(self, first, last)
+        check_people(self, first, last - first)
         cdef Slopes room = _reserve(&self.rows, first, last, ENUMERABLE, None)
         if self.kind >= SQRT and room.longest > ENUMERABLE:
             free(room.memory)
@@ -613,7 +624,7 @@ cdef class RowTable:
             raise ValueError("x, inside and out have one entry for each item")
         if self.kind >= SQRT and inside.shape[0] < 1:
             raise ValueError("rows of sums need random sets")
-        _compressed(self, first, last)
+        check_people(self, first, last - first)
         cdef Slopes room = _reserve(&self.rows, first, last, SHORT, inside)
         room.x, room.out, room.per_unit, room.most = &x[0], &out[0], per_unit, most
         with nogil:
@@ -637,7 +648,7 @@ cdef class RowTable:
             raise ValueError("a point for each expert, with one number for each item")
         if totals.shape[0] != experts or totals.shape[1] != self.n_items:
             raise ValueError("totals have a row for each expert")
-        _compressed(self, first, last)
+        check_people(self, first, last - first)
         cdef Slopes room = _reserve(&self.rows, first, last, 0, None)
         cdef double[::1] ones = np.ones(self.n_items)
         cdef double[:, ::1] slopes = np.zeros((2, room.longest + 1))
@@ -669,7 +680,7 @@ cdef Slopes _reserve(
     cdef Slopes room
     cdef Py_ssize_t subsets = 1 << limit
     memset(&room, 0, sizeof(Slopes))
-    room.longest = _longest(rows, first, last)
+    room.longest = longest_row(rows, first, last)
     room.limit = limit
     if inside is not None and inside.shape[0] and inside.shape[1]:
         room.samples, room.inside = inside.shape[0], &inside[0, 0]

@@ -11,10 +11,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from .portable cimport inlined
+from .portable cimport cloned, inlined
 from .prefix_sums cimport PrefixSum
-from .rows cimport BEST, CAP, COVER, LOG, SQRT, SURVIVE, Matrix, RowTable, at, gain, joined, place_of, step
-from .rows cimport value_of, whole_units
+from .rows cimport COVER, Matrix, RowTable, at, check_items, check_people, gain, joined, longest_row, place_of
+from .rows cimport step, value_of, whole_units
 from .softmax cimport Memory, draw_items, follows_first_of_two, release, reserve
 
 cdef extern from *:
@@ -36,22 +36,6 @@ def norm_weight(double squares):
     return _norm_weight(squares)
 
 
-cdef int _check(RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
-    if people.dense != NULL:
-        raise ValueError("people are compressed rows")
-    if not 0 <= first <= people.n_rows - count:
-        raise ValueError(f"there are {people.n_rows} people, not {count} from {first} on")
-    return 0
-
-
-cdef int _check_set(RowTable people, const int32_t[::1] shown) except -1:
-    cdef Py_ssize_t i
-    for i in range(shown.shape[0]):
-        if not 0 <= shown[i] < people.n_items:
-            raise ValueError(f"there is no item {shown[i]}")
-    return 0
-
-
 # --- weights ------------------------------------------------------------------------------------------------
 
 
@@ -70,7 +54,7 @@ cdef double _row_weight(RowTable people, Py_ssize_t row, double bound) noexcept 
 def row_weights(RowTable people not None, double bound, double[::1] out not None):
     """``out[i]`` = the weight of the person of row i: see `UnitGains`."""
     cdef Py_ssize_t i
-    _check(people, 0, out.shape[0])
+    check_people(people, 0, out.shape[0])
     with nogil:
         for i in range(out.shape[0]):
             out[i] = _row_weight(people, i, bound)
@@ -101,8 +85,8 @@ cdef class UnitGains:
         """Add to ``totals[i, a]`` what item a adds to the first i shown, for people within the limit."""
         cdef Py_ssize_t count = within_limit.shape[0]
         cdef Work work
-        _check(people, first, count)
-        _check_set(people, shown)
+        check_people(people, first, count)
+        check_items(&shown[0] if shown.shape[0] else NULL, shown.shape[0], people.n_items)
         if totals.shape[0] != shown.shape[0] or totals.shape[1] != people.n_items:
             raise ValueError("totals have a row for each item shown, and a column for each item")
         if not count or not shown.shape[0] or not people.n_items:
@@ -121,13 +105,6 @@ cdef struct Work:
     int64_t *changes
 
 
-cdef Py_ssize_t _longest(RowTable people, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
-    cdef Py_ssize_t j, longest = 0
-    for j in range(first, first + count):
-        longest = max(longest, people.rows.indptr[j + 1] - people.rows.indptr[j])
-    return longest
-
-
 cdef bint _many(RowTable people, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
     """Whether people hold so much that only the changes from an expert to the next are kept.
 
@@ -139,7 +116,7 @@ cdef bint _many(RowTable people, Py_ssize_t first, Py_ssize_t count) noexcept no
 cdef int _prepare(
     Work *work, RowTable people, Py_ssize_t first, Py_ssize_t count, Py_ssize_t experts
 ) except -1:
-    cdef Py_ssize_t longest = _longest(people, first, count)
+    cdef Py_ssize_t longest = longest_row(&people.rows, first, first + count)
     work.experts = experts
     work.gains = <int64_t *>malloc(2 * longest * sizeof(int64_t) + 1)
     work.last = <Py_ssize_t *>(work.gains + longest)
@@ -221,18 +198,10 @@ cdef void _add_gains(
     cdef bint many = _many(people, first, count)
     cdef Py_ssize_t items = people.n_items, place
     cdef int kind = people.kind
-    if kind == COVER:
+    if kind == COVER:  # a constant there: most people are of this kind
         _add_people(COVER, how, people, first, count, within_limit, shown, totals, work, many)
-    elif kind == SURVIVE:
-        _add_people(SURVIVE, how, people, first, count, within_limit, shown, totals, work, many)
-    elif kind == BEST:
-        _add_people(BEST, how, people, first, count, within_limit, shown, totals, work, many)
-    elif kind == SQRT:
-        _add_people(SQRT, how, people, first, count, within_limit, shown, totals, work, many)
-    elif kind == LOG:
-        _add_people(LOG, how, people, first, count, within_limit, shown, totals, work, many)
     else:
-        _add_people(CAP, how, people, first, count, within_limit, shown, totals, work, many)
+        _add_people(kind, how, people, first, count, within_limit, shown, totals, work, many)
     if many:
         for place in range(items, work.experts * items):
             work.changes[place] += work.changes[place - items]
@@ -256,8 +225,8 @@ def add_leave_one_out(
     cdef Py_ssize_t count = within_limit.shape[0], j, i
     cdef uint8_t *inside
     cdef double *after
-    _check(people, first, count)
-    _check_set(people, shown)
+    check_people(people, first, count)
+    check_items(&shown[0] if shown.shape[0] else NULL, shown.shape[0], people.n_items)
     if totals.shape[0] != people.n_items:
         raise ValueError("totals have a number for each item")
     if not count or not people.n_items:
@@ -308,6 +277,109 @@ cdef void _leave_one_out(
         totals[rows.indices[p]] += <int64_t>floor((added if added > 0.0 else 0.0) * weight)
 
 
+# --- values of lists and sets -------------------------------------------------------------------------------
+
+
+cdef double _add_list(
+    RowTable people, Py_ssize_t row, const int32_t *items, Py_ssize_t count, double per_one, int64_t most,
+    int64_t *sums, bint by_item,
+) noexcept nogil:
+    """What each item adds to those before it, into the sum of its item or of its place; all of it together.
+
+    Nobody adds more than ``most`` units: what rounding would put on top is cut from the last items.
+    """
+    cdef double state = people.fresh, value = 0.0, added, weight
+    cdef double share = at(&people.share, row), cap = at(&people.cap, row)
+    cdef Py_ssize_t i, p
+    cdef int64_t units, spare = most
+    for i in range(count):
+        p = place_of(&people.rows, row, items[i])
+        if p < people.rows.indptr[row + 1]:
+            weight = at(&people.rows.data, p)
+            added = share * gain(people.kind, state, weight, cap)
+            state = step(people.kind, state, weight)
+            value += added
+            units = min(whole_units(added, per_one, most), spare)
+            sums[items[i] if by_item else i] += units
+            spare -= units
+    return value
+
+
+def add_lists(
+    stream, RowTable people not None, Py_ssize_t first, const int32_t[:, ::1] lists not None, units,
+    int64_t[::1] sums not None, int64_t[::1] shows not None,
+):
+    """What each item of a person's list adds to those before it, summed up by item; how often each was shown.
+
+    ``units`` are how many units make 1, and the most that one person adds.
+    """
+    cdef double per_one = units[0]
+    cdef int64_t most = units[1]
+    cdef const uint8_t[::1] within_limit = stream.within_limit.view(np.uint8)
+    cdef double[::1] rewards = stream.rewards
+    cdef Py_ssize_t count = rewards.shape[0], k = lists.shape[1], t, i
+    check_people(people, first, count)
+    if not count == lists.shape[0] == within_limit.shape[0] or not k:
+        raise ValueError("everybody has a list and a limit")
+    if not count:
+        return
+    check_items(&lists[0, 0], count * k, min(people.n_items, sums.shape[0], shows.shape[0]))
+    with nogil:
+        for t in range(count):
+            for i in range(k):
+                shows[lists[t, i]] += 1
+            if within_limit[t]:
+                rewards[t] = _add_list(people, first + t, &lists[t, 0], k, per_one, most, &sums[0], True)
+            else:
+                rewards[t] = value_of(people, first + t, &lists[t, 0], k)
+
+
+def add_set(
+    stream, RowTable people not None, Py_ssize_t first, const int32_t[::1] items not None, units,
+    bint by_slot, int64_t[::1] sums not None,
+):
+    """What one set is worth to one person after the other, summed up; or, ``by_slot``, what each item adds.
+
+    ``units`` as in `add_lists`.
+    """
+    cdef double per_one = units[0]
+    cdef int64_t most = units[1]
+    cdef const uint8_t[::1] within_limit = stream.within_limit.view(np.uint8)
+    cdef double[::1] rewards = stream.rewards
+    cdef Py_ssize_t count = rewards.shape[0], k = items.shape[0], t
+    check_people(people, first, count)
+    if count != within_limit.shape[0] or not k or sums.shape[0] != (k if by_slot else 1):
+        raise ValueError("everybody has a limit, and there is a sum for the set or for each of its items")
+    check_items(&items[0], k, people.n_items)
+    with nogil:
+        for t in range(count):
+            if by_slot and within_limit[t]:
+                rewards[t] = _add_list(people, first + t, &items[0], k, per_one, most, &sums[0], False)
+                continue
+            rewards[t] = value_of(people, first + t, &items[0], k)
+            if within_limit[t]:
+                sums[0] += whole_units(rewards[t], per_one, most)
+
+
+cdef cloned _subtract(float *row, const float *other, float factor, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(size):
+        row[i] -= factor * other[i]
+
+
+def subtract_outer(
+    float[:, ::1] matrix not None, const float[::1] column not None, const float[::1] row not None
+):
+    """Subtract the outer product of two vectors."""
+    cdef Py_ssize_t i
+    if matrix.shape[0] != column.shape[0] or matrix.shape[1] != row.shape[0]:
+        raise ValueError("a column and a row of the matrix's size")
+    if row.shape[0]:
+        with nogil:
+            for i in range(matrix.shape[0]):
+                _subtract(&matrix[i, 0], &row[0], column[i], row.shape[0])
+
+
 # --- whole rounds -------------------------------------------------------------------------------------------
 
 
@@ -352,9 +424,9 @@ cdef class OrderedRounds:
         cdef Work work
         cdef Memory memory
         cdef double[::1] vector = np.zeros(experts * items)
-        _check(people, first, count)
-        _check(counted, first, count)
-        _check_set(people, shown)
+        check_people(people, first, count)
+        check_people(counted, first, count)
+        check_items(&shown[0] if shown.shape[0] else NULL, shown.shape[0], people.n_items)
         if people.n_items != items or counted.n_items != items or shown.shape[0] != experts:
             raise ValueError(f"people and sets are not of {items} items and {experts} experts")
         if within_limit.shape[0] != count or selections.shape[0] != count or selections.shape[1] != experts:

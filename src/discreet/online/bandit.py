@@ -24,7 +24,7 @@ from ..bounds import bandit as limits
 from ..core import checks
 from ..core.progress import track
 from ..core.state import in_range
-from ..kernels.bandit import add_lists
+from ..kernels.selection import add_lists
 from ..kernels.experts import Exploration
 from ..objectives import answers
 from ..objectives.rows import Rows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.progress import track
 from ..core.state import in_range
-from ..kernels.bandit import add_set, subtract_outer
+from ..kernels.selection import add_set, subtract_outer
 from ..objectives.rows import Rows
 from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
 from ..privacy.accountant import Spending
