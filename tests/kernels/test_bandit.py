@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from discreet.kernels.selection import add_lists, add_set, subtract_outer
 from discreet.kernels.rows import RowTable
+from discreet.kernels.selection import add_lists, add_set, subtract_outer
 
 from .test_selection import CASES, Case
 

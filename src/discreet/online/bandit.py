@@ -24,8 +24,8 @@ from ..bounds import bandit as limits
 from ..core import checks
 from ..core.progress import track
 from ..core.state import in_range
-from ..kernels.selection import add_lists
 from ..kernels.experts import Exploration
+from ..kernels.selection import add_lists
 from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import (
