@@ -378,7 +378,7 @@ def test_public_coins_are_the_same_in_every_run():
 
 
 def test_injected_faults_are_taken_out_again():
-    from discreet.online.contribution import ContributionLimit
+    from discreet.online.people import ContributionLimit
     from discreet.privacy import GaussianNoise, Release, Releases, ScoreChange
     from discreet.privacy.factorizations import Factorization
 

@@ -94,7 +94,7 @@ def test_the_comparison_is_of_the_sets_that_the_two_would_show(weights):
         learner.choose()
         alone = np.array([person.value([a]) for a in range(6)]) / 2.0
         weight = 1.0 if weights is None else 1.0 / max(1.0, np.linalg.norm(alone))
-        sets = [one._shown.tolist() for one in (learner._leader, learner._experts)]
+        sets = [one.tolist() for one in learner._sets]
         expected += weight * (person.value(sets[0]) - person.value(sets[1])) / 2.0
         learner.learn(person)
     found = learner._total.pending[0] / learner.settings.units
@@ -106,8 +106,8 @@ def test_a_difference_never_exceeds_the_bound():
     """Whatever a function answers within its bound, and in whole units."""
     learner = BestOfBothSelector(4, 1, 100, FREE, resample_every=50, weights=None, seed=0)
     learner.choose()
-    first = int(learner._leader._shown[0])
-    learner._experts._rounds.shown = np.array([(first + 1) % 4], dtype=np.int32)
+    first = int(learner._sets[0][0])
+    learner._sets[1] = np.array([(first + 1) % 4], dtype=np.int32)
     learner.learn(SetFunction(lambda items: float(first in items), 4, 1.0, monotone=True))
     assert learner._total.pending[0] == learner.settings.units
     learner.choose()
@@ -133,23 +133,23 @@ def test_both_learn_from_everybody():
     learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
     learner.run(people)
     assert learner._leader.settings.plain() == LeaderSelector(8, 2, 300, FREE).settings.plain()
-    assert learner._leader._total.count == len(learner._leader.settings.ends)
-    assert learner._experts._total.count == learner._total.count == 29
-    assert learner._leader.round == learner._experts.round == learner.round == 300
+    assert learner._leader.count == len(learner._leader.settings.ends)
+    assert learner._experts.count == learner._total.count == 29
+    assert learner.round == 300
 
 
 def _chance(learner, known, draws=4000):
     learner._total.released[0] = known
-    shown = [tuple(learner._draw().tolist()) for _ in range(draws)]
-    return np.mean([one == tuple(learner._leader._shown.tolist()) for one in shown])
+    shown = [tuple(learner._followed().tolist()) for _ in range(draws)]
+    return np.mean([one == tuple(learner._sets[0].tolist()) for one in shown])
 
 
 def test_the_chance_of_following_is_that_of_hedge():
     learner = BestOfBothSelector(200, 2, 100, BUDGET, resample_every=50, bound=2.0, seed=0)
     learner.choose()
-    assert set(learner._leader._shown) != set(learner._experts._shown)
+    assert set(learner._sets[0]) != set(learner._sets[1])
     for known in (0.0, -10.0, -1e9, 1e9):
-        odds = (1.0 - PRIOR) / PRIOR * math.exp(min(700.0, learner.rate * 2.0 * known))
+        odds = (1.0 - PRIOR) / PRIOR * math.exp(min(700.0, learner.settings.rate * 2.0 * known))
         expected = odds / (1.0 + odds)
         assert _chance(learner, known) == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 4000))
 
@@ -171,7 +171,7 @@ def test_goes_over_to_the_experts_where_the_leader_is_fooled():
     people, earned = np.eye(2), []
     for _ in range(rounds):
         shown = learner.choose().items[0]
-        liked = 1 - int(learner._leader._shown[0])  # what the leader does not show
+        liked = 1 - int(learner._sets[0][0])  # what the leader does not show
         earned.append(float(shown == liked))
         learner.learn(Coverage(people[[liked]]))
     assert np.mean(earned[-1000:]) > 0.3  # the leader: nothing at all

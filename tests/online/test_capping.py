@@ -9,7 +9,8 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage
-from discreet.online import MetaFrankWolfe, RunningSumSelector, contribution, frank_wolfe, running_sums
+from discreet.online import MetaFrankWolfe, RunningSumSelector, frank_wolfe, running_sums
+from discreet.online.people import capped
 from discreet.privacy import PublicRandomness
 
 COINS, CAP, ITEMS, ROUNDS = PublicRandomness([1, 2, 3, 4]), 2, 4, 5
@@ -46,7 +47,7 @@ def _goes_by_the_round(cut) -> None:
 
 
 def test_one_person_changes_their_own_round_only():
-    _goes_by_the_round(contribution.capped)
+    _goes_by_the_round(capped)
 
 
 def _only_where_needed(people, cap, public, first):
@@ -85,7 +86,7 @@ def test_learners_count_every_other_round_alike(module, make, monkeypatch):
     kept = {}
 
     def heard(people, cap, public, first):
-        found = contribution.capped(people, cap, public, first)
+        found = capped(people, cap, public, first)
         kept.update(enumerate(_rows(found), first))
         return found
 

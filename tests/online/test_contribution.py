@@ -13,7 +13,7 @@ import discreet as dc
 from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
-from discreet.online.contribution import ContributionLimit
+from discreet.online.people import ContributionLimit
 
 
 def test_everybody_is_known_again_after_a_restart():

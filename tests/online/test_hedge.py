@@ -28,8 +28,7 @@ from discreet.objectives import (
 )
 from discreet.online import OnlineSelector, hedge
 from discreet.online.hedge import HedgeSelector, HedgeSettings
-from discreet.online.learner import Rounds
-from discreet.online.selector import score_range
+from discreet.online.learner import Rounds, score_range
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact
 from discreet.privacy.ordered import OrderedExperts

@@ -36,7 +36,7 @@ def _gathered(person, shown, bound=1.0):
     learner.choose()
     learner._rounds.shown = np.array(shown, dtype=np.int32)
     learner.learn(person)
-    return learner._total.pending
+    return learner._sum.pending
 
 
 # --- what one person moves --------------------------------------------------------------------------
@@ -210,10 +210,10 @@ def test_batches_grow_and_what_comes_after_the_last_is_not_kept():
     assert settings.longest == lengths[-1] <= LONGEST
     learner = LeaderSelector(4, 1, 40, BUDGET, batch=15, seed=0)
     learner.run(Coverage(np.ones((29, 4))))
-    assert learner._total.pending.any()
+    assert learner._sum.pending.any()
     learner.run(Coverage(np.ones((11, 4))))
-    assert learner._total.count == 2
-    assert not learner._total.pending.any()
+    assert learner._sum.count == 2
+    assert not learner._sum.pending.any()
 
 
 def test_reserving_many_releases_costs_little_noise():
@@ -255,7 +255,7 @@ def test_sets_are_the_best_of_the_released_sums():
     for matroid, k in ((None, 3), (blocks, None), (edges, None), (edges, 2), (Cardinality(4), 4)):
         learner = LeaderSelector(6, k, None, BUDGET, constraint=matroid, first_batch=5, seed=0)
         learner.run(people)
-        known, shown = learner._total.released, learner.choose().items
+        known, shown = learner._sum.released, learner.choose().items
         feasible = [s for s in itertools.combinations(range(6), learner.k) if learner.constraint.contains(s)]
         assert set(shown) == set(max(feasible, key=lambda s: known[list(s)].sum()))
         assert list(known[list(shown)]) == sorted(known[list(shown)], reverse=True)

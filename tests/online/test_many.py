@@ -7,7 +7,7 @@ import random
 import pytest
 
 from discreet.online.bandit import RewardSelector
-from discreet.online.selector import OnlineSelector
+from discreet.online.learner import OnlineSelector
 from tests.online.learners import SELECTORS
 from tests.states import content
 

@@ -26,7 +26,7 @@ from discreet.online.bandit_minimize import (
     value_noise,
 )
 from discreet.online.minimize import ROUNDING, MinimizerSettings, SubmodularMinimizer
-from discreet.online.total import CostTotal
+from discreet.online.sums import CostTotal
 from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
 from discreet.privacy.factorizations import BinaryTree
 from discreet.privacy.published import PublishedCalibrationWarning

@@ -9,8 +9,8 @@ import discreet as dc
 from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
-from discreet.online.contribution import ContributionLimit
 from discreet.online.learner import Rounds
+from discreet.online.people import ContributionLimit
 from discreet.privacy import GaussianNoise, GroupGaussianNoise, Participation
 from tests.online.learners import EVERYBODY
 
@@ -95,7 +95,7 @@ def test_sums_hold_each_person_once_per_batch(kind):
     sums = [np.zeros(PEOPLE)]
     for person, who in zip(people, ids, strict=True):
         learner.choose()
-        sums.append(learner._total.released.ravel().copy())
+        sums.append(learner._sum.released.ravel().copy())
         learner.learn(person, person_id=who)
     added = np.diff(sums, axis=0)
     assert added.max() <= 1.0
@@ -260,7 +260,7 @@ def test_late_feedback_counts_once_in_the_batch_it_comes_into(kind):
     known, coins = [np.zeros(PEOPLE)], np.random.default_rng(0)
     for _ in range(ROUNDS - 1):
         learner.choose(wait=False)
-        known.append(learner._total.released.ravel().copy())
+        known.append(learner._sum.released.ravel().copy())
         for late in learner.pending:
             if coins.random() < 0.5:
                 learner.learn(items=[0], round=late, person_id="ann")

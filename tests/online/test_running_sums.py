@@ -14,7 +14,8 @@ import discreet as dc
 from discreet import bounds
 from discreet.kernels.selection import UnitGains
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import batches, running_sums
+from discreet.online import running_sums
+from discreet.online import sums as batches
 from discreet.online.running_sums import RunningSumSelector, RunningSumSettings
 from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers
 from tests.online import sharing
@@ -149,16 +150,16 @@ def test_weights_are_those_of_the_norm_and_functions_are_held_to_them():
     learner.learn(person)
     weight = 1.0 / np.linalg.norm([0.5, 0.25, 0.0, 1.0])
     expected = weight * np.array([person.gains([]), person.gains([shown[0]])])
-    assert np.abs(learner._total.pending / learner._units - expected).max() <= 1e-5
+    assert np.abs(learner._sum.pending / learner._sum._units - expected).max() <= 1e-5
     rows = RunningSumSelector(4, 2, 10, dc.Budget(math.inf), weights="norm", seed=0)
     rows.choose()
     rows.learn(ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]]))
-    np.testing.assert_allclose(2.0 * rows._total.pending / rows._units, expected, atol=1e-5)
+    np.testing.assert_allclose(2.0 * rows._sum.pending / rows._sum._units, expected, atol=1e-5)
     learner.choose()
-    learner._total.pending[:] = 0
+    learner._sum.pending[:] = 0
     rising = SetFunction(lambda items: 0.1 if len(items) == 1 else 2.0 * bool(items), 4, 2.0, monotone=True)
     learner.learn(rising)
-    assert (learner._total.pending <= math.ceil(0.1 * learner._units)).all()
+    assert (learner._sum.pending <= math.ceil(0.1 * learner._sum._units)).all()
 
 
 # --- rates --------------------------------------------------------------------------------------
@@ -250,9 +251,9 @@ def test_gains_are_those_on_top_of_the_items_before():
     shown = learner.choose().items
     person = ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]])
     learner.learn(person)
-    unit = 1.0 / learner._units
+    unit = 1.0 / learner._sum._units
     expected = np.array([person.gains([]), person.gains([shown[0]])])
-    assert np.abs(learner._total.pending * unit - expected).max() <= unit
+    assert np.abs(learner._sum.pending * unit - expected).max() <= unit
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])
@@ -303,18 +304,18 @@ def test_top_up_keeps_a_trees_noise_from_falling():
     spread = []
     for _ in range(rounds):
         learner.choose()
-        spread.append(learner._total.released.std())
+        spread.append(learner._sum.released.std())
         learner.learn(nobody)
     spread = np.array(spread[1:])
-    running = np.maximum.accumulate([learner._total.sum.noise_std(t) for t in range(1, rounds)])
+    running = np.maximum.accumulate([learner._sum.sum.noise_std(t) for t in range(1, rounds)])
     # 3,000 coordinates: the spread is known to 6 / sqrt(2 * 3000) = 8 %
     assert np.abs(spread / running - 1).max() < 0.08
     laplace = RunningSumSelector(3000, 1, rounds, PURE, sums="tree", noise="laplace", seed=5)
     for _ in range(rounds):
         laplace.choose()
         laplace.learn(nobody)
-    expected = math.sqrt(laplace._total.sum.levels) * laplace._total.sum.noise_std(1)
-    assert laplace._total.released.std() == pytest.approx(expected, rel=0.12)
+    expected = math.sqrt(laplace._sum.sum.levels) * laplace._sum.sum.noise_std(1)
+    assert laplace._sum.released.std() == pytest.approx(expected, rel=0.12)
 
 
 def test_certificate_matches_its_formula():
@@ -326,7 +327,7 @@ def test_certificate_matches_its_formula():
     # and the noise that is certified is the noise that is drawn
     largest = learner.settings.noise_maximum
     assert largest == pytest.approx(
-        bounds.gaussian_maximum(n, learner._total.sum.noise_std(rounds - 1)), rel=1e-6
+        bounds.gaussian_maximum(n, learner._sum.sum.noise_std(rounds - 1)), rel=1e-6
     )
     tree = RunningSumSelector(n, k, 512, BUDGET, sums="tree", seed=0)
     worst = max(tree._total.sum.noise_std(t) for t in range(1, 512))
@@ -399,11 +400,11 @@ def test_the_gains_of_a_long_batch_are_added_up_exactly(batch, bound):
         for fewer in range(3):
             learner = RunningSumSelector(2, 1, 2 * batch, BUDGET, resample_every=batch, bound=bound, seed=0)
             learner.choose()
-            most = math.floor(bound * learner._units)
-            learner._total.pending[:] = batch * most - fewer
+            most = math.floor(bound * learner._sum._units)
+            learner._sum.pending[:] = batch * most - fewer
             learner._rounds.close(batch)
             learner.choose()
-    first, second, third = (vector * learner._units for vector in taken)
+    first, second, third = (vector * learner._sum._units for vector in taken)
     np.testing.assert_array_equal(first - second, 1.0)
     np.testing.assert_array_equal(second - third, 1.0)
 
@@ -456,7 +457,7 @@ def test_after_the_last_release_the_last_set_is_served_and_nobody_counts(monkeyp
     for person in people:
         assert single.choose().items == tuple(trace.selections[single.round])
         single.learn(person)
-    assert not whole._total.pending.any()
+    assert not whole._sum.pending.any()
     assert whole.privacy.spent.epsilon(1e-6) == whole.privacy.epsilon(1e-6)
     for stop in (0, 3, 4, 12, 15, 40):
         half = make()
@@ -483,7 +484,7 @@ def test_returning_people_count_once_in_a_growing_batch():
     before = np.zeros(5)
     for who in ids:
         learner.choose()
-        now = learner._total.released.ravel()
+        now = learner._sum.released.ravel()
         assert (now - before).max() <= 1.0
         before = now.copy()
         learner.learn(Coverage(np.eye(5)[[who]]), person_id=int(who))

@@ -20,10 +20,10 @@ from discreet.online import (
     ThompsonSelector,
 )
 from discreet.online import segments as module
-from discreet.online.contribution import ContributionLimit
+from discreet.online.people import ContributionLimit
 from discreet.online.pool import Evidence, shrunk
 from discreet.online.segments import SharedLimit, joined, pieces
-from discreet.online.total import PrivateTotal
+from discreet.online.sums import PrivateTotal
 from discreet.privacy.prefix_sum import FactorizedSum
 from tests.online.learners import SELECTORS
 from tests.privacy.audit import hockey_stick, transcripts
@@ -236,12 +236,12 @@ def test_rounds_of_a_person_count_together():
     for value in [*VALUES, "de"]:
         shop.choose(value)
         shop.learn(items=[1], person_id="ann")
-    sums = [int(learner._total.pending[1]) > 0 for learner in shop._learners]
+    sums = [int(learner._sum.pending[1]) > 0 for learner in shop._learners]
     assert sums == [True, True, False]  # the third and the fourth round passed unlearned
     again = dc.load(shop.to_bytes())
     again.choose("it")
     again.learn(items=[1], person_id="ann")
-    assert not again._learners[2]._total.pending.any()
+    assert not again._learners[2]._sum.pending.any()
 
 
 EPSILON = 0.5
@@ -290,7 +290,7 @@ def _summed(likes, where, leak):
     The fault ``leak``: segments are told the true sums of the others.
     """
     shop = Segments(LEADER, VALUES, BUDGET, seed=1)
-    owner = {id(learner._total.sum): index for index, learner in enumerate(shop._learners)}
+    owner = {id(learner._sum.sum): index for index, learner in enumerate(shop._learners)}
     found, true = [], np.zeros((3, 12))
 
     def add(total, amounts, real=FactorizedSum.add):

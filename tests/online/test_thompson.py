@@ -17,6 +17,7 @@ from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
 from discreet.online import BanditSubmodularMinimizer, ThompsonSelector, bandit
 from discreet.online.bandit_minimize import Pairs, SetCosts, _descended
+from discreet.online.sums import BatchTotal, CostTotal
 from discreet.online.thompson import (
     WARM_UP,
     Independent,
@@ -25,7 +26,6 @@ from discreet.online.thompson import (
     ThompsonSettings,
     root_of,
 )
-from discreet.online.total import BatchTotal, CostTotal
 
 PURE, ALONE, FREE = dc.Budget(1.0), dc.Budget(1.0, 0.0, "add_remove"), dc.Budget(math.inf)
 

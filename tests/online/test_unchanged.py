@@ -165,7 +165,7 @@ def _plain(value):
 def _known(learner):
     """What a learner has settled on, and says of itself."""
     endless = learner.rounds is None and hasattr(learner, "certified_regret_after")
-    total = getattr(getattr(learner, "_total", None), "sum", None)
+    total = getattr(getattr(learner, "_total", getattr(learner, "_sum", None)), "sum", None)
     found = {
         "settings": _settings(learner),
         "certified": learner.certified_regret_after(10_000) if endless else learner.certified_regret,
@@ -183,12 +183,12 @@ def _settings(learner):
     known = {name for name in names if isinstance(getattr(type(learner), name), property)} | set(
         vars(learner)
     )
-    known |= {field.name for field in fields(learner.settings)}
     found = {name: getattr(learner, name) for name in sorted(known) if not name.startswith("_")}
     kind = type(learner.settings)
-    for name in [one for one in dir(kind) if one[0] != "_" and isinstance(getattr(kind, one), property)]:
+    names = [one for one in dir(kind) if one[0] != "_" and isinstance(getattr(kind, one), property)]
+    for name in [*(field.name for field in fields(kind)), *names]:
         with contextlib.suppress(AssertionError):  # what depends on a horizon, where there is none
-            found.setdefault(name, getattr(learner, name))
+            found.setdefault(name, getattr(learner.settings, name))
     return {
         name: value for name, value in found.items() if isinstance(value, int | float | str | bool | None)
     }
@@ -201,7 +201,7 @@ def _played(setting):
     played = trace.decisions if hasattr(trace, "decisions") else trace.selections
     spent = learner.privacy.spent
     found = {"spent": spent.epsilon(learner.budget.delta)}
-    if not isinstance(getattr(learner, "constraint", None), dc.constraints.Knapsack):
+    if not isinstance(getattr(learner.settings, "constraint", None), dc.constraints.Knapsack):
         # A knapsack's point is rounded by comparing floats whose last digits differ between processors.
         found["decisions"] = np.asarray(played)[::3].tolist()
     return _plain(found)

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from discreet.objectives import answers
 from discreet.objectives.rows import Rows
 from discreet.online.examples import N_ITEMS, PURE, PURE_TWICE, ROUNDS, K
-from discreet.online.learner import Stream
+from discreet.online.learner import OnlineSelector, SelectorSettings, Stream, common_settings
 from discreet.online.registry import REGISTRY, AuditExample, Example, Registered
-from discreet.online.selector import OnlineSelector, SelectorSettings, common_settings
-from discreet.online.total import PrivateTotal
+from discreet.online.sums import PrivateTotal
 from discreet.privacy import Account, Budget, Event, SumSpec, VectorBounds, spend_from
 
 

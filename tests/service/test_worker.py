@@ -310,7 +310,7 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
 
 def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
     """The learner waits for so many; blocks that are older are aggregated all the same."""
-    monkeypatch.setattr("discreet.online.selector.MOST_OPEN", 12)
+    monkeypatch.setattr("discreet.online.learner.MOST_OPEN", 12)
     config = taken(holdout=0.0)
     learning = Learning.begin(config, dc.Gate(dc.Budget(4.0), 5, definition="pure"))
     blocks = [learning.allocate(1, 0, 8 * number, 8, b"") for number in range(3)]

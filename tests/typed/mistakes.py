@@ -9,3 +9,4 @@ budget = dc.Budget(epsilon="one", delta=1e-6)  # mistake: not a number
 learner = HedgeSelector(10, 3, 100, 1.0)  # mistake: not a budget
 share: str = learner.privacy  # mistake: an account
 learner.choose(every=1)  # mistake: no such option
+every = learner.resampling  # mistake: no such attribute

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..online.contribution import ContributionLimit
+from ..online.people import ContributionLimit
 from ..privacy import (
     Entry,
     ExactChoices,

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def track(work: Sequence[int] | range, what: str, shown: bool) -> Iterator[int]:
-    """Iterate over ``work``; with ``shown``, say how far it is and how long it will take."""
+def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterator[T]:
+    """Iterate over ``work``; with ``shown``, say how far it is and how long it will take.
+
+    Where ``total`` is given, ``work`` are slices of so many.
+    """
     if shown is not True:
         yield from work
         return
-    total, start, last = len(work), time.monotonic(), 0.0
-    for done, item in enumerate(work):
-        now = time.monotonic()
+    count = total if total is not None else len(work)  # type: ignore[arg-type]
+    start, last = time.monotonic(), 0.0
+    for place, item in enumerate(work):
+        now, done = time.monotonic(), item.start if isinstance(item, slice) else place
         if now - last >= 0.2:
-            left = f" ({(now - start) / done * (total - done):,.0f} s left)" if done else ""
-            print(f"\r{what}: {done:,} of {total:,}{left}  ", end="", file=sys.stderr, flush=True)
+            left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
+            print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
             last = now
         yield item
     print(
-        f"\r{what}: {total:,} in {time.monotonic() - start:,.1f} s            ", file=sys.stderr, flush=True
+        f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s            ", file=sys.stderr, flush=True
     )

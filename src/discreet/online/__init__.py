@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from .leader import LeaderSelector as LeaderSelector
     from .learner import Guarantee as Guarantee
     from .learner import OnlineLearner as OnlineLearner
+    from .learner import OnlineSelector as OnlineSelector
     from .minimize import SubmodularMinimizer as SubmodularMinimizer
     from .phased import PhasedSelector as PhasedSelector
     from .running_sums import RunningSumSelector as RunningSumSelector
     from .segments import Segments as Segments
-    from .selector import OnlineSelector as OnlineSelector
     from .thompson import ThompsonSelector as ThompsonSelector
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {
     "Guarantee": f"{__name__}.learner",
     "OnlineLearner": f"{__name__}.learner",
-    "OnlineSelector": f"{__name__}.selector",
+    "OnlineSelector": f"{__name__}.learner",
     "Segments": f"{__name__}.segments",
 }
 

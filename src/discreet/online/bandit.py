@@ -48,11 +48,19 @@ from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ..privacy.published import PublishedCalibrationWarning, published_share
 from ..results import Selection
 from .catalogue import Catalogue
-from .learner import CALIBRATIONS, Rounds, Stream
+from .learner import (
+    CALIBRATIONS,
+    OnlineSelector,
+    Rounds,
+    SelectorSettings,
+    Stream,
+    common_settings,
+    rate_within,
+    score_range,
+)
 from .pending import Ticket
 from .released import Estimates, Released
-from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
-from .total import BatchTotal
+from .sums import BatchTotal
 
 if TYPE_CHECKING:
     from .thompson import BlockFeedback

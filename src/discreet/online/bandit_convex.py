@@ -21,7 +21,7 @@ from ..privacy.published import PublishedCalibrationWarning
 from .calibration import calibrated, claimed_epsilon
 from .convex import PointLearner, PointSettings, Vector, approximate_leader
 from .learner import Stream
-from .total import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
 # How long a horizon is looked for that would be long enough.
@@ -324,9 +324,9 @@ class BanditApproximateLeader(PointLearner):
         else:
             # Truncating a cost towards zero adds nothing to what one person can do.
             costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
-            if costs.grid is not None and settings.half * self.batch / float(costs.step) >= 2.0**61:
+            if costs.grid is not None and settings.half * settings.batch / float(costs.step) >= 2.0**61:
                 raise ValueError(
-                    f"batch={self.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's grid;"
+                    f"batch={settings.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's grid;"
                     " take a smaller batch or epsilon=inf"
                 )
             self._total = costs

@@ -37,8 +37,8 @@ from .minimize import (
     published_regularization,
     wanted_regularization,
 )
+from .sums import CostTotal, PrivateTotal
 from .thompson import Beliefs, Features, Floats, Independent, Joint, Posterior
-from .total import CostTotal, PrivateTotal
 
 # As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.
 WARM_UP = 12

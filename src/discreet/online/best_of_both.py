@@ -6,35 +6,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import bounds
-from ..core.fixed import fix
-from ..core.progress import track
+from ..constraints import Cardinality
 from ..kernels.selection import FollowedRounds, norm_weight, row_weights
 from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
 from ..objectives.rows import Rows
-from ..privacy import Account, Event, Gate, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds, spend_from
 from ..privacy.accountant import Spending
-from .leader import LeaderSelector, LeaderSettings
-from .learner import Stream
-from .partial import Counting
-from .pending import Ticket
+from .leader import LeaderSettings, LeaderSum
+from .learner import OnlineSelector, SelectorSettings, Stream, asked, common_settings
+from .partial import Counting, Summed
 from .released import Estimates, Released
-from .running_sums import RunningSumSelector, RunningSumSettings
-from .selector import OnlineSelector, SelectorSettings, common_settings
-from .total import PrivateTotal
+from .running_sums import ExpertSums, RunningSumSettings, check_growth
+from .sums import PrivateTotal
 
 # Of the budget: for the leader, for the experts, for comparing the two. Shares and prior are those of first
 # measurements on the data sets eshop_clicks and msweb, and were not searched for.
 SHARES = (Fraction(48, 100), Fraction(48, 100), Fraction(4, 100))
-# How likely the experts are followed before anything is known.
-PRIOR = 0.02
+PRIOR = 0.02  # how likely the experts are followed before anything was released
+_ODDS = PRIOR / (1.0 - PRIOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +41,8 @@ class BestOfBothSettings(SelectorSettings):
     leader: LeaderSettings
     experts: RunningSumSettings
     rate: float
-    fastest: float | None
-    event: Event | None
+    fastest: float | None = None
+    event: Event | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,45 +59,27 @@ class BestOfBothSettings(SelectorSettings):
 
     @classmethod
     def tight(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int | None,
-        share: Share,
-        *,
-        resample_every: int | str = 1,
-        first_batch: int | None = None,
-        weights: str | None = "norm",
-        min_separation: int | None = None,
-        sums: str = "sqrt",
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
+        cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> BestOfBothSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``.
+        """The settings for the options of a `BestOfBothSelector`, with the least noise that fits.
 
         Without declared rounds the rate falls as 1 / sqrt(t), as that of Hedge for any number of rounds does.
         It begins with one over the deviation of the comparison's noise, which then never decides alone.
         """
-        common = common_settings(n_items, k, rounds, bound, labels)
-        if first_batch is not None and rounds is not None:
-            raise ValueError(f"first_batch={first_batch} is for rounds=None; take resample_every")
+        names = ("first_batch", "min_separation", "sums")
+        shared = {name: options.pop(name) for name in names if name in options}
+        own = {"weights": options.pop("weights", "norm"), "resample_every": options.pop("resample_every", 1)}
+        common = common_settings(n_items, k, rounds, **options)
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
+        if horizon is not None and shared.get("first_batch") is not None:
+            raise ValueError(f"first_batch={shared['first_batch']} is for rounds=None; take resample_every")
         first, second, third = (share.part(part) for part in SHARES)
-        shared: dict[str, Any] = {"sums": sums, "bound": largest, "min_separation": min_separation}
-        leader = LeaderSettings.tight(size, chosen, horizon, first, first_batch=first_batch, **shared)
-        experts = RunningSumSettings.tight(
-            size,
-            chosen,
-            horizon,
-            second,
-            weights=weights,
-            resample_every=resample_every,
-            first_batch=first_batch,
-            **shared,
-        )
+        shared["bound"] = largest
+        leader = LeaderSettings.tight(size, chosen, horizon, first, **shared)
+        experts = RunningSumSettings.tight(size, chosen, horizon, second, **shared, **own)
         rate = math.sqrt(-8.0 * math.log(PRIOR) / (experts.resample_every * (horizon or 1))) / largest
         fastest = 1.0 / largest if horizon is None else None
-        found = cls(**common, leader=leader, experts=experts, rate=rate, fastest=fastest, event=None)
+        found = cls(**common, leader=leader, experts=experts, rate=rate, fastest=fastest)
         spec = found.spec
         if spec is None:
             return found
@@ -110,10 +89,20 @@ class BestOfBothSettings(SelectorSettings):
         return replace(found, event=event, fastest=fastest)
 
     def rate_after(self, rounds: int) -> float:
-        """The rate after so many rounds, for differences in units of the bound."""
+        """The rate after n = ``rounds``, for differences in units of the bound."""
         if self.fastest is None:
             return self.rate * self.bound
         return min(self.fastest, self.rate / math.sqrt(max(1, rounds))) * self.bound
+
+    @property
+    def weights(self) -> str | None:
+        """How people are weighted for the experts and the comparison: "norm", or None for all alike."""
+        return self.experts.weights
+
+    @property
+    def sums(self) -> str:
+        """The method of the running sums."""
+        return self.experts.sums
 
     @property
     def resample_every(self) -> int:
@@ -125,7 +114,7 @@ class BestOfBothSettings(SelectorSettings):
         """Whole units to the bound: the sum of a batch is an exact float."""
         return 1 << min(28, 53 - self.experts.longest.bit_length())
 
-    @property
+    @cached_property
     def spec(self) -> SumSpec | None:
         """The running sum of what the leader earns beyond the experts, in units of the bound."""
         if not self.experts.releases:
@@ -190,26 +179,24 @@ class Comparison:
         whole = np.floor(shares * self.units).astype(np.int64)
         return np.asarray(whole[0] - whole[1])
 
-    def of(self, first: NDArray[np.int32], second: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
+    def of_rows(self, sets: NDArray[np.int32], rows: Rows) -> NDArray[np.int64]:
+        """The same for people who are rows."""
+        rewards = np.empty((2, rows.n_rows))
+        for place, shown in enumerate(sets):
+            rows.compressed.values(shown, 0, rewards[place])
+        return self.differences(rewards, self.weights(rows))
+
+    def of(self, sets: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
         """The same for one person; for people who are rows their sum."""
-        rows, sets = person.as_rows(), (first, second)
+        rows = person.as_rows()
         if rows is not None:
-            rewards = np.empty((2, rows.n_rows))
-            for place, shown in enumerate(sets):
-                rows.compressed.values(shown, 0, rewards[place])
-            whole = self.differences(rewards, self.weights(rows)).sum(keepdims=True)
-            return np.asarray(whole, dtype=np.int64)
+            return np.asarray(self.of_rows(sets, rows).sum(keepdims=True))
         values = [answers.number("value", person.value(one.tolist()), 0.0, self.bound) for one in sets]
         weights = np.ones(1)
         if self.weighted:
             alone = answers.vector("gains", person.gains([]), person.n_items, 0.0, self.bound) / self.bound
             weights[0] = norm_weight(answers.squared_length(alone))
         return self.differences(np.array(values)[:, None], weights)
-
-
-# Of the experts, against the leader, before anything is known.
-_ODDS = PRIOR / (1.0 - PRIOR)
-_Kind = TypeVar("_Kind", bound=OnlineSelector)
 
 
 class BestOfBothSelector(OnlineSelector):
@@ -247,7 +234,7 @@ class BestOfBothSelector(OnlineSelector):
 
     settings: BestOfBothSettings
     _settings_type: ClassVar[type[BestOfBothSettings]] = BestOfBothSettings
-    _state = ("_public", "_leader", "_experts", "_total")
+    _state = ("_public", "_leader", "_experts", "_total", "_sets")
 
     def __init__(
         self,
@@ -266,31 +253,8 @@ class BestOfBothSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        settings = BestOfBothSettings.tight(
-            n_items,
-            k,
-            rounds,
-            share,
-            resample_every=resample_every,
-            first_batch=first_batch,
-            weights=weights,
-            min_separation=min_separation,
-            sums=sums,
-            bound=bound,
-            labels=labels,
-        )
-        super().__init__(settings, share, start)
-
-    @property
-    def weights(self) -> str | None:
-        """How people are weighted for the experts and the comparison: "norm", or None for all alike."""
-        return self.settings.experts.weights
-
-    @property
-    def sums(self) -> str:
-        """The method of the running sums."""
-        return self.settings.experts.sums
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(BestOfBothSettings.tight(**options, share=share), share, start)
 
     @property
     def certified_regret(self) -> float:
@@ -301,246 +265,202 @@ class BestOfBothSelector(OnlineSelector):
         """
         return self._certified(self.settings.certified_regret)
 
-    # --- the protocol ----------------------------------------------------------------------------
+    # --- sets ------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         settings, gate = self.settings, self._gate
         whole = [(one.event, one.spec) for one in (settings.leader, settings.experts, settings)]
         gate.expect(*((event, spec.count) for event, spec in whole if event is not None and spec is not None))
         self._public = gate.public_randomness()
-        self._comparison = Comparison(settings.bound, self.weights is not None, settings.units)
-        self._leader = _part(LeaderSelector, settings.leader, gate)
-        self._experts = _part(RunningSumSelector, settings.experts, gate)
-        for learner in (self._leader, self._experts):
-            learner._catalogue, learner._remembers = self._catalogue, False
-        self._total = PrivateTotal(
-            settings.spec,
-            gate,
-            settings.event,
-            (1,),
-            units=float(settings.units),
-            public=self._public,
-            ahead=True,
-            label="difference of rewards",
-        )
+        weighted = settings.weights is not None
+        self._comparison = Comparison(settings.bound, weighted, settings.units)
+        gate.key()  # what a seed means: each of the two has been a learner, with a key of its own
+        self._leader = LeaderSum(settings.leader, gate)
+        gate.key()
+        self._experts = ExpertSums(settings.experts, gate)
+        how: dict[str, Any] = {"units": float(settings.units), "public": self._public, "ahead": True}
+        label = "difference of rewards"
+        self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
+        self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the leader and the experts would show
 
     def _due(self) -> bool:
-        return self._leader._due() or self._experts._due()
+        return self._leader.due(self._rounds.number) or self._experts.due(self._rounds.number)
+
+    def _new_set(self) -> NDArray[np.int32]:
+        self._waiting.begin()
+        return self._draw()
 
     def _draw(self) -> NDArray[np.int32]:
-        self._leader._next()
-        self._experts._next()
-        if self._rounds.number and self._experts._due():
-            self._total.release()
+        number, active = self._rounds.number, self._catalogue.active
+        if self._leader.due(number):
+            shown = self._leader.draw(number, active)
+            self._sets[0] = self._with_first(shown) if self._first and not number else shown
+        if self._experts.due(number):
+            self._sets[1] = self._experts.draw(number, active)
+            if number:
+                self._total.release()
+        return self._followed()
+
+    def _followed(self) -> NDArray[np.int32]:
+        """The set of the one that is followed: a draw of Hedge over the two."""
         score = self.settings.rate_after(self._rounds.number) * float(self._total.released[0])
-        coin = self._public.generator.random()
-        follow = follows_first(score, _ODDS, coin)
-        shown: NDArray[np.int32] = (self._leader if follow else self._experts)._shown
-        return shown.copy()
+        leads = follows_first(score, _ODDS, self._public.generator.random())
+        return np.array(self._sets[0 if leads else 1])
 
-    def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
-        """What each of the two learners takes up, and the difference of rewards in whole units."""
-        one = super()._prepared(person)
-        difference = self._comparison.of(self._leader._shown, self._experts._shown, one)
-        return self._leader._prepared(one), self._experts._prepared(one), difference
-
-    # A part holds the sums of both learners and of the comparison, one after the other.
-
-    def _sums_shape(self) -> tuple[int, ...]:
-        (items,), (k, _) = self._leader._sums_shape(), self._experts._sums_shape()
-        return (items + k * items + 1,)
-
-    def _units_range(self) -> tuple[Any, Any]:
-        inside = (self._leader, self._experts)
-        most = [np.full(math.prod(one._sums_shape()), one._whole_units[1]) for one in inside]
-        whole = np.concatenate([*most, [self.settings.units]])
-        least = np.zeros_like(whole)
-        least[-1] = -self.settings.units
-        return least, whole
-
-    def _counting(self) -> Counting:
-        difference = partial(self._comparison.of, self._leader._shown, self._experts._shown)
-        return partial(_units_of_both, self._leader._counting(), self._experts._counting(), difference)
-
-    def _batch(self) -> int:
-        return max(self._leader._batch(), self._experts._batch())
-
-    def _room(self) -> int:
-        return min(self._leader._room(), self._experts._room())
-
-    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
-        place = self.settings.n_items
-        for learner, own in ((self._leader, sums[:place]), (self._experts, sums[place:-1])):
-            learner._rounds.close(count)
-            learner._add_sums(own.reshape(learner._sums_shape()), count)
-        self._compare(sums[-1:])
+    @property
+    def _leads(self) -> bool:
+        """Whether the leader's set is shown."""
+        return np.array_equal(self._shown, self._sets[0])
 
     def _estimates(self) -> Estimates:
-        return self._leader._estimates()
-
-    def _start(self, start: Released) -> None:
-        self._leader._start(start)
-        self._experts._start(start)
+        return self._leader.estimates(self._rounds.number)
 
     def _ranking(self) -> NDArray[np.float64]:
-        return self._leader._ranking()
+        return self._leader.ranking(self._rounds.number, None)
+
+    def _start(self, start: Released) -> None:
+        super()._start(start)
+        if start.values is not None:
+            self._leader.warm(start.values / self.settings.bound, start.people)
+        self._experts.start(start)
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> BestOfBothSettings:
-        leader, experts = self._leader._grown(n_items, None), self._experts._grown(n_items, None)
-        return replace(self.settings, n_items=n_items, labels=labels, leader=leader, experts=experts)
+        settings = self.settings
+        more = Cardinality(settings.leader.constraint.rank, n_items)
+        leader = replace(settings.leader, n_items=n_items, constraint=more)
+        experts = replace(settings.experts, n_items=n_items)
+        check_growth(settings.experts.spec, experts.spec, self.budget.neighbours)
+        return replace(settings, n_items=n_items, labels=labels, leader=leader, experts=experts)
 
-    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            for one, own in ((self._leader, settings.leader), (self._experts, settings.experts)):
-                one._open_items(items, among, own)
-                object.__setattr__(one, "settings", own)
+            self._leader.grown(settings.leader, self._rounds.number)
+            self._experts.grown(settings.experts, self._rounds.number)
 
     def _refit(self) -> None:
-        if self._rounds.shown is None:
+        request = self._catalogue.request()
+        if self._rounds.shown is None or request is None:
             return
-        follow = np.array_equal(self._shown, self._leader._shown)
-        for learner in (self._leader, self._experts):
-            learner._refit()
-        self._rounds.shown = (self._leader if follow else self._experts)._shown.copy()
+        leads = self._leads
+        for place, one in enumerate((self._leader, self._experts)):
+            ranking, standing = partial(one.ranking, self._rounds.number, None), self._sets[place].tolist()
+            self._sets[place] = self._catalogue.served(tuple(standing), ranking, request)
+        self._rounds.shown = self._sets[0 if leads else 1].copy()
 
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=lambda: self._close(ready if within_limit else None))
+    # --- people ----------------------------------------------------------------------------------
 
-    def _close(self, ready: Any) -> None:
-        """One round passes for both learners; None for somebody who came too often."""
-        self._leader._rounds.close()
-        self._experts._rounds.close()
-        if ready is not None:
-            self._observe(ready)
-
-    def _pass_on(self) -> None:
-        self._leader._rounds.close()
-        self._experts._rounds.close()
-        super()._pass_on()
+    def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
+        """What each of the two learners takes up, and the difference of rewards in units."""
+        one, number = self._checked_person(person), self._rounds.number
+        difference = self._comparison.of(self._sets, one)
+        leader = self._leader.prepared(one, number, self._sets[0])
+        return leader, self._experts.prepared(one, number, self._sets[1]), difference
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
         """The person, who may have to wait, and is then compared by the sets of that time."""
         self._prepared(person)
         return person
 
-    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
-        if within_limit and self._has_room(ready):
-            self._observe_waiting(ready)
-
     def _observe_waiting(self, ready: Any) -> None:
         self._observe(self._prepared(ready))
 
     def _observe(self, person: Any) -> None:
         leader, experts, difference = person
-        self._leader._observe(leader)
-        self._experts._observe(experts)
+        self._leader.observe(leader, self._sets[0])
+        self._experts.observe(experts, self._sets[1])
         self._compare(difference)
 
-    def _learn_rows(
-        self,
-        people: Population,
-        within_limit: NDArray[np.bool_],
-        first: int,
-        differences: NDArray[np.int64],
-    ) -> None:
-        for learner in (self._leader, self._experts):
-            learner._rounds.close(within_limit.size)
-        for learner in (self._leader, self._experts):
-            learner._add_rows(people, within_limit, first)
-        self._compare(differences[within_limit])
+    def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
+        self._leader.observe_rows(people, first, within_limit, self._sets[0])
+        self._experts.observe_rows(people, first, within_limit, self._sets[1])
+        rows = people.as_rows()
+        assert rows is not None
+        some = rows.chunk(first, first + within_limit.size)
+        self._compare(self._comparison.of_rows(self._sets, some)[within_limit])
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
         if not self._total.exhausted:  # nobody who comes later is in any release
             self._total.add(differences.sum(keepdims=True))
 
+    # A part holds the sums of both learners and of the comparison, one after the other.
+
+    def _check_divisible(self) -> None:
+        self._leader.check_divisible()
+        self._experts.check_divisible()
+
+    def _summed(self) -> Summed:
+        sets = self._sets.copy()
+        leader, experts = self._leader.summed(sets[0]), self._experts.summed(sets[1])
+        parts = [np.full(math.prod(one.shape), one.most) for one in (leader, experts)]
+        most = np.concatenate([*parts, [self.settings.units]])
+        least = np.zeros_like(most)
+        least[-1] = -self.settings.units
+        difference = partial(self._comparison.of, sets)
+        return Summed(most.shape, least, most, partial(_units, leader.units, experts.units, difference))
+
+    def _batch(self) -> int:
+        return max(self._leader.begins(self._rounds.number), self._experts.begins(self._rounds.number))
+
+    def _room(self) -> int:
+        return min(self._leader.room(self._rounds.number), self._experts.room(self._rounds.number))
+
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
+        place, own = self.settings.n_items, (self.settings.k, self.settings.n_items)
+        if not self._leader.exhausted:
+            self._leader.add(sums[:place])
+        if not self._experts.exhausted:
+            self._experts.add(sums[place:-1].reshape(own))
+        self._compare(sums[-1:])
+
+    # --- whole streams ---------------------------------------------------------------------------
+
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        compiles = self._experts._total.compiles and self._total.compiles
-        if not compiles or self._catalogue.active is not None or self.settings.rounds is None:
-            self._run_batches(stream, rows)
+        compiles = self._experts.compiles and self._total.compiles and self._catalogue.active is None
+        if not compiles or self.settings.rounds is None:
+            super()._run_rows(stream, rows)  # trees and growing batches
             return
         weights, start, count = self._comparison.weights(rows), 0, stream.rewards.size
         while start < count:
             self._next()
-            stop = start + self._rounds_ahead(count - start)
-            inside = slice(start, stop)
-            self._play_rows(stream, rows, weights[inside], inside)
-            start = stop
+            number, every = self._rounds.number, self.settings.resample_every
+            passed = number % every
+            # Rounds that pass before the leader or new noise has to be drawn.
+            size = min(count - start, self._leader.room(number))
+            for one in (self._total, self._experts):
+                size = min(size, every - passed + every * one.rows_ahead(size, draw=False))
+            part = stream.part(slice(start, start + size))
+            own = weights[start : start + size]
+            self._rounds.close(size, then=partial(self._play, part, rows, own, start, number, passed))
+            start += size
 
-    def _rounds_ahead(self, count: int) -> int:
-        """How many of the next ``count`` rounds pass before the leader or new noise has to be drawn."""
-        every, now = self.settings.resample_every, self._rounds.number
-        compared = every - now % every + every * self._total.rows_ahead(count, draw=False)
-        count = min(self._stops(count, of_experts=False)[0], compared)
-        return self._experts._rounds_ahead(count, draw=False)
-
-    def _play_rows(self, stream: Stream, rows: Rows, weights: NDArray[np.float64], inside: slice) -> None:
+    def _play(
+        self, part: Stream, rows: Rows, weights: NDArray[np.float64], first: int, number: int, passed: int
+    ) -> None:
         """Rounds of one leader's set, compiled; the sets of the first have been drawn."""
-        leader, experts, settings = self._leader, self._experts, self.settings
-        people, within_limit, first = stream.people, stream.within_limit[inside], inside.start
-        rewards, passed = np.empty((2, weights.size)), self._rounds.number % settings.resample_every
-        selections, follows = stream.selections[inside], np.zeros(weights.size, dtype=np.bool_)
-        follows[0] = np.array_equal(self._shown, leader._shown)
-        self._rounds.close(weights.size)
-        rows.compressed.values(leader._shown, first, rewards[0])
-        leader._rounds.close(weights.size, then=partial(leader._add_rows, people, within_limit, first))
-        experts._play_rows(Stream(people, within_limit, rewards[1], selections), rows, people, first)
-        differences = np.where(within_limit, self._comparison.differences(rewards, weights), 0)
-        draws = range(settings.resample_every - passed, weights.size, settings.resample_every)
-        if (
-            self._total.count + len(draws) >= settings.experts.releases
-        ):  # nobody who comes later is in any release
-            differences[draws[-1] if draws else 0 :] = 0
-        uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(self._rounds.number)
-        with self._total.compiled(len(draws)) as (sums, _, gathered):
-            rounds = FollowedRounds(sums, gathered, float(settings.units), _ODDS)
+        settings, size, people, limit = self.settings, weights.size, part.people, part.within_limit
+        rewards, follows = np.empty((2, size)), np.zeros(size, dtype=np.bool_)
+        follows[0] = self._leads
+        rows.compressed.values(self._sets[0], first, rewards[0])
+        self._leader.observe_rows(people, first, limit, self._sets[0])
+        own = Stream(people, limit, rewards[1], part.selections)
+        self._sets[1] = self._experts.play(own, rows, people, first, self._sets[1], number, passed)
+        differences = np.where(limit, self._comparison.differences(rewards, weights), 0)
+        draws = range(settings.resample_every - passed, size, settings.resample_every)
+        uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(number)
+        with self._total.compiled(len(draws)) as (sums, _, pending):
+            rounds = FollowedRounds(sums, pending, float(settings.units), _ODDS)
             rounds.run(differences, settings.resample_every, passed, rate, uniforms, follows)
-        stream.rewards[inside] = np.where(follows, *rewards)
-        selections[follows] = leader._shown
-        self._rounds.shown = selections[-1].copy()
-
-    def _run_batches(self, stream: Stream, rows: Rows) -> None:
-        """Trees: batch by batch, and sums as `TreeSum` takes them."""
-        leader, experts, count = self._leader, self._experts, stream.rewards.size
-        weights = self._comparison.weights(rows)
-        rewards = np.empty((2, count))
-        stops = self._stops(count)
-        start = 0
-        for stop in track(stops, "batches", stream.progress):
-            self._next()
-            inside = slice(start, stop)
-            for place, learner in enumerate((leader, experts)):
-                rows.compressed.values(learner._shown, start, rewards[place, inside])
-            followed = 0 if np.array_equal(self._shown, leader._shown) else 1
-            stream.rewards[inside] = rewards[followed, inside]
-            stream.selections[inside] = self._shown
-            differences = self._comparison.differences(rewards[:, inside], weights[inside])
-            within_limit = stream.within_limit[inside]
-            learned = partial(self._learn_rows, stream.people, within_limit, start, differences)
-            self._rounds.close(stop - start, then=learned)
-            start = stop
-
-    def _stops(self, count: int, *, of_experts: bool = True) -> list[int]:
-        """After how many of the next people a new set is drawn, and the last of them."""
-        now, draws = self._rounds.number, {count}
-        for one in (self.settings.leader, self.settings.experts)[: 1 + of_experts]:
-            ends = one.ends[one.batch_at(now) : one.batch_at(now + count - 1)]
-            draws |= {end - now for end in ends}
-        return sorted(draws)
+        if self._total.exhausted:
+            self._total.pending[:] = 0  # nobody who comes later is in any release
+        part.rewards[:] = np.where(follows, *rewards)
+        part.selections[follows] = self._sets[0]
+        self._rounds.shown = part.selections[-1].copy()
 
     def _spent(self) -> Account:
-        inside = (self._leader._total, self._experts._total, self._total)
-        return self._account(*(entry for total in inside for entry in total.entries()))
+        sums = (self._leader, self._experts, self._total)
+        return self._account(*(entry for one in sums for entry in one.entries()))
 
 
-def _units_of_both(
-    leader: Counting, experts: Counting, difference: Counting, person: Any
-) -> NDArray[np.int64]:
+def _units(leader: Counting, experts: Counting, difference: Counting, person: Any) -> NDArray[np.int64]:
     """A person's part in the sums of both learners and in the comparison."""
     return np.concatenate((leader(person), experts(person).ravel(), difference(person)))
-
-
-def _part(kind: type[_Kind], settings: SelectorSettings, gate: Gate) -> _Kind:
-    """A learner that releases through the gate of another one."""
-    learner = object.__new__(kind)
-    learner._assemble(settings, gate, own_gate=False)
-    return fix(learner)

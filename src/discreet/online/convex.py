@@ -44,7 +44,7 @@ from ..privacy.conversions import exact
 from ..results import CostTrace
 from .calibration import calibrated, chosen_sums, claimed_epsilon
 from .learner import LearnerSettings, OnlineLearner, Stream
-from .total import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal
 
 Vector = NDArray[np.float64]
 
@@ -204,7 +204,7 @@ class PointLearner(OnlineLearner):
         return learner
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.domain!r}, round {self.round:,} of {self.rounds:,})"
+        return f"{type(self).__name__}({self.settings.domain!r}, round {self.round:,} of {self.rounds:,})"
 
     # --- points ----------------------------------------------------------------------------------
 

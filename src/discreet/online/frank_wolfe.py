@@ -42,13 +42,11 @@ from ..privacy.accountant import Spending
 from ..privacy.published import PublishedCalibrationWarning, published_share
 from ..results import Selection, Trace
 from .calibration import chosen_sums
-from .contribution import capped
-from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, Stream
-from .partial import Counting
-from .people import check_population
+from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
+from .partial import Partial, Summed
+from .people import capped, check_population
 from .released import Estimates, Released
-from .selector import OnlineSelector, item_labels
-from .total import PrivateTotal
+from .sums import PrivateTotal
 
 Vector = NDArray[np.float64]
 
@@ -909,10 +907,8 @@ class FrankWolfeLearner(OnlineLearner):
         return trace
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self.settings.domain!r}, {self.steps} experts, round {self.round:,}"
-            f" of {self.rounds:,})"
-        )
+        about = f"{self.settings.domain!r}, {self.settings.steps} experts"
+        return f"{type(self).__name__}({about}, round {self.round:,} of {self.rounds:,})"
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -1207,10 +1203,6 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         self._gradients = SetGradients(self.settings, self._round_public)
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
 
-    @property
-    def _whole_units(self) -> tuple[tuple[int, ...], int]:
-        return (self.settings.steps, self.settings.size), self._experts.most
-
     def _estimates(self) -> Estimates:
         return self._total.averages(self._rounds.number, self._width)
 
@@ -1282,15 +1274,15 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         cap = self.settings.items_per_person
         return people if cap is None else capped(people, cap, self._round_public, self._rounds.number)
 
-    def _sums_shape(self) -> tuple[int, ...]:
+    def _check_divisible(self) -> None:
         settings = self.settings
         if settings.items_per_person is not None or settings.participation is not None:
             raise ValueError("items_per_person= and min_separation= go by rounds, which a part does not know")
-        return self._whole_units[0]
 
-    def _counting(self) -> Counting:
-        experts = self._experts
-        return partial(_row_units, experts.points[:-1].copy(), self._weights, experts.units, experts.most)
+    def _summed(self) -> Summed:
+        experts, shape = self._experts, (self.settings.steps, self.settings.size)
+        points, most = experts.points[:-1].copy(), experts.most
+        return Summed(shape, 0, most, partial(_row_units, points, self._weights, experts.units, most))
 
     def _batch(self) -> int:
         return self.settings.batch_start(self.settings.batch_at(self._rounds.number))
@@ -1299,8 +1291,9 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         every = self.settings.resample_every
         return every - self._rounds.number % every
 
-    def _check_sums(self, sums: NDArray[np.int64], count: int) -> None:
-        self._total.check(sums, count)
+    def _check_part(self, part: Partial) -> None:
+        super()._check_part(part)
+        self._total.check(part.sums, part.count)  # type: ignore[attr-defined]
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
         del count

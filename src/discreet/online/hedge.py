@@ -27,14 +27,23 @@ from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ..privacy.published import published_share
 from .functions import FunctionRounds
-from .learner import CALIBRATIONS, Stream
-from .partial import Counting
+from .learner import (
+    CALIBRATIONS,
+    OnlineSelector,
+    SelectorSettings,
+    Stream,
+    asked,
+    common_settings,
+    rate_within,
+    score_range,
+)
+from .partial import Counting, Summed
 from .released import Released
-from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 _LABEL = "items drawn by Hedge experts"
 _CHUNK_WORDS = 1 << 16
 COMPOSITIONS = ("summed", "exact")
+_AS_PUBLISHED = {"rate": None, "resample_every": 1, "composition": "summed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +51,9 @@ class HedgeSettings(SelectorSettings):
     """What a `HedgeSelector` goes by."""
 
     rounds: int
-    resample_every: int
+    resample_every: int = 1
     rate: float
-    delta: float | None  # at which draws are composed exactly
+    delta: float | None = None  # at which draws are composed exactly
 
     @classmethod
     def tight(
@@ -54,28 +63,25 @@ class HedgeSettings(SelectorSettings):
         rounds: int,
         share: Share,
         *,
-        resample_every: int | str = 1,
-        rate: float | None = None,
         composition: str = "summed",
         cautious: bool = False,
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
+        **options: Any,
     ) -> HedgeSettings:
         """The best rate for the horizon, or the largest that ``share`` allows if that is smaller.
 
         A batch of the user's choosing is a convenience: learn as fast as without it. That is certified only
         for batches up to 1 / (rate bound); ``cautious`` keeps to what is certified, as ``"auto"`` does.
         """
-        horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
-        common = common_settings(n_items, k, horizon, bound, labels)
+        rate, every = options.pop("rate", None), options.pop("resample_every", 1)
+        common = common_settings(n_items, k, _horizon(rounds), **options)
         given = None if rate is None else checks.real("rate", rate, above=0.0)
-        size, chosen, largest = common["n_items"], common["k"], common["bound"]
+        size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
         width = score_range(largest, share.neighbours)
-        if isinstance(resample_every, str):
-            checks.one_of("resample_every", resample_every, ("auto",))
+        if isinstance(every, str):
+            checks.one_of("resample_every", every, ("auto",))
             batch, cautious = _best_batch(size, chosen, horizon, share, width, given, largest), True
         else:
-            batch = min(checks.whole("resample_every", resample_every, at_least=1), horizon)
+            batch = min(checks.whole("resample_every", every, at_least=1), horizon)
         number = _draws(chosen, -(-horizon // batch))
         delta = None
         if checks.one_of("composition", composition, COMPOSITIONS) == "exact" and share.private and number:
@@ -87,19 +93,14 @@ class HedgeSettings(SelectorSettings):
         return cls(**common, resample_every=batch, rate=given, delta=delta)
 
     @classmethod
-    def published(
-        cls,
-        n_items: int,
-        k: int,
-        rounds: int,
-        share: Share,
-        *,
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
-    ) -> HedgeSettings:
+    def published(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> HedgeSettings:
         """The rate of paper 000, Algorithm 2, and a new set every round."""
-        horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
-        common = common_settings(n_items, k, horizon, bound, labels, "published")
+        if {name: options.pop(name, value) for name, value in _AS_PUBLISHED.items()} != _AS_PUBLISHED:
+            raise ValueError(
+                'calibration="published" has its own rate and draws every round; leave rate=,'
+                ' resample_every= and composition= out, or take calibration="tight"'
+            )
+        common = common_settings(n_items, k, _horizon(rounds), **(options | {"calibration": "published"}))
         if not share.private:
             raise ValueError(
                 'calibration="published" needs a finite epsilon; an infinite one has no published rate'
@@ -109,8 +110,8 @@ class HedgeSettings(SelectorSettings):
                 'calibration="published" needs delta > 0; give the budget a delta or take "tight"'
             )
         epsilon, delta = share.budget.epsilon, share.delta
-        rate = bounds.published_rate(common["k"], horizon, epsilon, delta, common["bound"])
-        return cls(**common, resample_every=1, rate=rate, delta=None)
+        rate = bounds.published_rate(common["k"], common["rounds"], epsilon, delta, common["bound"])
+        return cls(**common, rate=rate)
 
     def draws(self, sets: int) -> int:
         """Draws that depend on anybody, once so many sets have been drawn."""
@@ -145,8 +146,12 @@ class HedgeSettings(SelectorSettings):
         return bounds.hedge(*shape, self.rate, self.resample_every, self.bound)
 
 
+def _horizon(rounds: Any) -> int:
+    return checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
+
+
 def _draws(k: int, sets: int) -> int:
-    """Draws of so many sets but the first, which is drawn before anybody has been learned from."""
+    """Draws of ``sets`` sets but the first, which is drawn before anybody has been learned from."""
     return k * max(0, sets - 1)
 
 
@@ -227,28 +232,13 @@ class HedgeSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
+        options, share = asked(locals()), spend_from(budget, seed)
         if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if rate is not None or resample_every != 1 or composition != "summed":
-                raise ValueError(
-                    'calibration="published" has its own rate and draws every round; leave rate=,'
-                    ' resample_every= and composition= out, or take calibration="tight"'
-                )
-            settings = HedgeSettings.published(n_items, k, rounds, share, bound=bound, labels=labels)
+            settings = HedgeSettings.published(**options, share=share)
             released = (settings.event(share.neighbours), settings.releases)
             share = published_share(share, [released], "HedgeSelector")
         else:
-            settings = HedgeSettings.tight(
-                n_items,
-                k,
-                rounds,
-                share,
-                resample_every=resample_every,
-                rate=rate,
-                composition=composition,
-                bound=bound,
-                labels=labels,
-            )
+            settings = HedgeSettings.tight(**options, share=share)
         super().__init__(settings, share, start)
 
     @property
@@ -292,22 +282,23 @@ class HedgeSelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
         """Rows for the compiled loop, or the units that each item and expert gains."""
-        one = super()._prepared(person)
-        rows: Rows | None = one.as_rows()
-        if rows is not None:
-            return rows
-        return _units(self.settings.bound, float(self._experts.scale), self._experts.most, self._shown, one)
+        one = self._checked_person(person)
+        rows = one.as_rows()
+        return self._units(one) if rows is None else rows
 
     @property
-    def _whole_units(self) -> tuple[tuple[int, ...], int]:
-        return self._experts.scores.shape, self._experts.most
-
-    def _sums_shape(self) -> tuple[int, ...]:
-        return self._experts.scores.shape
-
-    def _counting(self) -> Counting:
+    def _units(self) -> Counting:
         experts = self._experts
         return partial(_units, self.settings.bound, float(experts.scale), experts.most, self._shown)
+
+    def _observe(self, person: Rows | NDArray[np.int64]) -> None:
+        if isinstance(person, Rows):
+            self._experts.observe(person.compressed, 0, self._shown)
+        else:
+            self._experts.add(person)
+
+    def _summed(self) -> Summed:
+        return Summed(self._experts.scores.shape, 0, self._experts.most, self._units)
 
     def _batch(self) -> int:
         return self._rounds.number - self._rounds.number % self.settings.resample_every
@@ -317,12 +308,6 @@ class HedgeSelector(OnlineSelector):
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._experts.add(sums)
-
-    def _observe(self, person: Rows | NDArray[np.int64]) -> None:
-        if isinstance(person, Rows):
-            self._experts.observe(person.compressed, 0, self._shown)
-        else:
-            self._experts.add(person)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
@@ -346,7 +331,7 @@ class HedgeSelector(OnlineSelector):
         due: NDArray[np.bool_],
         words: NDArray[np.uint64],
     ) -> None:
-        """Draw, show and learn in a stretch of rounds, compiled."""
+        """Draw, show and learn in a chunk of rounds, compiled."""
         experts, shown, here = self._experts, self._shown.copy(), stream.part(part)
         experts.begin()
         while experts.run(here, rows.compressed, part.start, due, words, shown):
@@ -366,6 +351,6 @@ class HedgeSelector(OnlineSelector):
 
 
 def _units(bound: float, scale: float, most: int, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """What each item gains for each expert, in whole units."""
+    """What each item gains for each expert, in units."""
     gains = answers.gains_along(person, shown.tolist(), bound)
     return np.ascontiguousarray(np.clip(np.floor(gains.T * scale), 0, most), dtype=np.int64)

@@ -1,31 +1,44 @@
-"""The base of online learners: the order of calls, the horizon, the account, saving.
+"""Online learners: decide every round, then learn from the person of that round.
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
 leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
-which costs nothing, and learning is refused (or `continue_without_learning`). Threads may
-share a learner: calls take turns.
+which costs nothing, and learning is refused (or `continue_without_learning`). Threads may share a learner:
+calls take turns.
 
 A learner is frozen `LearnerSettings`, a gate that its releases were paid at, and parts with a state:
-`Rounds`, a `ContributionLimit`, and whatever holds people's feedback. A new one and one that comes back from
-a file are put together by the same `_begin`.
+`Rounds`, a `ContributionLimit`, and whatever holds people's feedback. A new one and one that comes
+back from a file are put together by the same `_begin`.
+
+Most learners show a set of items (`OnlineSelector`). What is drawn and what is served are two things there: a
+set is drawn when one is due, through the gate, and what is served in a round is that set, fitted to what can
+be shown in it (`Catalogue.served`): availability is a public fact, so this costs nothing. Feedback of full
+information is about the person, whatever they were shown, and so it is learned as feedback of the round in
+which it comes. A person is learned from once, whenever that is.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn, Self
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import checks
 from ..core.fixed import fix, fixed
+from ..core.labels import check_distinct, plain_label
 from ..core.progress import track
 from ..core.state import (
     State,
     capture,
+    decoded,
+    encoded,
     read_state,
     refusing,
     restore,
@@ -34,12 +47,197 @@ from ..core.state import (
     write_state,
 )
 from ..core.turns import Turns
-from ..privacy import Account, Budget, Entry, Gate, Release, Releases, Share
-from .contribution import ContributionLimit, ParticipationSettings
-from .people import Played, in_memory
+from ..objectives import Population, answers
+from ..objectives.rows import Rows, function_rows
+from ..privacy import (
+    Account,
+    Budget,
+    Entry,
+    ExponentialChoice,
+    Gate,
+    Participation,
+    Release,
+    Releases,
+    ScoreChange,
+    Seed,
+    Share,
+    spend_from,
+)
+from ..privacy.accountant import Spending
+from ..results import Selection, Trace
+from .catalogue import RECENT, Catalogue, Request
+from .functions import FunctionRounds
+from .partial import Merged, Partial, Summed, SummedPart, named
+from .pending import MOST_OPEN, Pending, Ticket, Waiting
+from .people import ContributionLimit, check_population, counted_people, counted_person, given_person
+from .pool import Pooled
 from .registry import REGISTRY
+from .released import Estimates, Released
+from .sums import BatchedSum
 
 CALIBRATIONS = ("tight", "published")
+_NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """Everything that a learner's decisions, its account and its certificate follow from.
+
+    ``tight`` and ``published`` of a subclass compute one from what a user asks for; the learner, the
+    certificate and the planner read it. ``participation`` says in how many batches of a running sum a person
+    counts, once each, where that is declared. A file holds the fields.
+    """
+
+    _kinds: ClassVar[dict[str, type[LearnerSettings]]] = {}
+
+    rounds: int | None
+    calibration: str = "tight"
+    participation: Participation | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        LearnerSettings._kinds[cls.__name__] = cls
+
+    def _put(self, **values: Any) -> None:
+        """Fields as they were checked and converted, while the settings are made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def horizon(self) -> int:
+        """The declared number of rounds, where there is one."""
+        assert self.rounds is not None
+        return self.rounds
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """The first rounds of all batches but the first; here every round is a batch."""
+        return range(1, self.horizon)
+
+    def batch_at(self, number: int) -> int:
+        """The batch whose sum round ``number`` is in."""
+        return bisect_right(self.ends, number)
+
+    def batch_start(self, batch: int) -> int:
+        """The first round of a batch."""
+        return self.ends[batch - 1] if batch else 0
+
+    def counted_since(self, number: int) -> int | None:
+        """Somebody of whom a round from this one on was counted is not counted in round ``number``.
+
+        It is the first round of the batches that are too near. None where any rounds of a person may count.
+        """
+        declared = self.participation
+        if declared is None or declared.times == 1:
+            return None
+        return self.batch_start(max(0, self.batch_at(number) - declared.apart + 1))
+
+    @classmethod
+    def readable(cls) -> set[str]:
+        """The names of its fields and properties."""
+        computed = {name for name in dir(cls) if isinstance(getattr(cls, name), property | cached_property)}
+        return {one.name for one in fields(cls)} | {name for name in computed if name[0] != "_"}
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}
+
+    @classmethod
+    def read(cls, plain: Any) -> Self:
+        """The settings that a file holds."""
+        names = [one.name for one in fields(cls)]
+        if not isinstance(plain, dict) or plain.keys() != set(names):
+            raise ValueError(f"these are no settings of a {cls.__name__.removesuffix('Settings')}")
+        return cls(**{name: decoded(plain[name], name, {}) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """`plain`, with what it is."""
+        return {"kind": type(self).__name__, "fields": self.plain()}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> LearnerSettings:
+        """The settings that `to_json` wrote."""
+        return LearnerSettings._kinds[record["kind"]].read(record["fields"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectorSettings(LearnerSettings):
+    """Settings of learners that choose k of n items."""
+
+    n_items: int
+    k: int
+    bound: float = 1.0
+    labels: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        checks.bound(self.bound)
+        if self.k > self.n_items:
+            raise ValueError(f"k={self.k} exceeds n_items={self.n_items}; choose k <= {self.n_items}")
+        if self.labels is not None:
+            item_labels(self.labels, self.n_items)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether so few rounds are declared that items cannot be told apart by their end."""
+        return False
+
+
+def common_settings(
+    n_items: int,
+    k: int | None,
+    rounds: int | None,
+    bound: float = 1.0,
+    labels: Sequence[Any] | None = None,
+    calibration: str = "tight",
+    **others: Any,
+) -> dict[str, Any]:
+    """What every selector is asked for, checked, and ``others`` as they are: fields of its settings."""
+    size = checks.whole("n_items", n_items, at_least=1)
+    chosen = checks.whole("k", k, at_least=1)
+    if chosen > size:
+        raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
+    return others | {
+        "n_items": size,
+        "k": chosen,
+        "bound": checks.bound(bound),
+        "labels": item_labels(labels, size),
+        "rounds": None if rounds is None else checks.whole("rounds", rounds, at_least=1),
+        "calibration": checks.one_of("calibration", calibration, CALIBRATIONS),
+    }
+
+
+def asked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the ``locals()`` of a constructor the options of its settings."""
+    return {name: value for name, value in given.items() if name not in _NO_SETTINGS}
+
+
+def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] | None:
+    """One label per item, each of which a saved file can hold."""
+    if labels is None:
+        return None
+    if len(labels) != n_items:
+        raise ValueError(f"labels has {len(labels)} entries; there are {n_items} items")
+    found = tuple(plain_label(label) for label in labels)
+    check_distinct(found)
+    return found
+
+
+def score_range(bound: float, neighbours: str) -> float:
+    """How far one person moves two sums of gains in [0, bound] apart."""
+    return ScoreChange(bound, one_directional=neighbours == "add_remove").range
+
+
+def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
+    """The wanted rate, or the largest at which ``count`` choices of range ``width`` fit into ``share``."""
+    if not share.private or not count:
+        return wanted
+    return min(wanted, ExponentialChoice.within(share, width, count, share.definition).rate)
+
+
+# --- rounds ---------------------------------------------------------------------------------------------
 
 
 class Rounds:
@@ -107,24 +305,6 @@ class Rounds:
             raise ValueError(f"nothing was decided for round {self.number}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LearnerSettings(ParticipationSettings):
-    """Everything that a learner's decisions, its account and its certificate follow from.
-
-    ``tight`` and ``published`` of a subclass compute one from what a user asks for; the learner, the
-    certificate and the planner read it.
-    """
-
-    rounds: int | None
-    calibration: str
-
-    @property
-    def horizon(self) -> int:
-        """The declared number of rounds, where there is one."""
-        assert self.rounds is not None
-        return self.rounds
-
-
 @dataclass(frozen=True)
 class Guarantee(Account):
     """The guarantee of the whole declared run, known before its first round; ``spent`` is the part so far."""
@@ -150,6 +330,9 @@ class Stream:
         return Stream(self.people, self.within_limit[here], self.rewards[here], self.selections[here])
 
 
+# --- every learner --------------------------------------------------------------------------------------
+
+
 @fixed
 class OnlineLearner:
     """Decide every round, then learn from the person of that round.
@@ -158,16 +341,18 @@ class OnlineLearner:
     ``budget`` is a `Budget`, a share of one, or a `Gate` to spend from: `spend_from` makes a `Share` of each.
     """
 
+    settings: Any
     _settings_type: ClassVar[type[LearnerSettings]]
     _played_type: ClassVar[type[np.generic]] = np.float64
     _guarantee_type: ClassVar[type[Guarantee]] = Guarantee
     _state: ClassVar[tuple[str, ...]] = ("_rounds", "_contribution")
+    _noun: ClassVar[str] = "decision"
 
     def __init__(self, settings: LearnerSettings, share: Share) -> None:
         assert share.gate is not None
         self._assemble(settings, share.gate, own_gate=share.own_gate)
 
-    def _assemble(self, settings: LearnerSettings, gate: Gate, *, own_gate: bool) -> None:
+    def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
         """Put the parts together, for a new learner or for one that comes back from a file."""
         self.settings = settings
         self._saved_alone = gate.owner is None  # and not with others that it is a part of
@@ -178,23 +363,34 @@ class OnlineLearner:
         self._contribution = ContributionLimit(limit, gate.key(), self._rounds, settings.counted_since)
         self._begin()
 
-    def __getattr__(self, name: str) -> Any:
-        """A setting, such as ``rounds`` or ``calibration``, by its own name."""
-        settings = self.__dict__.get("settings")
-        if settings is not None and name[0] != "_":
-            kind = getattr(type(settings), name, None)
-            if name in settings.__dataclass_fields__ or isinstance(kind, property):
-                return getattr(settings, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    if not TYPE_CHECKING:  # checkers find a misspelt name; what they know of settings is ``learner.settings``
 
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.settings.__dataclass_fields__]
+        def __getattr__(self, name: str) -> Any:
+            """A setting by its own name, such as ``learner.rate`` for ``learner.settings.rate``."""
+            settings = self.__dict__.get("settings")
+            if settings is not None and name[0] != "_" and name in settings.readable():
+                return getattr(settings, name)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+        def __dir__(self) -> list[str]:
+            return [*super().__dir__(), *self.settings.readable()]
 
     # --- for users -------------------------------------------------------------------------------
 
     @property
     def budget(self) -> Budget:
         return self._gate.budget
+
+    @property
+    def rounds(self) -> int | None:
+        """The declared number of rounds; None for any number."""
+        rounds: int | None = self.settings.rounds
+        return rounds
+
+    @property
+    def calibration(self) -> str:
+        """Whose constants these are: "tight" or "published"."""
+        return str(self.settings.calibration)
 
     @property
     def round(self) -> int:
@@ -214,8 +410,8 @@ class OnlineLearner:
         """
         with self._turns.look():
             whole = self._gate.spent
-            # Everything was declared before the first round, so every privacy definition holds. At a shared
-            # gate others may look at these answers first, and the gate's own definition counts.
+            # Everything was declared before the first round, so every privacy definition holds: none is
+            # picked. At a shared gate others may look at these answers first, and the gate's own one counts.
             definition = None if self._own_gate else whole.definition
             so_far = replace(self._spent(), definition=definition)
             return self._guarantee_type(
@@ -246,12 +442,22 @@ class OnlineLearner:
         """
         with self._turn("run()"):
             self._check_people(people)
-            return self._trace(*in_memory(people, person_ids, progress, self._run_all))
+            if person_ids is not None and len(person_ids) != len(people):
+                raise ValueError("person_ids must have as many entries as there are people")
+            # Of people who live in a store, some are in memory at a time.
+            pieces = people.batches() if getattr(people, "stored", False) else [people]
+            played, start = [], 0
+            for some in pieces:
+                ids = None if person_ids is None else person_ids[start : start + len(some)]
+                played.append(self._run_all(some, ids, progress))
+                start += len(some)
+            rewards, shown = zip(*played, strict=True)
+            return self._trace(np.concatenate(rewards), np.concatenate(shown))
 
-    def _run_all(self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool) -> Played:
+    def _run_all(
+        self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         count = len(people)
-        if person_ids is not None and len(person_ids) != count:
-            raise ValueError("person_ids must have as many entries as there are people")
         self._contribution.check_named(person_ids)
         left = count if self._rounds.horizon is None else min(count, self._rounds.horizon - self.round)
         within_limit = np.ones(left, dtype=np.bool_)
@@ -382,8 +588,6 @@ class OnlineLearner:
 
     # --- for subclasses --------------------------------------------------------------------------
 
-    _noun: ClassVar[str] = "decision"
-
     @property
     def _width(self) -> int:
         """How many numbers say what was played in a round."""
@@ -424,6 +628,11 @@ class OnlineLearner:
         """Refuse what this learner cannot learn from; one person, or a stream of them."""
         raise NotImplementedError
 
+    def _prepared(self, person: Any) -> Any:
+        """``person`` checked, in the form `_observe` takes; nothing of the learner changes here."""
+        self._check_people(person)
+        return person
+
     def _observe(self, person: Any) -> None:
         """Take up what `_prepared` returned."""
         raise NotImplementedError
@@ -432,9 +641,15 @@ class OnlineLearner:
         """The account of what has been released so far."""
         raise NotImplementedError
 
+    def _feedback(self, person: Any, decision: Any, value: float) -> Any:  # noqa: ARG002
+        """The feedback of somebody in a simulated stream: their function, or what they saw of it."""
+        return person
+
     def _could_show(self, shown: NDArray[Any]) -> bool:
         """Whether such a decision can have been drawn."""
         return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
+
+    # --- inside ----------------------------------------------------------------------------------
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
         """Around everything that changes the learner: in this process only, one call at a time."""
@@ -449,11 +664,15 @@ class OnlineLearner:
 
     def _next(self) -> Any:
         """The decision for this round: `choose`, for those who have their turn."""
-        if not self._rounds.is_open and not self.over:
-            self._rounds.open(self._draw() if self._due() else None)
+        if not self._rounds.is_open and not self._rounds.over:
+            self._open()
         if self._rounds.shown is None:
             raise RuntimeError("no decision was ever drawn: an interruption came before the first one")
         return self._decision(self._rounds.shown)
+
+    def _open(self) -> None:
+        """The next round, with a new decision where one is due."""
+        self._rounds.open(self._draw() if self._due() else None)
 
     def _decide(self) -> Any:
         """The decision as it is played; here the one that was drawn."""
@@ -461,34 +680,26 @@ class OnlineLearner:
 
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
         """`learn`, for those who have their turn."""
-        if self.over and self._rounds.without_learning:
-            return
-        if self.over:
+        rounds = self._rounds
+        if rounds.over:
+            if rounds.without_learning:
+                return
             raise RuntimeError(
                 f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
                 f" {self._noun}, and after continue_without_learning() feedback is taken and not learned from"
             )
-        if not self._rounds.is_open:
+        if not rounds.is_open:
             raise RuntimeError(
                 f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
             )
-        ready, caveats = self._prepared(person), tuple(getattr(person, "caveats", ()))
+        ready, caveats = self._prepared(person), getattr(person, "caveats", ())
         if caveats:  # first: where they cannot be written down, nobody has been counted
             self._gate.add_caveats(*caveats)
         self._take(ready, self._contribution.register(person_id))
 
-    def _feedback(self, person: Any, decision: Any, value: float) -> Any:  # noqa: ARG002
-        """The feedback of somebody in a simulated stream: their function, or what they saw of it."""
-        return person
-
-    def _prepared(self, person: Any) -> Any:
-        """``person`` checked, in the form `_observe` takes; nothing of the learner changes here."""
-        self._check_people(person)
-        return person
-
     def _take(self, ready: Any, within_limit: bool) -> None:
         """Close the round, then take up its person."""
-        self._rounds.close(then=(lambda: self._observe(ready)) if within_limit else None)
+        self._rounds.close(then=partial(self._observe, ready) if within_limit else None)
 
     def _run(self, stream: Stream) -> None:
         """The stream round by round; learners that can, do it compiled, with the same outcome."""
@@ -514,3 +725,687 @@ def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> A
 
     kind = Segments if state_class(path) == "Segments" else OnlineLearner
     return kind.load(path, gate=gate)
+
+
+# --- learners that show a set of items ------------------------------------------------------------------
+
+
+class OnlineSelector(OnlineLearner):
+    """Show a set of items every round, by label or number, and learn from feedback, at once or late.
+
+    Subclasses say when a new set is drawn and how, and what is kept of a person; those that draw sets from a
+    `BatchedSum` make one, and are done. Sets have k items, unless a subclass says otherwise.
+    """
+
+    _played_type: ClassVar[type[np.generic]] = np.int32
+    _noun: ClassVar[str] = "set"
+    _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
+
+    _sum: BatchedSum | None = None  # where people's feedback is summed and released, for those who have one
+    _shares: bool | None = None  # whether segments share what it released; None where they cannot
+    _pool: Pooled | None = None  # what they have released, where that is shared
+    _first: tuple[int, ...] = ()  # the set that is shown first
+    _batched = True  # whether what is released together are at most as many people as rounds
+    _constrained = False  # whether `_feasible` ever says no
+
+    def __init__(
+        self, settings: LearnerSettings, share: Share, start: Released | OnlineSelector | None = None
+    ) -> None:
+        super().__init__(settings, share)
+        if start is not None:
+            self._begin_with(start.released if isinstance(start, OnlineSelector) else start)
+
+    def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
+        self._pending, self._waiting, self._merged = Pending(), Waiting(), Merged()
+        self._catalogue = Catalogue(settings.n_items, settings.labels)
+        super()._assemble(settings, gate, own_gate=own_gate)
+
+    def _begin_with(self, released: Released) -> None:
+        checks.instance("start", released, Released, "last_month.released")
+        self._start(released.over(self.n_items, self.labels))
+        self._gate.add_caveats(*released.caveats)
+        self._catalogue.changed = True
+
+    # --- for users -------------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are to choose from."""
+        return int(self.settings.n_items)
+
+    @property
+    def k(self) -> int:
+        """How many items a set has at most."""
+        return self._width
+
+    @property
+    def bound(self) -> float:
+        """A public bound of every person's value."""
+        return float(self.settings.bound)
+
+    @property
+    def labels(self) -> tuple[Any, ...] | None:
+        """What the items are called; None for their numbers."""
+        labels: tuple[Any, ...] | None = self.settings.labels
+        return labels
+
+    def choose(
+        self,
+        *,
+        wait: bool = True,
+        available: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        include: Iterable[Any] | None = None,
+    ) -> Selection:
+        """The set for this round; with ``wait=False`` the next one, even if feedback has not come yet.
+
+        ``available`` lists what can be shown in this round, ``exclude`` what cannot, ``include`` what must be
+        in the set: labels or numbers of items. These must be public facts, such as what is sold out: whoever
+        derives them from private data leaks it here. ``include`` takes the first places, items that
+        cannot be shown are replaced by others that rank high in what has been released.
+        """
+        with self._turn("choose()"):
+            request = self._request(available, exclude, include)
+            if not wait and self._rounds.is_open and not self._rounds.over:
+                self._pass_on()
+            standing: Selection = self._next()
+            return standing if request is None else self._fitted(standing, request)
+
+    def choose_many(self, count: int) -> list[Selection]:
+        """The sets of the next ``count`` rounds: ``choose(wait=False)`` n times, in less time."""
+        with self._turn("choose_many()"):
+            checks.whole("count", count, at_least=1)
+            request = self._request()
+            found: list[Selection] = []
+            while len(found) < count:
+                if self._rounds.is_open and not self.over:
+                    self._pass_on()
+                found.append(self._fitted(self._next(), request))
+                if request is None and not self.over:
+                    found += self._alike(found[-1], count - len(found))
+            return found
+
+    def learn(
+        self,
+        person: Any = None,
+        *,
+        items: Iterable[Any] | Mapping[Any, float] | None = None,
+        round: int | None = None,
+        person_id: Hashable | None = None,
+    ) -> None:
+        """Learn from the person of this round, or of an earlier ``round`` that was passed without them.
+
+        ``person`` is a population of one, or a vector with a number in [0, 1] for each item: the chance that
+        the person takes it. ``items`` is the same for a few items: a list of what the person would take, or a
+        mapping from items to chances, by label or number. ``person_id`` (any hashable) lets the learner keep
+        to ``max_rounds_per_person``: it is kept only as a keyed hash, and rounds beyond the limit pass
+        without being learned from.
+        """
+        with self._turn("learn()"):
+            given, now = self._given(person, items), self._rounds
+            if round is None or (round == now.number and (now.is_open or now.over)):
+                self._learn(given, person_id)
+                return
+            late = self._late(round)
+            ready, caveats = self._prepared_late(given, late), tuple(getattr(given, "caveats", ()))
+            self._gate.add_caveats(*caveats)  # first: where that fails, nobody has been counted
+            within_limit = self._contribution.register(person_id)
+            ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
+            self._take_late(ticket, ready, within_limit)
+
+    def run(
+        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
+    ) -> Trace:
+        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn`.
+
+        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
+        set and not learned from.
+        """
+        trace: Trace = super().run(people, person_ids=person_ids, progress=progress)
+        return trace
+
+    @property
+    def released(self) -> Released:
+        """What was released about the items: what another learner may begin with (``start=``), at no cost."""
+        with self._turns.look():
+            shown = self._rounds.shown
+            items = () if shown is None else self._decision(shown).items
+            about = (items, self.n_items, self.labels, *self._estimates())
+            return Released(*about, caveats=self._gate.caveats)
+
+    def ranking(self, count: int | None = None) -> tuple[int, ...]:
+        """Numbers of items that can be shown, by what was released about them, best first."""
+        with self._turns.look():
+            active = np.flatnonzero(self._active())
+            scores = self._ranking()[active]
+            most = active.size if count is None else checks.whole("count", count, at_least=0)
+            if most < active.size:  # ties go to the first items, as in a full sort
+                least = np.partition(scores, active.size - most)[active.size - most] if most else np.inf
+                kept = np.flatnonzero(scores >= least)
+                active, scores = active[kept], scores[kept]
+            order = np.argsort(-scores, kind="stable")[:most]
+            return tuple(active[order].tolist())
+
+    def add_items(self, items: Iterable[Any]) -> None:
+        """New items, or retired ones that are back, can be shown from now on.
+
+        Labels, or the next numbers where items have none. A public fact, which costs nothing. People who
+        come from now on are functions of all items. Nothing is certified for streams whose catalogue
+        changes.
+        """
+        with self._turn("add_items()"):
+            names = list(items) if not isinstance(items, str | bytes) else [items]
+            back, fresh = self._catalogue.sorted_out(names)
+            self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
+            self._catalogue.bring_back(back.tolist())
+            if fresh:
+                size = self.n_items + len(fresh)
+                labels = None if self.labels is None else (*self.labels, *fresh)
+                settings = self._grown(size, labels)
+                self._open_items(np.arange(self.n_items, size), np.flatnonzero(self._active()), settings)
+                object.__setattr__(self, "settings", settings)
+                self._catalogue.grow(size, labels)
+                self._waiting.grow(size)
+            self._changed()
+
+    def retire_items(self, items: Iterable[Any]) -> None:
+        """These items, by label or number, are not shown from now on.
+
+        A public fact, which costs nothing. The set that stands is filled up by what was released about the
+        others. Nothing is certified for streams whose catalogue changes.
+        """
+        with self._turn("retire_items()"):
+            gone = self._catalogue.items("items", items).astype(np.int64)
+            active = self._active()
+            active[gone] = False
+            self._check_enough(active)
+            self._catalogue.retire(gone.tolist())
+            self._close_items(gone)
+            self._refit()
+            self._changed()
+
+    def next_epoch(self, budget: Spending, *, discount: float = 1.0, seed: Seed = None) -> Self:
+        """A learner of the same settings for the time to come: a new budget, and what was released is kept.
+
+        It has this one's items, the retired ones too, as many rounds, and the same noise, which is charged to
+        ``budget``: a `Budget`, a share of one, or the gate of a period (`privacy.Periods`), which keeps the
+        account of each period and of all together. It must be about the same neighbours and rounds per
+        person. Each epoch counts a person's rounds anew; who comes in several loses the sum of them. For
+        other rounds or another budget make a learner with ``start=`` this one.
+
+        ``discount`` is the part of its people that what was released counts for: less where tastes change,
+        and 0 to begin with nothing. What was released is public, so this costs nothing. This learner stays
+        as it is, for feedback that is late.
+        """
+        kept = checks.real("discount", discount, at_least=0.0, at_most=1.0)
+        share = spend_from(budget, seed)
+        for name in ("neighbours", "max_rounds_per_person", "private"):
+            if getattr(share.budget, name) != getattr(self.budget, name):
+                raise ValueError(
+                    f"{name} of the budget is {getattr(share.budget, name)}, and of this learner"
+                    f" {getattr(self.budget, name)}: make a new learner, with start= this one"
+                )
+        learner, released = object.__new__(type(self)), self.released
+        assert share.gate is not None
+        learner._assemble(self._renewed(), share.gate, own_gate=share.own_gate)
+        if kept and self.round:
+            learner._begin_with(released.discounted(kept))
+        if gone := np.flatnonzero(~self._active()).tolist():
+            learner.retire_items(gone if self.labels is None else [self.labels[item] for item in gone])
+        return fix(learner)
+
+    def partial(self, server: str) -> Partial:
+        """A part of the open batch for people who come to another server, who are served the same set."""
+        with self._turn("partial()"):
+            named(server)
+            self._check_divisible()
+            if self.over:
+                raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")
+            self._next()
+            return self._part((server, self._batch(), self._room(), self._contribution.name))
+
+    def merge(self, part: Partial) -> None:
+        """Learn from the people of a part, whose rounds pass; once, and while its batch is open."""
+        with self._turn("merge()"):
+            checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
+            if self._rounds.shown is None or part.learner != self._contribution.name:
+                raise ValueError("the part is of another learner")
+            self._check_part(part)
+            horizon = self._rounds.horizon
+            left = None if horizon is None else horizon - self._rounds.number
+            self._merged.check(part, self._batch(), self._room(), left)
+            self._gate.add_caveats(*part.caveats)
+            self._merged.add(part)  # first, so that an interruption never doubles anybody
+            self._rounds.close(part.count, then=lambda: self._take_part(part))
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Rounds that were passed without their feedback, which may still come."""
+        with self._turns.look():
+            return self._pending.rounds
+
+    def waits_for(self, round: int) -> bool:
+        """Whether feedback of this round may still come."""
+        with self._turns.look():
+            open_now = self._rounds.is_open and round == self._rounds.number
+            return open_now or round in self._pending
+
+    def expire(self, before: int) -> int:
+        """Wait no longer for feedback of rounds ``before`` this one: these people took nothing.
+
+        Returns how many rounds that were. When to do so must be a public rule, such as a number of hours.
+        At most 131,072 rounds are waited for; with one more the oldest expires.
+        """
+        with self._turn("expire()"):
+            first = checks.whole("before", before, at_least=-(1 << 62))
+            return self._expire(sum(1 for late in self._pending.rounds if late < first))
+
+    def skip(self, rounds: Iterable[int]) -> None:
+        """Learn nothing of these rounds: their sets were never shown, or others were. A public fact.
+
+        Who was not served has not "taken nothing", and averages are those of the other rounds.
+        """
+        with self._turn("skip()"):
+            late = [checks.whole("rounds", round, at_least=0) for round in rounds]
+            now = self._rounds.number if self._rounds.is_open else -1
+            for place, round in enumerate(late):
+                if (round not in self._pending and round != now) or round in late[:place]:
+                    raise ValueError(f"rounds={round} waits for no feedback")
+            for round in late:
+                if round == now:
+                    self._pass_on()
+                self._skipped(self._pending.take(round))
+
+    def __repr__(self) -> str:
+        horizon = "" if self.rounds is None else f" of {self.rounds:,}"
+        return f"{type(self).__name__}({self.k} of {self.n_items:,} items, round {self.round:,}{horizon})"
+
+    # --- for subclasses: sets --------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        assert self._sum is not None
+        return self._sum.due(self._rounds.number)
+
+    def _draw(self) -> NDArray[np.int32]:
+        assert self._sum is not None
+        return self._sum.draw(self._rounds.number, self._catalogue.active, self._pool)
+
+    def _drawn(self) -> NDArray[Any]:
+        """A set by what was released, here and in other segments, without a release."""
+        assert self._sum is not None
+        return self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
+
+    def _tell(self, pool: Pooled) -> None:
+        """Let other segments know what was released."""
+        assert self._sum is not None
+        self._sum.tell(pool)
+
+    def _spent(self) -> Account:
+        return self._account(*(() if self._sum is None else self._sum.entries()))
+
+    def _ranking(self) -> NDArray[np.float64]:
+        """A number for each item, of what has been released: which to show where others cannot be.
+
+        How often it was in one of the latest sets, where no sums are released.
+        """
+        if self._sum is None:
+            return self._catalogue.often()
+        return self._sum.ranking(self._rounds.number, self._pool)
+
+    def _estimates(self) -> Estimates:
+        """The value of each item to a person, by what was released, to how many people, and how sure."""
+        return (None, 0, None) if self._sum is None else self._sum.estimates(self._rounds.number)
+
+    def _start(self, start: Released) -> None:
+        """Begin with what was released elsewhere: here, show the set that stood last for a start."""
+        self._first = start.items
+
+    def _renewed(self) -> Any:
+        """The settings for another epoch; without what was drawn for this one."""
+        return self.settings
+
+    def _feasible(self, items: list[int]) -> bool:  # noqa: ARG002
+        """Whether these items may be shown together."""
+        return True
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
+        """The settings for more items; refused where people's part in what was paid for would grow."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot take up new items: make a new learner, with start= this one"
+        )
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        """Let these items be drawn, like the ones ``among`` them; ``settings`` are the new ones, if any."""
+        if settings is not None and self._sum is not None:
+            self._sum.grown(settings, self._rounds.number)
+
+    def _close_items(self, items: NDArray[np.int64]) -> None:
+        """Let these items be drawn no more."""
+
+    def _changed(self) -> None:
+        """The catalogue has changed."""
+
+    def _check_enough(self, active: NDArray[np.bool_]) -> None:
+        """Refuse a catalogue that is too small for a set."""
+        left = int(np.count_nonzero(active))
+        if left < self._width:
+            raise ValueError(f"{left} items would be left; a set has {self._width}")
+
+    def _certified(self, regret: float) -> float:
+        """A certificate, which is about a catalogue that does not change and a learner that begins with
+        nothing: a bad start can cost any number of rounds. Infinite otherwise."""
+        return math.inf if self._catalogue.changed else regret
+
+    def _active(self) -> NDArray[np.bool_]:
+        """Which items have not been retired."""
+        active = self._catalogue.active
+        return np.ones(self.n_items, dtype=np.bool_) if active is None else active.copy()
+
+    # --- for subclasses: people ------------------------------------------------------------------
+
+    def _given(self, person: Any, items: Any) -> Any:
+        """The person in the form that `_prepared` takes."""
+        if items is None and isinstance(person, Population):
+            return person
+        return given_person(self._catalogue, self.n_items, person, items)
+
+    def _check_people(self, people: Any) -> None:
+        check_population(people, self.settings.n_items, self.settings.bound, monotone=True)
+
+    def _checked_person(self, person: Any) -> Population:
+        one = "learn() takes one person; use run() for a stream"
+        check_population(person, self.settings.n_items, self.settings.bound, monotone=True, one=one)
+        found: Population = person
+        return found
+
+    def _prepared(self, person: Any) -> Any:
+        one = self._checked_person(person)
+        return one if self._sum is None else self._sum.prepared(one, self._rounds.number, self._shown)
+
+    def _observe(self, person: Any) -> None:
+        assert self._sum is not None
+        self._sum.observe(person, self._shown)
+
+    def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
+        """Take up the people of rounds that passed: rows, from ``first`` on."""
+        assert self._sum is not None
+        self._sum.observe_rows(people, first, within_limit, self._shown)
+
+    def _stands(self) -> int:
+        """How many rounds after this one show the same, without a draw."""
+        return 0
+
+    def _ticket(self) -> Ticket:
+        """What late feedback of the open round will be about."""
+        return ()
+
+    def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
+        """`_prepared`, for feedback of an earlier round."""
+        return self._prepared(person)
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+        """Take up what `_prepared_late` returned."""
+        if within_limit and self._has_room(ready):
+            self._observe_waiting(ready)
+
+    def _has_room(self, ready: Any) -> bool:
+        """Whether a person can be learned from at once; who cannot, waits.
+
+        Not where a person may be in several batches: who waits would be in another one than was counted, and
+        could be in one twice. There, such a round passes without being learned from.
+        """
+        if not self._batched:
+            return True
+        return self._waiting.admits(ready, keep=self.budget.max_rounds_per_person == 1)
+
+    def _observe_waiting(self, ready: Any) -> None:
+        """Take up somebody who comes late, or had to wait."""
+        self._observe(ready)
+
+    def _expired(self, ticket: Ticket) -> None:
+        """Feedback that will not come."""
+
+    def _skipped(self, ticket: Ticket) -> None:
+        """A round that has not happened, for its learner."""
+
+    # --- for subclasses: parts on other servers --------------------------------------------------
+
+    def _check_divisible(self) -> None:
+        """Refuse parts where people cannot be divided among servers."""
+        if self._sum is not None:
+            self._sum.check_divisible()
+
+    def _summed(self) -> Summed:
+        """What people add to the sums of the open batch."""
+        if self._sum is None:
+            raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
+        return self._sum.summed(self._shown)
+
+    def _batch(self) -> int:
+        """The first round of the open batch."""
+        assert self._sum is not None
+        return self._sum.begins(self._rounds.number)
+
+    def _room(self) -> int | None:
+        """How many people the open batch has still room for; None for any number."""
+        assert self._sum is not None
+        return self._sum.room(self._rounds.number)
+
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
+        """Take up the sums of ``count`` people of a part."""
+        assert self._sum is not None
+        if not self._sum.exhausted:
+            self._sum.add(sums)
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        """An empty part of the open batch."""
+        given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
+        what = (self.n_items, self.bound, self._summed())
+        units, everybody = partial(counted_person, *what), partial(counted_people, *what)
+        return SummedPart(about, given, what[2].shape, units, everybody)
+
+    def _check_part(self, part: Partial) -> None:
+        """Refuse a part that this learner's people cannot have made."""
+        summed = self._summed()
+        if not isinstance(part, SummedPart) or part.sums.shape != summed.shape:
+            raise ValueError("the part is of another learner, or of other items")
+        part.check(summed.least, summed.most)
+        if self._sum is not None:
+            self._sum.check(part.sums, part.count)
+
+    def _take_part(self, part: Any) -> None:
+        """Take up the people of a part, whose rounds are over."""
+        self._add_sums(part.sums, part.count)
+
+    # --- inside: rounds --------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        news = self._pool is not None and self._pool.news
+        self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
+        self._catalogue.remember(self._shown)
+
+    def _new_set(self) -> NDArray[Any]:
+        """Draw a set; the first one is that which stood last elsewhere, filled up by one at random."""
+        self._waiting.begin()
+        shown = self._draw()
+        return self._with_first(shown) if self._first and not self._rounds.number else shown
+
+    def _with_first(self, shown: NDArray[Any]) -> NDArray[Any]:
+        chosen: list[int] = []
+        first = [item for item in self._first if self._active()[item]]
+        self._catalogue.fill(chosen, [*first, *shown.tolist()], shown.size, self._feasible)
+        return np.array(chosen, dtype=shown.dtype)
+
+    def _decide(self) -> Any:
+        return self._fitted(self._next(), self._catalogue.request())
+
+    def _request(self, available: Any = None, exclude: Any = None, include: Any = None) -> Request | None:
+        """What can be shown in this round, and what must be; None for everything, and nothing."""
+        if available is None and exclude is None and include is None and self._catalogue.active is None:
+            return None
+        # A set has as many items as it has, but under a constraint.
+        least = 0 if self._constrained else self._width
+        return self._catalogue.request(available, exclude, include, least)
+
+    def _fitted(self, standing: Selection, request: Request | None) -> Selection:
+        """The standing set as it can be shown in this round."""
+        if request is None:
+            return standing
+        feasible = self._feasible if self._constrained else None
+        items = self._catalogue.served(standing.items, self._ranking, request, feasible)
+        self._rounds.altered = items != standing.items
+        return self._selection(items)
+
+    def _refit(self) -> None:
+        """After items were retired: let a set stand that has none of them."""
+        if self._rounds.shown is not None:
+            self._rounds.shown = self._fit(self._rounds.shown)
+            self._rounds.altered = False
+
+    def _fit(self, shown: NDArray[Any]) -> NDArray[Any]:
+        """A set without items that were retired."""
+        fitted = self._fitted(self._decision(shown), self._catalogue.request())
+        return np.array(self._row(fitted), dtype=self._played_type)
+
+    def _selection(self, items: tuple[int, ...]) -> Selection:
+        labels = self.settings.labels
+        given = None if labels is None else tuple(labels[item] for item in items)
+        return Selection(items, self._rounds.number, given)
+
+    def _late(self, round: int) -> int:
+        """An earlier round whose feedback is waited for."""
+        late = checks.whole("round", round, at_least=0)
+        if late not in self._pending:
+            passed = late < self._rounds.number
+            why = "has been counted, or has expired" if passed else "has not been chosen for"
+            waiting = self._pending.rounds
+            few = ", ".join(map(str, waiting[:5])) + (", ..." if len(waiting) > 5 else "")
+            raise ValueError(
+                f"round={late} {why}; feedback is open for"
+                f" {f'rounds {few}' if waiting else 'no earlier round'}"
+            )
+        return late
+
+    def _alike(self, shown: Selection, most: int) -> list[Selection]:
+        """Pass on to the last of the next rounds that show the same for certain, at most ``most``."""
+        horizon = self._rounds.horizon
+        left = most if horizon is None else min(most, horizon - self._rounds.number - 1)
+        count = min(self._stands(), left)
+        if count <= 0:
+            return []
+        first, ticket = self._rounds.number, self._ticket()
+        later = partial(self._pending.add_all, range(first, first + count), ticket)
+        self._rounds.close(count, then=later)
+        self._expire(max(0, len(self._pending) - MOST_OPEN))
+        self._rounds.open()
+        self._catalogue.remember(self._shown, count)
+        return [Selection(shown.items, first + 1 + i, shown.labels) for i in range(count)]
+
+    def _pass_on(self) -> None:
+        """The round passes without its feedback, which may still come."""
+        later = partial(self._pending.add, self._rounds.number, self._ticket())
+        self._rounds.close(then=later)  # an interruption never leaves the round open and pending
+        if self._batched and (waiting := self._waiting.passed()) is not None:
+            self._observe_waiting(waiting)
+        if len(self._pending) > MOST_OPEN:
+            self._expire(1)
+
+    def _expire(self, count: int) -> int:
+        """The oldest rounds that are waited for are so no longer."""
+        for _ in range(count):
+            oldest = self._pending.oldest
+            assert oldest is not None
+            self._expired(self._pending.take(oldest))
+        return count
+
+    # --- inside: whole streams -------------------------------------------------------------------
+
+    def _run(self, stream: Stream) -> None:
+        before, start, late = self._catalogue.remembered(), self._rounds.number, int(self._rounds.is_open)
+        self._run_stream(stream)
+        shown = stream.selections[late : self._rounds.number - start]
+        self._catalogue.recall([*before, *shown[-RECENT:].copy()])
+        self._waiting.begin()  # what was passed before may be in another batch
+
+    def _run_one_by_one(self, stream: Stream) -> None:
+        super()._run(stream)
+
+    def _run_stream(self, stream: Stream) -> None:
+        rows, functions = stream.people.as_rows(), function_rows(stream.people)
+        if functions is not None:
+            self._run_functions(stream, functions)
+        elif rows is None:
+            self._run_one_by_one(stream)
+        else:
+            self._run_rows(stream, rows)
+
+    def _run_rows(self, stream: Stream, rows: Rows) -> None:
+        """The same as `_run_one_by_one`, for people who are rows: a batch at a time, compiled."""
+        people, count = stream.people, stream.rewards.size
+        seen = people if self._sum is None else self._sum.counted(people[:count], self._rounds.number)
+        for here in track(self._batches(count), "rounds", stream.progress, count):
+            part = stream.part(here)
+            rows.compressed.values(self._shown[self._shown >= 0], here.start, part.rewards)
+            part.selections[:] = self._shown
+            learned = partial(self._observe_rows, seen, here.start, part.within_limit)
+            self._rounds.close(part.rewards.size, then=learned)
+
+    def _batches(self, count: int) -> Iterator[slice]:
+        """``count`` rounds, those of one set at a time: it is drawn when they are asked for."""
+        start = 0
+        while start < count:
+            self._next()
+            room = self._room()
+            stop = count if room is None else min(count, start + room)
+            yield slice(start, stop)
+            start = stop
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:  # noqa: ARG002
+        """What asks people of these rows, where that is quicker than one by one."""
+        return None
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
+        """Take up people who were asked last: those of the rounds ``here`` of the stream."""
+        raise NotImplementedError
+
+    def _run_functions(self, stream: Stream, rows: Rows) -> None:
+        """The same for rows with a concave function in Python: the rounds of a set at a time."""
+        count, after, people = stream.rewards.size, 0, self._function_rounds(rows)
+        if people is None or self._catalogue.active is not None:
+            self._run_one_by_one(stream)  # also where retired items may have to be replaced
+            return
+        for t in track(range(count), "rounds", stream.progress):
+            if t < after:
+                continue
+            if not self._rounds.is_open:
+                self._open()
+            room = self._room()
+            value = people.ask(t, count if room is None else min(count, t + room), self._shown)
+            after = t + max(1, value.size)
+            here = slice(t, after)
+            limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
+            if value.size:
+                rewards[:], shown[:] = value, self._shown
+                self._rounds.close(value.size, then=partial(self._take_functions, people, here, limit))
+            else:
+                self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
+
+    @property
+    def _width(self) -> int:
+        return int(self.settings.k)
+
+    def _decision(self, shown: NDArray[Any]) -> Selection:
+        return self._selection(tuple(shown.tolist()))
+
+    def _row(self, decision: Selection) -> Any:
+        return decision.items
+
+    def _value(self, person: Any, decision: Selection) -> float:
+        return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)
+
+    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
+        return Trace(rewards, selections, type(self).__name__)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        inside = bool(((shown >= 0) & (shown < self.n_items)).all())
+        return super()._could_show(shown) and inside and np.unique(shown).size == shown.size

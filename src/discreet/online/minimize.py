@@ -33,10 +33,9 @@ from ..privacy.accountant import Spending
 from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
 from .calibration import calibrated, chosen_sums
-from .learner import LearnerSettings, OnlineLearner, Stream
+from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
-from .selector import item_labels
-from .total import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.
@@ -130,7 +129,9 @@ class SetMinimizer(OnlineLearner):
         return trace
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.n_items:,} items, round {self.round:,} of {self.rounds:,})"
+        return (
+            f"{type(self).__name__}({self.settings.n_items:,} items, round {self.round:,} of {self.rounds:,})"
+        )
 
     # --- for the protocol ------------------------------------------------------------------------
 
@@ -156,7 +157,8 @@ class SetMinimizer(OnlineLearner):
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         items = tuple(int(item) for item in np.flatnonzero(shown))
-        labels = None if self.labels is None else tuple(self.labels[item] for item in items)
+        names = self.settings.labels
+        labels = None if names is None else tuple(names[item] for item in items)
         return Selection(items, self.round, labels)
 
     def _row(self, decision: Selection) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,16 @@ Units = NDArray[np.int64]
 # What makes a person's part in sums of a person; of many people who are rows, the sum of their parts.
 Counting = Callable[[Any], Units]
 About = tuple[str, int, int | None, str]  # server, batch, room and learner of a part
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What people add to the sums of a batch: their shape, the range of one person's entries, what counts."""
+
+    shape: tuple[int, ...]
+    least: Any
+    most: Any
+    units: Counting
 
 
 def named(server: Any) -> str:

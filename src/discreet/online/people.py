@@ -1,24 +1,193 @@
-"""People as learners take them: checked, and in the forms that people have."""
+"""People as learners take them: in which form, how often, and how many of their items.
+
+Rounds. Who has been here how often is counted without keeping who: identities become keyed hashes at once.
+Which rounds of somebody count follows from their own rounds alone, so nobody else's change with them.
+
+Items, and why the coins that choose among them may be known. What a learner sees of round t is cut by the
+coin of round t and by nothing that anybody else has: not their items, not whether they had any to cut, not
+whether a call failed. Which person a round is for does not change either when somebody else is exchanged, or
+absent: online, an absent person leaves a round that passes with nothing learned. So for each sequence of
+coins two neighbouring streams are cut to streams that differ in one person's rounds, where each round moves
+at most ``cap`` items (2 cap when exchanged): what the sensitivity says. A stream from which a row is taken
+out, so that the others move up a round, is no neighbour: there everybody's round changes, capped or not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.identity import canonical
 from ..objectives import Population
 from ..objectives.rows import Coverage, ProbabilisticCoverage
 from ..objectives.stored.people import StoredPopulation
+from ..privacy import PublicRandomness
 from .catalogue import Catalogue
+from .partial import Summed
 
-Played = tuple[NDArray[np.float64], NDArray[Any]]  # what rounds were worth, and what was shown in them
+if TYPE_CHECKING:
+    from .learner import Rounds
+
+_HASH = 16  # bytes
 
 
-def check_population(people: Any, n_items: int, bound: float) -> None:
-    """Refuse what is not a population over these items, or may exceed the bound."""
+class ContributionLimit:
+    """Counts rounds per person up to a limit; holds only hashes under a key of its own.
+
+    With ``counted_since`` a person also counts once in a batch at most, and in batches that are apart: not in
+    round t if a round from ``counted_since(t)`` on was counted. It is None where every round may count. The
+    round is that of ``rounds``. Without a name nobody would be known again, so everybody needs one.
+
+    >>> limit = ContributionLimit(2, bytes(32))
+    >>> [limit.register(who) for who in ("ann", "ann", "ann", "bob")]
+    [True, True, False, True]
+    """
+
+    _state = ("_key", "_table")
+
+    def __init__(
+        self,
+        limit: int,
+        key: bytes,
+        rounds: Rounds | None = None,
+        counted_since: Callable[[int], int | None] | None = None,
+    ) -> None:
+        self._limit = limit
+        self._key = key
+        self._counts: dict[bytes, int] = {}
+        self._rounds, self._since = rounds, counted_since or (lambda _: None)
+        self._apart = self._since(0) is not None
+        self._counted: dict[bytes, list[int]] = {}  # the rounds, where it matters which they were
+
+    @property
+    def apart(self) -> bool:
+        """Whether it matters which rounds of a person count."""
+        return self._apart
+
+    @property
+    def people(self) -> int:
+        """How many people have been counted."""
+        return len(self._counts)
+
+    def check_named(self, people: Sequence[Hashable | None] | None) -> None:
+        """Refuse a stream without names where people have to be known again."""
+        if people is None and self.apart:
+            raise ValueError(
+                "person_ids are needed: with min_separation a person counts once in a batch, and has to be"
+                " known again"
+            )
+
+    def register(self, person: Hashable | None, ahead: int | None = None) -> bool:
+        """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
+
+        It is the open round, or the last one if none is open: whoever is learned from then, however late,
+        comes into the batch of that round. ``ahead`` is for a round that is so many from now.
+        """
+        if person is None and not self._apart:
+            return True
+        number = ahead or 0
+        if self._rounds is not None:
+            closed = ahead is None and not self._rounds.is_open
+            number += max(0, self._rounds.number - closed)
+        since = self._since(number)
+        if person is None:
+            raise ValueError(
+                "person_id is needed: with min_separation a person counts once in a batch, and has to be"
+                " known again"
+            )
+        hashed = self._hash(person)
+        seen = self._counts.get(hashed, 0)
+        if seen >= self._limit:
+            return False
+        if since is not None:
+            rounds = self._counted.setdefault(hashed, [])
+            if rounds and rounds[-1] >= since:
+                return False
+            rounds.append(number)
+        self._counts[hashed] = seen + 1
+        return True
+
+    def forget(self, person: Hashable | None) -> None:
+        """Take back one round of ``person`` that was counted and did not happen; None was not counted."""
+        if person is None:
+            return
+        hashed = self._hash(person)
+        self._counts[hashed] -= 1
+        if hashed in self._counted:
+            self._counted[hashed].pop()  # the last of those that have not come yet, whichever this one is
+        if not self._counts[hashed]:
+            del self._counts[hashed]
+            self._counted.pop(hashed, None)
+
+    @property
+    def name(self) -> str:
+        """What tells a learner from others, and nothing about its key."""
+        return hashlib.blake2b(b"learner", key=self._key, digest_size=8).hexdigest()
+
+    def _hash(self, person: Hashable) -> bytes:
+        return hashlib.blake2b(repr(canonical(person)).encode(), key=self._key, digest_size=_HASH).digest()
+
+    def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
+        """`register` for each of a stream; where one of them is refused nobody has been counted."""
+        within_limit = np.zeros(count, dtype=np.bool_)
+        counted: list[Hashable | None] = []
+        try:
+            for i, person in enumerate(people):
+                if self.register(person, i):
+                    within_limit[i] = True
+                    counted.append(person)
+        except BaseException:
+            for person in counted:
+                self.forget(person)
+            raise
+        return within_limit
+
+    @property
+    def _table(self) -> tuple[NDArray[Any], ...]:
+        """Hashes and how often each was counted; and in which rounds, where that matters."""
+        hashes = np.frombuffer(b"".join(self._counts), dtype=np.uint8).reshape(-1, _HASH)
+        counts = np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
+        rounds = [number for hashed in self._counts for number in self._counted.get(hashed, ())]
+        return hashes, counts, np.array(rounds, dtype=np.int64)
+
+    @_table.setter
+    def _table(self, table: tuple[NDArray[Any], ...]) -> None:
+        hashes, counts, rounds = table
+        self._counts = {row.tobytes(): int(count) for row, count in zip(hashes, counts, strict=True)}
+        if min(counts, default=0) < 0 or (rounds.size and rounds.size != counts.sum()):
+            raise ValueError("people are counted in other rounds than they had")
+        parts = np.split(rounds, np.cumsum(counts)[:-1]) if rounds.size else []
+        self._counted = {hashed: own.tolist() for hashed, own in zip(self._counts, parts, strict=False)}
+
+
+def capped(people: Population, cap: int | None, public: PublicRandomness, first: int) -> Population:
+    """The people of rounds ``first``, ``first + 1``, ... as a learner counts them: ``cap`` items at most.
+
+    A round's coin is the one of its number. Nothing is used up, so a call
+    that fails changes nothing, and rounds are cut alike one by one and many at once.
+    """
+    if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
+        return people
+    if not hasattr(people, "cap_items_by"):
+        raise ValueError(
+            f"items_per_person={cap}, but {type(people).__name__} has no items to cap; leave it out"
+        )
+    found: Population = people.cap_items_by(cap, public.of_rounds(first, len(people)))
+    return found
+
+
+def check_population(
+    people: Any, n_items: int, bound: float, *, monotone: bool = False, one: str | None = None
+) -> None:
+    """Refuse what is not a population over these items, or may exceed the bound.
+
+    ``monotone`` functions never fall when an item is added. ``one`` is what to say unless it is one person.
+    """
     if not isinstance(people, Population):
         raise TypeError(
             f"expected a person's function (an objective such as Coverage or SetFunction), got"
@@ -36,26 +205,10 @@ def check_population(people: Any, n_items: int, bound: float) -> None:
             f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
             " it or declare a larger bound"
         )
-
-
-def in_memory(
-    people: Any,
-    person_ids: Sequence[Hashable] | None,
-    progress: bool,
-    play: Callable[[Any, Sequence[Hashable] | None, bool], Played],
-) -> Played:
-    """What ``play`` makes of the people; of those who live in a store, some in memory at a time."""
-    if not getattr(people, "stored", False):
-        return play(people, person_ids, progress)
-    if person_ids is not None and len(person_ids) != len(people):
-        raise ValueError("person_ids must have as many entries as there are people")
-    played, start = [], 0
-    for some in people.batches():
-        ids = None if person_ids is None else person_ids[start : start + len(some)]
-        played.append(play(some, ids, progress))
-        start += len(some)
-    rewards, shown = zip(*played, strict=True)
-    return np.concatenate(rewards), np.concatenate(shown)
+    if monotone and not people.monotone:
+        raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
+    if one is not None and len(people) != 1:
+        raise ValueError(one)
 
 
 def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
@@ -76,7 +229,7 @@ def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) ->
     except (ValueError, TypeError) as error:
         reason = str(error)
     raise checks.DataError(
-        "this is no person: items= is a list of items of the catalogue, or a mapping from items to chances"
+        "invalid feedback: items= is a list of items of the catalogue, or a mapping from items to chances"
         f" from 0 to 1; a vector has a chance for each of the {n_items} items",
         reason,
     )
@@ -90,51 +243,34 @@ def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:
     return ProbabilisticCoverage.of_row(n_items, kept, chances[kept])
 
 
-def one_person(n_items: int, bound: float, person: Any) -> Any:
-    """A person of a part, checked."""
-    _check_part(n_items, bound, person)
-    if len(person) != 1:
-        raise ValueError("add() takes one person")
-    return person
+# --- people of a part on another server -----------------------------------------------------------------
 
 
-def _check_part(n_items: int, bound: float, people: Any) -> None:
-    check_population(people, n_items, bound)
-    if not people.monotone:
-        raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
-
-
-def row_person(n_items: int, bound: float, person: Any) -> Any:
+def kept_person(n_items: int, bound: float, person: Any) -> Any:
     """A person of a part who can be kept, or a store of them, checked."""
-    if isinstance(person, StoredPopulation):
-        _check_part(n_items, bound, person)
-    elif one_person(n_items, bound, person).as_rows() is None:
+    stored = isinstance(person, StoredPopulation)
+    one = None if stored else "add() takes one person"
+    check_population(person, n_items, bound, monotone=True, one=one)
+    if not stored and person.as_rows() is None:
         raise ValueError("a part keeps people who are rows; functions cannot travel")
     return person
 
 
-def counted_person(
-    n_items: int, bound: float, units: Callable[[Any], NDArray[np.int64]], person: Any
-) -> NDArray[np.int64]:
-    """A person's part in sums, once they have been checked."""
-    return units(one_person(n_items, bound, person))
+def counted_person(n_items: int, bound: float, summed: Summed, person: Any) -> NDArray[np.int64]:
+    """A person's units, once they have been checked."""
+    check_population(person, n_items, bound, monotone=True, one="add() takes one person")
+    return summed.units(person)
 
 
-def counted_people(
-    n_items: int,
-    bound: float,
-    units: Callable[[Any], NDArray[np.int64]],
-    shape: tuple[int, ...],
-    people: Population,
-) -> NDArray[np.int64]:
-    """The sum of everybody's parts: of rows at once, of a store by its engine, of others one by one."""
-    _check_part(n_items, bound, people)
+def counted_people(n_items: int, bound: float, summed: Summed, people: Population) -> NDArray[np.int64]:
+    """The sum of everybody's units: of rows at once, of a store by its engine, of others one by one."""
+    check_population(people, n_items, bound, monotone=True)
     if isinstance(people, StoredPopulation):
-        units(people[[0]])  # what cannot be counted is refused here
-        return people.counted(units, shape)
+        summed.units(people[[0]])  # what cannot be counted is refused here
+        return people.counted(summed.units, summed.shape)
     if people.as_rows() is not None:
-        return units(people)
-    total = np.zeros(shape, dtype=np.int64)
+        return summed.units(people)
+    total = np.zeros(summed.shape, dtype=np.int64)
     for person in people:
-        total += units(person)
+        total += summed.units(person)
     return total

@@ -35,51 +35,42 @@ from ..privacy.accountant import Spending
 from ..privacy.picks import Picks, exactly, sampled, subsampled
 from .catalogue import Catalogue
 from .functions import FunctionRounds
-from .learner import Guarantee, Stream
+from .learner import (
+    Guarantee,
+    OnlineSelector,
+    SelectorSettings,
+    Stream,
+    asked,
+    common_settings,
+    rate_within,
+    score_range,
+)
 from .partial import KeptPart, Partial
 from .pending import Ticket
-from .people import given_person, row_person
+from .people import given_person, kept_person
 from .released import Released
-from .selector import OnlineSelector, SelectorSettings, common_settings, rate_within, score_range
 
 LONGEST = 1 << 53
 METHODS = ("composed", "exact", "subsampled")
-
-
-def _window(value: Any) -> int | str:
-    if isinstance(value, str):
-        return checks.one_of("window", value, ("doubling",))
-    return checks.whole("window", value, at_least=1, at_most=LONGEST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhasedSettings(SelectorSettings):
     """What a `PhasedSelector` goes by."""
 
-    window: int | str
+    window: int | str = "doubling"
     first_window: int
-    restart_on_drift: bool
+    restart_on_drift: bool = False
     method: str
     rate: float
-    keep: int | None
+    keep: int | None = None
     event: Event
 
     @classmethod
     def tight(
-        cls,
-        n_items: int,
-        k: int,
-        share: Share,
-        *,
-        rounds: int | None = None,
-        window: int | str = "doubling",
-        first_window: int | None = None,
-        restart_on_drift: bool = False,
-        method: str = "auto",
-        bound: float = 1.0,
-        labels: Sequence[Any] | None = None,
+        cls, n_items: int, k: int, share: Share, *, rounds: int | None = None, **options: Any
     ) -> PhasedSettings:
-        """The settings for what is asked, with the highest rate of picks that fits into ``share``.
+        """The settings for the options of a `PhasedSelector`, with the highest rate of picks that fits.
 
         How many people make the first window is public, by what a pick can tell apart. A pick falls short of
         the best sum of gains by at most ln(n) / temperature on average. In four times as many people it can
@@ -92,24 +83,25 @@ class PhasedSettings(SelectorSettings):
         >>> PhasedSettings.tight(285, 5, dc.Budget(float("inf")).share()).first_window
         5
         """
-        common = common_settings(n_items, k, rounds, bound, labels)
-        length = _window(window)
+        window, first = options.pop("window", "doubling"), options.pop("first_window", None)
+        method = checks.one_of("method", options.pop("method", "auto"), ("auto", *METHODS))
+        common = common_settings(n_items, k, rounds, **options)
         size, chosen, largest = common["n_items"], common["k"], common["bound"]
-        checks.one_of("method", method, ("auto", *METHODS))
         picks = _picks(share, largest, max(1, min(chosen, size - 1)), method)
-        if isinstance(length, int):
-            if first_window is not None or restart_on_drift:
+        if not isinstance(window, str):
+            if first is not None or options.get("restart_on_drift"):
                 raise ValueError(
-                    f"window={length} is fixed; first_window and restart_on_drift need 'doubling'"
+                    f"window={window} is fixed; first_window and restart_on_drift need 'doubling'"
                 )
-            first = length
-        elif first_window is not None:
-            first = checks.whole("first_window", first_window, at_least=1, at_most=LONGEST)
+            window = first = checks.whole("window", window, at_least=1, at_most=LONGEST)
+        elif first is not None:
+            first = checks.whole("first_window", first, at_least=1, at_most=LONGEST)
         else:
             first = math.ceil(4.0 * math.log(max(size, 2)) / (picks.temperature * largest))
             first = max(chosen, first if rounds is None else min(first, rounds // 4))
-        common |= {"window": length, "first_window": first, "restart_on_drift": bool(restart_on_drift)}
-        return cls(**common, method=picks.method, rate=picks.rate, keep=picks.keep, event=picks.event)
+        checks.one_of("window", window if isinstance(window, str) else "doubling", ("doubling",))
+        common |= {"method": picks.method, "rate": picks.rate, "keep": picks.keep, "event": picks.event}
+        return cls(**common, window=window, first_window=first)
 
     @property
     def releases(self) -> int:
@@ -491,20 +483,8 @@ class PhasedSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        settings = PhasedSettings.tight(
-            n_items,
-            k,
-            share,
-            rounds=rounds,
-            window=window,
-            first_window=first_window,
-            restart_on_drift=restart_on_drift,
-            method=method,
-            bound=bound,
-            labels=labels,
-        )
-        super().__init__(settings, share, start)
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(PhasedSettings.tight(**options, share=share), share, start)
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -589,7 +569,7 @@ class PhasedSelector(OnlineSelector):
             self._phases.grow(settings)
 
     def _prepared(self, person: Any) -> Population:
-        ready: Population = super()._prepared(person)
+        ready = self._checked_person(person)
         if ready.as_rows() is None:
             # Functions are asked again only when the window closes: what fails now must fail here.
             answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
@@ -597,14 +577,11 @@ class PhasedSelector(OnlineSelector):
         return ready
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+        # A window sums as many people as it has rounds at most, exactly; who comes when it is full waits.
         if not within_limit:
             self._observe(None)
-        elif self._has_room(ready):
+        elif self._waiting.admits(ready):
             self._observe(ready)
-
-    def _has_room(self, ready: Any) -> bool:
-        """A window sums as many people as it has rounds at most, exactly; who comes when it is full waits."""
-        return self._waiting.admits(ready)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         self._rounds.close(then=lambda: self._observe(ready if within_limit else None))
@@ -668,14 +645,14 @@ class PhasedSelector(OnlineSelector):
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         size, bound = self.settings.n_items, self.settings.bound
         given = partial(given_person, Catalogue(size, self.settings.labels), size)
-        return KeptPart(about, given, partial(row_person, size, bound))
+        return KeptPart(about, given, partial(kept_person, size, bound))
 
     def _check_part(self, part: Partial) -> None:
         held = 0 if not isinstance(part, KeptPart) else len(part.people) + sum(map(len, part.stores))
         if not isinstance(part, KeptPart) or part.count != held:
             raise ValueError("the part holds other people than it counts; it was not made here")
         for person in (*part.people, *part.stores):
-            row_person(self.settings.n_items, self.settings.bound, person)
+            kept_person(self.settings.n_items, self.settings.bound, person)
 
     def _take_part(self, part: Any) -> None:
         for person in part.people:

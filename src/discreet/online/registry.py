@@ -127,7 +127,7 @@ REGISTRY: dict[str, Registered] = dict(
 
 def selectors() -> list[str]:
     """The learners that show k of n items and learn from what people value."""
-    from .selector import SelectorSettings
+    from .learner import SelectorSettings
 
     kinds = {name: one.kind(name) for name, one in REGISTRY.items()}
     return [name for name, kind in kinds.items() if issubclass(kind._settings_type, SelectorSettings)]

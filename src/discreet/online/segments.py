@@ -24,13 +24,12 @@ from ..core.turns import Turns
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
 from ..results import Selection, Trace
-from .contribution import ContributionLimit
-from .learner import Guarantee
+from .learner import Guarantee, OnlineSelector
 from .pending import MOST_OPEN
+from .people import ContributionLimit
 from .pool import Pooled, SegmentPool
 from .registry import REGISTRY
 from .released import Released
-from .selector import OnlineSelector
 
 Make = Callable[[Share], OnlineSelector]
 Place = tuple[int, int]  # which learner, and which of its rounds

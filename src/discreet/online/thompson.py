@@ -21,12 +21,11 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
 from .catalogue import Catalogue
-from .learner import Rounds, Stream
+from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings
 from .partial import Partial, SummedPart
 from .pending import Ticket
 from .released import Estimates, Released
-from .selector import OnlineSelector, SelectorSettings, common_settings
-from .total import BatchTotal
+from .sums import BatchTotal
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.int64]

@@ -16,7 +16,7 @@ import msgspec
 
 from ..constraints import Cardinality
 from ..online.leader import LeaderSettings
-from ..online.selector import OnlineSelector
+from ..online.learner import OnlineSelector
 from ..online.thompson import WARM_UP, ThompsonSettings
 from ..planning import Expected, Size, at_random, best_values, served, streams
 from ..privacy import Gate, GaussianNoise, Seed

@@ -38,11 +38,10 @@ from ..core import checks
 from ..core.state import capture, restore
 from ..objectives import Coverage
 from ..online.bandit import RewardSelector
-from ..online.learner import OnlineLearner
+from ..online.learner import OnlineLearner, OnlineSelector
 from ..online.registry import REGISTRY
 from ..online.released import Released
 from ..online.segments import Segment, Segments, joined, pieces
-from ..online.selector import OnlineSelector
 from ..privacy import Gate, Share
 from ..privacy.conversions import exact
 from .blocks import DecisionBlock

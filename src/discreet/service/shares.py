@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..online.total import BatchTotal
+from ..online.sums import BatchTotal
 from ..privacy import Gate, LaplaceNoise
 from ..privacy.conversions import exact
 from .config import ExperimentConfig

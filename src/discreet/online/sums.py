@@ -1,7 +1,7 @@
-"""Totals of people's feedback: gathered, released with noise, known.
+"""Private sums of people's feedback: pending until they are released with noise.
 
-`PrivateTotal` is a running sum over the whole stream. `BatchTotal` is the sum of one batch of people after
-another, of which nobody is in two.
+`PrivateTotal` is a running sum over the whole stream, `BatchedSum` one from which sets of items are drawn.
+`BatchTotal` is the sum of one batch of people after another, of which nobody is in two.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.prefix_sums import PrefixSum
+from ..objectives import Population
+from ..objectives.rows import Rows
 from ..privacy import (
     Event,
     Gate,
@@ -28,29 +30,36 @@ from ..privacy import (
     samplers,
 )
 from ..privacy.conversions import exact
-from .pool import Evidence
+from .partial import Counting, Summed
+from .pool import Evidence, Pooled
 from .released import Estimates
 
 Values = NDArray[Any]
+LOWEST = -1e300  # a score that is never drawn
 # An item that came late is taken for an ordinary one until it has been there for so many people, or for so
 # many that noise of this many standard deviations would not lift an ordinary one into the set.
 _FEW, _SURE = 20.0, 3.0
 
 
-class PrivateTotal:
-    """A private running sum of people's feedback, and the vector that gathers it between releases.
+def masked(scores: NDArray[np.float64], active: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """Scores of items, the last axis, with those that are not active far below all others."""
+    return scores if active is None else np.where(active, scores, LOWEST)
 
-    ``shape`` is that of what is known. ``units`` is how many whole units make 1, where amounts are gathered
-    in whole numbers; None where they are floats. ``spec`` is None where nothing is ever released: with a
-    single decision nobody's data enters one. ``public`` is for public noise on top that keeps a tree's noise
-    from ever falling, as certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is
-    for loops that take sums themselves (`compiled`): noise is then drawn for many sums at a time. ``trees``
-    is for such loops that ask for no more rows of noise than they use.
+
+class PrivateTotal:
+    """A private running sum of people's feedback, with what is pending between releases.
+
+    ``shape`` is that of the sums. ``units`` is how many units make 1, where amounts are integers; None where
+    they are floats. ``spec`` is None where nothing is ever released: with a single decision nobody's data
+    enters one. ``public`` is for public noise on top that keeps a tree's noise from ever falling, as
+    certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is for loops that take
+    sums themselves (`compiled`): noise is then drawn for many sums at a time. ``trees`` is for such loops
+    that ask for no more rows of noise than they use.
 
     People are emptied out before they are released: an interruption may lose them, never count them twice.
     """
 
-    _state = (
+    _state: ClassVar[tuple[str, ...]] = (
         "sum",
         "pending",
         "released",
@@ -89,9 +98,9 @@ class PrivateTotal:
         self.pending: Values = self._nothing()
         self.released: Values = np.zeros(shape)
         self._topped_up = 0.0
-        self._base: Values | None = None  # what earlier sums, of other people, have told
+        self._base: Values | None = None  # what earlier sums, of other people, have released
         self._earlier = 0  # how many releases these were
-        self.people_before = 0  # people whom what was known at the beginning is about
+        self.people_before = 0  # people whom what was released before the first round is about
         self._joined: NDArray[np.int64] | None = (
             None  # after how many people each item came, if any came late
         )
@@ -106,7 +115,7 @@ class PrivateTotal:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more will be released."""
+        """Whether nothing more will be released: nobody who comes now is in any sum."""
         return self.sum is None or self.sum.taken >= self.sum.rounds
 
     def entries(self) -> Iterator[tuple[str, Release, int]]:
@@ -119,14 +128,14 @@ class PrivateTotal:
         self.pending += amounts
 
     def release(self) -> Values:
-        """Release what was gathered; what is known from now on."""
+        """Release what is pending; all that has been released so far."""
         if self.sum is None or self.exhausted:
             return self.released
         amounts, self.pending = self.pending.ravel(), self._nothing()
-        self.released = self.sum.add(amounts if self._units is None else amounts / self._units)
-        self.released = self.released.reshape(self._shape) + self._top_up(self.sum)
-        if self._base is not None:
-            self.released += self._base
+        found = self.sum.add(amounts if self._units is None else amounts / self._units).reshape(self._shape)
+        if self._public is not None:
+            found = found + self._top_up(self.sum)
+        self.released = found if self._base is None else found + self._base
         return self.released
 
     def grow(
@@ -135,12 +144,11 @@ class PrivateTotal:
         """Go on with larger vectors, in which ``places`` (an open mesh) are the old ones; the rest are 0.
 
         A new sum begins, with the same noise. Nobody whose feedback is in the one before is in this one, so
-        what was paid for one sum pays for both. What is known so far, after so many ``people``, stays, as it
-        is public.
+        what was paid for one sum pays for both. What was released so far, after n = ``people``, stays.
         """
         before = self.sum
         if (spec is None) != (before is None):
-            raise ValueError("with so many items another number of sums is to be released")
+            raise ValueError("with these items another number of sums is to be released")
         if before is not None and spec is not None:
             release = before.charged[1]
             if not release.disjoint:
@@ -150,25 +158,23 @@ class PrivateTotal:
                 )
             how: dict[str, Any] = {"event": release.event, "clip": before.clip, "label": before.label}
             how |= {"disjoint": True, "release": release, "ahead": self._ahead}
-            after = type(before).of(spec, self._gate, **how)
             self._earlier += before.taken
-            self.sum = after
+            self.sum = type(before).of(spec, self._gate, **how)
         self._shape = shape
-        known, pending = np.zeros(shape), self._nothing()
-        known[places], pending[places] = self.released, self.pending
-        self.released, self.pending = known, pending
-        self._base = known.copy()
+        released, pending = np.zeros(shape), self._nothing()
+        released[places], pending[places] = self.released, self.pending
+        self.released, self.pending, self._base = released, pending, released.copy()
         joined = np.full(shape[-1], people + self.people_before)
         joined[places[-1].ravel()] = 0 if self._joined is None else self._joined
         self._joined = joined
 
     @property
     def started(self) -> bool:
-        """Whether something was known before this sum began."""
+        """Whether something was released before this sum began."""
         return self._base is not None
 
     def warm(self, values: Values, people: int) -> None:
-        """Begin with what is known already, from elsewhere: what each item is worth to one of ``people``.
+        """Begin with estimates from elsewhere: the value of each item to one of ``people``.
 
         These are public numbers; NaN is an item that was not there.
         """
@@ -179,22 +185,26 @@ class PrivateTotal:
         if new.any():
             self._joined = np.where(new.reshape(-1, self._shape[-1]).any(axis=0), people, 0)
 
-    def averages(self, rounds: int, k: int, unit: float = 1.0) -> Estimates:
-        """What each item is worth to a person, by what is known, in units of value, for a `Released`.
+    @property
+    def _noise(self) -> float:
+        """The deviation of the noise on the latest sum."""
+        return 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
 
-        Of experts the first one's, who knows what items are worth alone.
+    def averages(self, rounds: int, k: int, unit: float = 1.0) -> Estimates:
+        """The value of each item to a person, by what was released, in units of value, for a `Released`.
+
+        Of ordered experts the first one's, to whom items are alone.
         """
         if not (self.count or self.started):
             return None, 0, None
         people = max(1, rounds + self.people_before)
         means = self.scores(rounds, k).reshape(-1, self._shape[-1])[0] * (unit / people)
-        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
         own = people - (0 if self._joined is None else self._joined)
-        deviations = np.hypot(noise / people, 0.5 / np.sqrt(np.maximum(own, 1))) * unit
+        deviations = np.hypot(self._noise / people, 0.5 / np.sqrt(np.maximum(own, 1))) * unit
         return means, people, np.broadcast_to(deviations, means.shape).copy()
 
     def scores(self, rounds: int, k: int) -> Values:
-        """What is known after so many rounds, with items that came late as if they had been there before.
+        """What was released by round ``rounds``, with items that came late as if they had been there before.
 
         Theirs are averages of fewer people, scaled up and drawn towards the average of all items, the more so
         the fewer people they are of and the more noise is in them. All this is post-processing.
@@ -208,19 +218,17 @@ class PrivateTotal:
         typical = means[..., there].mean(axis=-1, keepdims=True)
         rank = min(k, int(np.count_nonzero(there)))
         high = np.partition(means[..., there], -rank, axis=-1)[..., -rank, None]
-        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
-        prior = np.maximum(_FEW, _SURE * noise / np.maximum(high - typical, 1e-12))
+        prior = np.maximum(_FEW, _SURE * self._noise / np.maximum(high - typical, 1e-12))
         prior = np.minimum(prior, max(people, 1))
         return np.asarray((self.released + prior * typical) / (own + prior) * people)
 
     def evidence(self, rounds: int, k: int, unit: float = 1.0) -> Evidence | None:
-        """What was released by the end of so many rounds, for a `Pool`; one person adds ``unit`` at most."""
+        """What was released by round ``rounds``, for a `Pool`; one person adds ``unit`` at most."""
         people = rounds + self.people_before
         if not people or not (self.count or self.started):
             return None
-        noise = 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
         own = np.full(self._shape[-1], people) if self._joined is None else people - self._joined
-        return Evidence(self.scores(rounds, k) / people, np.maximum(own, 1.0), noise, unit)
+        return Evidence(self.scores(rounds, k) / people, np.maximum(own, 1.0), self._noise, unit)
 
     @property
     def compiles(self) -> bool:
@@ -237,22 +245,22 @@ class PrivateTotal:
         assert self.sum is not None
         return self.sum.rows_ahead(wanted, draw=draw)
 
-    def draw_ahead(self, taken: int) -> None:
-        """Draw the noise of a tree's next sums together, until so many will have been taken for certain."""
+    def draw_ahead(self, count: int) -> None:
+        """Draw the noise of a tree's next sums together, until ``count`` will have been released for sure."""
         if self._trees and isinstance(self.sum, TreeSum) and self.sum.one_draw_each:
-            self.sum.rows_ahead(taken - self.count)
+            self.sum.rows_ahead(count - self.count)
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Values, Values]]:
-        """For a compiled loop that takes the next ``count`` sums: their steps, what is known and gathered.
+        """For a compiled loop that takes the next ``count`` sums: their steps, the released and pending sums.
 
-        The steps leave the last sum in what is known, and the loop whom no sum has yet in what is gathered.
+        The steps leave the last sum in the released one, and the loop whom no sum has yet in the pending one.
         Whatever breaks in between leaves a sum that takes nothing any more.
         """
         assert self.sum is not None
-        with self.sum.compiled(count) as (steps, known):
-            yield steps, known, self.pending
-            self.released = known.reshape(self._shape).copy()
+        with self.sum.compiled(count) as (steps, released):
+            yield steps, released, self.pending
+            self.released = released.reshape(self._shape).copy()
 
     def _top_up(self, total: RunningSum) -> Values | float:
         """Public noise that makes up for what a tree's sum has less than the noisiest one.
@@ -261,27 +269,151 @@ class PrivateTotal:
         """
         if self._public is None or not isinstance(total, TreeSum) or not self._private:
             return 0.0
-        rng, now = self._public.generator, total.noise_std(total.taken)
+        public, now = self._public.generator, total.noise_std(total.taken)
         if total.noise == "gaussian":
             self._topped_up = max(self._topped_up, now)
-            return rng.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
+            return public.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
         # The same number of draws in every sum.
         missing, unit = total.spec.most_draws - total.tree.draws(total.taken), total.noise_std(1)
         if total.noise == "laplace":
-            extra = rng.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
+            extra = public.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
             return np.asarray(extra.sum(axis=0))
         vectors, size = total.spec.stacked, total.spec.bounds.dimension
-        lengths = rng.gamma(size, unit / math.sqrt(size + 1.0), (missing, vectors, 1))
-        ways = rng.standard_normal((missing, vectors, size))
+        lengths = public.gamma(size, unit / math.sqrt(size + 1.0), (missing, vectors, 1))
+        ways = public.standard_normal((missing, vectors, size))
         extra = lengths * ways / np.linalg.norm(ways, axis=2, keepdims=True)
         return np.asarray(extra.sum(axis=0).reshape(self._shape))
 
     def check(self, sums: Values, people: int) -> None:
-        """Refuse sums that so many people cannot amount to."""
+        """Refuse sums that n = ``people`` cannot amount to."""
         if self.sum is None or self._units is None or (longest := self.sum.spec.added.norm_bound) is None:
             return
         if float(np.linalg.norm(sums.ravel() / self._units)) > longest * people * (1.0 + 1e-9):
-            raise ValueError("the sums hold more than so many people can amount to")
+            raise ValueError(f"the sums hold more than {people} people can amount to")
+
+
+class BatchedSum(PrivateTotal):
+    """A private sum of what people gain from items, released once a batch; a set is drawn from each release.
+
+    ``settings`` say which rounds make a batch. Subclasses say what a person adds while a set is ``shown``
+    (`units_of`, `add_rows`), and how a set is drawn (`drawn`). ``most`` is the largest number of units of an
+    entry, ``scale`` what 1 in the sum is worth. ``tops_up`` as ``public`` of a `PrivateTotal`.
+    """
+
+    _state: ClassVar[tuple[str, ...]] = ("public",)
+
+    def __init__(
+        self, settings: Any, gate: Gate, shape: tuple[int, ...], *, units: float, most: int, label: str,
+        scale: float = 1.0, tops_up: bool = False,
+    ) -> None:  # fmt: skip
+        self.settings, self.scale, self.most = settings, scale, most
+        self._draw_public(gate)
+        public, disjoint = self.public if tops_up else None, settings.participation is None
+        how: dict[str, Any] = {"units": units, "public": public, "ahead": tops_up, "disjoint": disjoint}
+        super().__init__(settings.spec, gate, settings.event, shape, **how, label=label)
+
+    def _draw_public(self, gate: Gate) -> None:
+        self.public = gate.public_randomness()
+
+    def due(self, number: int) -> bool:
+        """Whether a new set is drawn in round ``number``: at the beginning of a batch."""
+        return number == 0 or self.settings.batch_at(number) > self.settings.batch_at(number - 1)
+
+    def begins(self, number: int) -> int:
+        """The first round of the batch of round ``number``."""
+        start: int = self.settings.batch_start(self.settings.batch_at(number))
+        return start
+
+    def room(self, number: int) -> int:
+        """How many rounds of this batch are left, with round ``number``."""
+        ends, batch = self.settings.ends, self.settings.batch_at(number)
+        return int(ends[batch]) - number if batch < len(ends) else 1 << 24
+
+    def draw(
+        self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None = None
+    ) -> NDArray[np.int32]:
+        """Release the batch before round ``number``, and draw the set of the next one."""
+        if number:
+            self.release()
+        return self.drawn(number, active, pool)
+
+    def drawn(self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None) -> NDArray[np.int32]:
+        """A set of ``active`` items (all where it is None), by what was released."""
+        raise NotImplementedError
+
+    def known(self, number: int, pool: Pooled | None) -> Values | None:
+        """Scores to draw by, with those of other segments; None before anything was released."""
+        if pool is not None:
+            self.tell(pool)
+            if (found := pool.look()) is not None:
+                return found
+        return self.scores(number, self.settings.k) if number or self.started else None
+
+    def tell(self, pool: Pooled) -> None:
+        """Let other segments know what was released."""
+        people = self.settings.batch_start(self.count)
+        pool.tell(self.evidence(people, self.settings.k, self.settings.bound / self.scale), people)
+
+    def ranking(self, number: int, pool: Pooled | None) -> NDArray[np.float64]:
+        """A score of each item, by what was released."""
+        found = None if pool is None else pool.scores()
+        found = self.scores(number, self.settings.k) if found is None else found
+        return np.asarray(found.reshape(-1, found.shape[-1]).sum(axis=0))
+
+    def estimates(self, number: int) -> Estimates:
+        """The value of each item to a person."""
+        return self.averages(number, self.settings.k, self.scale)
+
+    def grown(self, settings: Any, number: int) -> None:
+        """Go on with more items, of which there are as many as new ``settings`` say."""
+        shape = (*self._shape[:-1], settings.n_items)
+        self.grow(settings.spec, shape, np.ix_(*map(np.arange, self._shape)), number)
+        self.settings = settings
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def counted(self, people: Population, number: int) -> Population:  # noqa: ARG002
+        """The people of rounds ``number``, ``number + 1``, ... as they are counted."""
+        return people
+
+    def prepared(self, person: Population, number: int, shown: NDArray[np.int32]) -> Population | Values:
+        """Rows for the compiled loop, or a person in units."""
+        one = self.counted(person, number)
+        return self.units_of(shown)(one) if one.as_rows() is None else one
+
+    def observe(self, person: Population | Values, shown: NDArray[np.int32]) -> None:
+        """Take up what `prepared` returned."""
+        if isinstance(person, Population):
+            self.observe_rows(person, 0, np.ones(1, dtype=np.bool_), shown)
+        elif not self.exhausted:
+            self.add(person)
+
+    def observe_rows(
+        self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
+    ) -> None:
+        """Take up people who are rows, from ``first`` on, as far as they are within their limit."""
+        rows = people.as_rows()
+        if rows is not None and not self.exhausted:
+            self.add_rows(rows, first, within_limit, shown)
+
+    def units_of(self, shown: NDArray[np.int32]) -> Counting:
+        """What makes units of a person, or of rows together, to whom ``shown`` is shown."""
+        raise NotImplementedError
+
+    def add_rows(
+        self, rows: Rows, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
+    ) -> None:
+        """Add the units of these rows to what is pending: compiled."""
+        raise NotImplementedError
+
+    def check_divisible(self) -> None:
+        """Refuse parts on other servers where that cannot be."""
+        if self.settings.participation is not None:
+            raise ValueError("min_separation= goes by rounds, which a part does not know")
+
+    def summed(self, shown: NDArray[np.int32]) -> Summed:
+        """What people add in a part on another server."""
+        return Summed(self._shape, 0, self.most, self.units_of(shown))
 
 
 class BatchTotal:
@@ -369,3 +501,34 @@ class CostTotal(BatchTotal):
         ``noise`` was drawn for this batch before (`noise_one_by_one`).
         """
         return float(steps + (int(self.noise(1)[0]) if noise is None else noise)) * self._unit
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+GROWTH = 1.15  # of a batch from the one before
+ENDLESS = 100  # releases, where no number of rounds is declared
+LONGEST = 1 << 24  # people of a batch
+# A first batch is so many standard deviations of the noise long, and no shorter than FEWEST.
+FIRST, FEWEST = 8.0, 8
+
+
+def geometric_ends(first: int, rounds: int | None) -> tuple[int, ...]:
+    """The rounds at which batches end of which the first is so long; those before the end of all rounds.
+
+    >>> geometric_ends(100, 1000)
+    (100, 215, 348, 501, 676, 878)
+    >>> len(geometric_ends(100, None)), geometric_ends(100, None)[-1] > 10**8
+    (100, True)
+    """
+    found: list[int] = []
+    length, end = float(first), first
+    while len(found) < ENDLESS if rounds is None else end < rounds:
+        found.append(end)
+        length *= GROWTH
+        end += min(LONGEST, math.ceil(length))
+    return tuple(found)
+
+
+def first_batch(deviation: float) -> int:
+    """How many people make a first batch whose sum has so much noise, in units of one person's most."""
+    return min(LONGEST, max(FEWEST, math.ceil(FIRST * deviation)))
