@@ -6,24 +6,23 @@ the hostile states, the account and the audit all run over it because they read 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.objectives import answers
-from discreet.objectives.rows import Rows
 from discreet.online.examples import N_ITEMS, PURE, PURE_TWICE, ROUNDS, K
-from discreet.online.learner import OnlineSelector, SelectorSettings, Stream, common_settings
+from discreet.online.learner import OnlineSelector, SelectorSettings, asked, common_settings
 from discreet.online.registry import REGISTRY, AuditExample, Example, Registered
-from discreet.online.sums import PrivateTotal
-from discreet.privacy import Account, Budget, Event, SumSpec, VectorBounds, spend_from
+from discreet.online.sums import BatchedSum, masked
+from discreet.privacy import Budget, Event, SumSpec, VectorBounds, spend_from
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToySettings(SelectorSettings):
-    event: Event | None
+    event: Event | None = None
 
     @property
     def spec(self) -> SumSpec | None:
@@ -31,19 +30,32 @@ class ToySettings(SelectorSettings):
         return SumSpec(vectors, self.horizon - 1, "tree", "laplace") if self.horizon > 1 else None
 
 
+class ToySum(BatchedSum):
+    def drawn(self, number, active, pool):  # noqa: ARG002
+        scores = masked(self.released, active)
+        return np.argsort(-scores, kind="stable")[: self.settings.k].astype(np.int32)
+
+    def units_of(self, shown):
+        return partial(_units, self._units, self.settings.bound, shown)
+
+
+def _units(units, bound, shown, person):
+    gains = answers.gains_along(person, shown.tolist(), bound)
+    return np.floor(gains[0] * units).astype(np.int64)
+
+
 class ToySelector(OnlineSelector):
     """Noisy popularity."""
 
     settings: ToySettings
     _settings_type: ClassVar[type[ToySettings]] = ToySettings
-    _state: ClassVar[tuple[str, ...]] = ("_total",)
+    _state: ClassVar[tuple[str, ...]] = ("_sum",)
 
     def __init__(self, n_items, k, rounds, budget, *, bound=1.0, labels=None, seed=None):
-        share = spend_from(budget, seed)
-        settings = ToySettings(**common_settings(n_items, k, rounds, bound, labels), event=None)
+        options, share = asked(locals()), spend_from(budget, seed)
+        settings = ToySettings(**common_settings(**options))
         if settings.spec is not None:
-            event = settings.spec.event(share, share.definition)
-            settings = ToySettings(**common_settings(n_items, k, rounds, bound, labels), event=event)
+            settings = replace(settings, event=settings.spec.event(share, share.definition))
         super().__init__(settings, share)
 
     @property
@@ -51,35 +63,9 @@ class ToySelector(OnlineSelector):
         return self.settings.bound * self.settings.horizon
 
     def _begin(self) -> None:
-        settings = self.settings
-        self._total = PrivateTotal(
-            settings.spec, self._gate, settings.event, (settings.n_items,), label="popularity"
-        )
-
-    def _due(self) -> bool:
-        return True
-
-    def _draw(self) -> NDArray[np.int32]:
-        known = self._total.release() if self.round else self._total.released
-        return np.argsort(-known, kind="stable")[: self.k].astype(np.int32)
-
-    def _prepared(self, person: Any) -> NDArray[np.float64]:
-        one = super()._prepared(person)
-        gains: NDArray[np.float64] = answers.gains_along(one, self._shown.tolist(), self.bound)
-        return gains[0]
-
-    @property
-    def _whole_units(self):
-        return (self.n_items,), self.bound
-
-    def _observe(self, person: NDArray[np.float64]) -> None:
-        self._total.add(person)
-
-    def _run_rows(self, stream: Stream, rows: Rows) -> None:  # noqa: ARG002
-        self._run_one_by_one(stream)
-
-    def _spent(self) -> Account:
-        return self._account(*self._total.entries())
+        shape, units = (self.settings.n_items,), 2.0**20
+        how = {"units": units, "most": int(self.settings.bound * units), "label": "popularity"}
+        self._sum = ToySum(self.settings, self._gate, shape, **how)
 
 
 def _examples() -> dict[str, Example]:

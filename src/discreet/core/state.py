@@ -15,7 +15,6 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -259,7 +258,6 @@ def _expected(saved: Any, kind: Any, path: str) -> Any:
     return saved["value"]
 
 
-@dataclass(frozen=True)
 class Saved:
     """What a state says, field by field: each is there, of its kind and within its range, or it is refused.
 

@@ -326,8 +326,8 @@ class BanditApproximateLeader(PointLearner):
             costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
             if costs.grid is not None and settings.half * settings.batch / float(costs.step) >= 2.0**61:
                 raise ValueError(
-                    f"batch={settings.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's grid;"
-                    " take a smaller batch or epsilon=inf"
+                    f"batch={settings.batch} at epsilon={self.budget.epsilon:g} does not fit the noise's"
+                    " grid; take a smaller batch or epsilon=inf"
                 )
             self._total = costs
         self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from ..constraints import Cardinality, Matroid
 from ..core import checks
 from ..kernels.selection import add_leave_one_out, norm_weight
-from ..objectives import answers
-from ..objectives.rows import Rows
+from ..objectives import Population, answers
 from ..privacy import (
     Event,
     Gate,
@@ -157,9 +156,10 @@ class LeaderSum(BatchedSum):
         return partial(_units, self.settings.bound, shown)
 
     def add_rows(
-        self, rows: Rows, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
+        self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
     ) -> None:
-        how = (self.settings.bound, float(UNITS), self.pending)
+        rows, how = people.as_rows(), (self.settings.bound, float(UNITS), self.pending)
+        assert rows is not None
         add_leave_one_out(rows.compressed, first, within_limit, shown, *how)
 
 

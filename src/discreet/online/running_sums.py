@@ -271,8 +271,10 @@ class ExpertSums(BatchedSum):
         return partial(_units, self.gains, shown)
 
     def add_rows(
-        self, rows: Rows, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
+        self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
     ) -> None:
+        rows = people.as_rows()
+        assert rows is not None
         self.gains.add(rows.compressed, first, within_limit, shown, self.pending)
 
     def check_divisible(self) -> None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ..kernels.prefix_sums import PrefixSum
 from ..objectives import Population
-from ..objectives.rows import Rows
 from ..privacy import (
     Event,
     Gate,
@@ -392,18 +391,19 @@ class BatchedSum(PrivateTotal):
         self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
     ) -> None:
         """Take up people who are rows, from ``first`` on, as far as they are within their limit."""
-        rows = people.as_rows()
-        if rows is not None and not self.exhausted:
-            self.add_rows(rows, first, within_limit, shown)
+        if not self.exhausted:
+            self.add_rows(people, first, within_limit, shown)
+
+    def add_rows(
+        self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
+    ) -> None:
+        """Add their units to what is pending; subclasses have a compiled loop for it."""
+        units = self.units_of(shown)
+        for place in np.flatnonzero(within_limit).tolist():
+            self.add(units(people[first + place]))
 
     def units_of(self, shown: NDArray[np.int32]) -> Counting:
         """What makes units of a person, or of rows together, to whom ``shown`` is shown."""
-        raise NotImplementedError
-
-    def add_rows(
-        self, rows: Rows, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
-    ) -> None:
-        """Add the units of these rows to what is pending: compiled."""
         raise NotImplementedError
 
     def check_divisible(self) -> None:
