@@ -15,10 +15,11 @@ import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +152,8 @@ def refusing(what: object) -> Iterator[None]:
 _KIND = "kind"
 # Values that write themselves: where each kind is defined, and its base.
 _VALUES = {
-    "settings": ("online.learner", "LearnerSettings"),
+    "settings": ("core.state", "Settings"),
+    "learner": ("online.learner", "LearnerSettings"),
     "event": ("privacy.events", "Event"),
     "constraint": ("constraints.base", "Constraint"),
     "domain": ("constraints.domains", "Domain"),
@@ -256,6 +258,53 @@ def _expected(saved: Any, kind: Any, path: str) -> Any:
     if not isinstance(saved, dict) or saved.get(_KIND) != kind or "value" not in saved:
         raise ValueError(f"{path} is not what this release writes there")
     return saved["value"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A base of frozen dataclasses with fields that a file can hold.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Speed(Settings):
+    ...     rate: float
+    ...     every: int | None = None
+    >>> Speed(rate=0.5).plain()
+    {'rate': 0.5, 'every': None}
+    >>> Speed.read({"rate": 0.5, "every": 3})
+    Speed(rate=0.5, every=3)
+    """
+
+    _kinds: ClassVar[dict[str, type[Settings]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Settings._kinds[cls.__name__] = cls
+
+    def _put(self, **values: Any) -> None:
+        """Fields as they were checked and converted, while the settings are made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}
+
+    @classmethod
+    def read(cls, plain: Any) -> Self:
+        """The settings that a file holds."""
+        names = [one.name for one in fields(cls)]
+        if not isinstance(plain, dict) or plain.keys() != set(names):
+            raise ValueError(f"these are no settings of a {cls.__name__.removesuffix('Settings')}")
+        return cls(**{name: decoded(plain[name], name, {}) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        """`plain`, with what it is."""
+        return {"kind": type(self).__name__, "fields": self.plain()}
+
+    @staticmethod
+    def from_json(record: dict[str, Any]) -> Settings:
+        """The settings that `to_json` wrote."""
+        return Settings._kinds[record["kind"]].read(record["fields"])
 
 
 class Saved:
