@@ -65,7 +65,7 @@ class ToySelector(OnlineSelector):
     def _begin(self) -> None:
         shape, units = (self.settings.n_items,), 2.0**20
         how = {"units": units, "most": int(self.settings.bound * units), "label": "popularity"}
-        self._sum = ToySum(self.settings, self._gate, shape, **how)
+        self._sum = ToySum(self.settings, self._gate, shape, **how, disjoint=False)
 
 
 def _examples() -> dict[str, Example]:

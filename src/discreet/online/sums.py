@@ -302,14 +302,15 @@ class BatchedSum(PrivateTotal):
     _state: ClassVar[tuple[str, ...]] = ("public",)
 
     def __init__(
-        self, settings: Any, gate: Gate, shape: tuple[int, ...], *, units: float, most: int, label: str,
-        scale: float = 1.0, tops_up: bool = False,
+        self, settings: Any, gate: Gate, shape: tuple[int, ...], *, most: int, scale: float = 1.0,
+        tops_up: bool = False, **how: Any,
     ) -> None:  # fmt: skip
         self.settings, self.scale, self.most = settings, scale, most
         self._draw_public(gate)
-        public, disjoint = self.public if tops_up else None, settings.participation is None
-        how: dict[str, Any] = {"units": units, "public": public, "ahead": tops_up, "disjoint": disjoint}
-        super().__init__(settings.spec, gate, settings.event, shape, **how, label=label)
+        if tops_up:
+            how |= {"public": self.public, "ahead": True}
+        how = {"disjoint": settings.participation is None} | how
+        super().__init__(settings.spec, gate, settings.event, shape, **how)
 
     def _draw_public(self, gate: Gate) -> None:
         self.public = gate.public_randomness()
