@@ -80,10 +80,10 @@ TESTS = [
     ("online/phased.py", ["tests/online/test_phased.py", _CONTRACT]),
     ("online/running_sums.py", ["tests/online/test_running_sums.py", _CONTRACT]),
     (
-        "online/contribution.py",
+        "online/people.py",
         ["tests/online/test_contribution.py", "tests/online/test_capping.py", _CONTRACT],
     ),
-    ("online/total.py", ["tests/online/test_running_sums.py", "tests/online/test_frank_wolfe.py", _CONTRACT]),
+    ("online/sums.py", ["tests/online/test_running_sums.py", "tests/online/test_frank_wolfe.py", _CONTRACT]),
     ("online/*convex.py", ["tests/online/test_convex.py", _CONTRACT]),
     ("online/*minimize.py", ["tests/online/test_minimization.py", _CONTRACT]),
     ("online/frank_wolfe.py", ["tests/online/test_frank_wolfe.py", _CONTRACT]),

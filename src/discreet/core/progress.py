@@ -11,10 +11,7 @@ T = TypeVar("T")
 
 
 def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterator[T]:
-    """Iterate over ``work``; with ``shown``, say how far it is and how long it will take.
-
-    Where ``total`` is given, ``work`` are slices of so many.
-    """
+    """Iterate over ``work`` (slices of ``total``, if that is given) and, with ``shown``, say how far it is."""
     if shown is not True:
         yield from work
         return
@@ -27,6 +24,4 @@ def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -
             print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
             last = now
         yield item
-    print(
-        f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s            ", file=sys.stderr, flush=True
-    )
+    print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)

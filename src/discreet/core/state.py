@@ -39,9 +39,7 @@ def snapshot(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The same as copies: whoever goes on working with what was given does not change them."""
-    copied = pickle.loads(
-        pickle.dumps(dict(header), pickle.HIGHEST_PROTOCOL)
-    )  # deepcopy takes ten times as long
+    copied = pickle.loads(pickle.dumps(dict(header), pickle.HIGHEST_PROTOCOL))  # far quicker than deepcopy
     return copied, {name: np.array(array) for name, array in arrays.items()}
 
 
@@ -338,13 +336,6 @@ class Saved:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{name} must be a number, got {value!r}")
         return checks.real(name, value, **limits)
-
-    def hidden(self, name: str, *, at_least: int, at_most: int | None = None) -> int:
-        """As `whole`, for a number that is made of people's data and must not be revealed."""
-        try:
-            return self.whole(name, at_least=at_least, at_most=at_most)
-        except (ValueError, TypeError):
-            raise ValueError(f"{name} must be a whole number in [{at_least}, {at_most}]") from None
 
     def flag(self, name: str) -> bool:
         value = self.plain(name)
