@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterator[T]:
-    """Iterate over ``work`` (slices of ``total``, if that is given) and, with ``shown``, say how far it is."""
+    """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is."""
     if shown is not True:
         yield from work
         return
