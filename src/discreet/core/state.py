@@ -222,8 +222,9 @@ def encoded(value: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple | deque):
         found = [encoded(one, f"{path}.{place}", arrays) for place, one in enumerate(value)]
         return {_KIND: type(value).__name__, "value": found}
+    bases = {one.__name__ for one in type(value).__mro__}
     for kind, (_, base) in _VALUES.items():
-        if any(one.__name__ == base for one in type(value).__mro__):
+        if base in bases:
             return {_KIND: kind, "value": value.to_json()}
     inner = f"{path}." if path else ""
     values = {name: encoded(getattr(value, name), inner + name, arrays) for name in _names(type(value))}
