@@ -51,8 +51,9 @@ import pyarrow.parquet as parquet
 import discreet as dc
 from discreet import spark
 from discreet.cli import main
-from discreet.data import EventReader, catalogue, prepare, private_catalogue
-from discreet.data.store.identity import Identities
+from discreet.data import EventReader, prepare, private_catalogue
+from discreet.data.preparing import Identities
+from discreet.data.source import Column, Text
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage
 from discreet.offline import PrivateGreedy
 from tests.data.frames import LocalFrame
@@ -636,7 +637,7 @@ class Seen:
 
     def others(self, known: Seen) -> dict[Any, Any]:
         """The rows of those who are in ``known``, too, but for the victim's."""
-        mine = {VICTIM, int(Identities(KEY).of_values([VICTIM])[0][0])}
+        mine = {VICTIM, int(Identities(KEY).of(Column([VICTIM]))[0][0])}
         return {name: self.rows.get(name) for name in known.rows.keys() - mine}
 
 
@@ -700,11 +701,12 @@ def _held_still(found: dict[Any, Any]) -> Iterator[None]:
 
     ``found`` gets the rows of people as they were read.
     """
-    from discreet.data.store import preparing
+    from discreet.data import events as reading
+    from discreet.data import preparing
     from discreet.objectives.rows import RowPopulation
     from discreet.offline import greedy
 
-    real = catalogue.choose_items
+    real = reading.choose_items
     of_events = RowPopulation.of_events.__func__
 
     def noted(family: Any, events: Any, **options: Any) -> Any:
@@ -723,7 +725,7 @@ def _held_still(found: dict[Any, Any]) -> Iterator[None]:
     patches = (
         *((greedy, "_drawn", lambda *_: 0), (PrivateGreedy, "_noisy_gains", lambda *_: (1.0, 2.0))),
         *(
-            (catalogue, "choose_items", choose_items),
+            (reading, "choose_items", choose_items),
             (preparing, "secrets", fixed),
             (spark, "secrets", fixed),
         ),
@@ -850,15 +852,20 @@ def tells_the_item() -> Any:
 
 def quotes_cross_lines() -> Any:
     """A quote that one row leaves open swallows the rows that follow."""
-    from discreet.data import files
+    from discreet.data import read
 
-    def of(self: Any, part: list[str], first: int) -> list[list[str]]:
-        rows = [row for row in csv.reader(part, delimiter=self._separator) if row]
-        kept = [row for row in rows if self.width in (None, len(row))]
-        self.lines = list(range(first, first + len(kept)))
-        return kept
+    class Careless:
+        def __init__(self, separator: bytes, width: int, places: list[int], *_: int) -> None:
+            self._mark, self._width, self._places = separator.decode(), width, places
+            self.line = self.cells = 0
 
-    return mock.patch.object(files._Rows, "of", of)
+        def read(self, block: Any, _: bool) -> tuple[Any, Any, int]:
+            text = io.StringIO(block.tobytes().decode("utf-8", "surrogateescape"), newline="")
+            rows = [row for row in csv.reader(text, delimiter=self._mark) if len(row) == self._width]
+            columns: Any = [Text.of([row[place] for row in rows]) for place in self._places]
+            return [(one.ends, one.values) for one in columns], np.arange(len(rows)), read.FINE
+
+    return mock.patch.object(read, "CsvLines", Careless)
 
 
 FAULTS = [sorted_before_they_are_listed, weights_lose_digits, tells_the_item, quotes_cross_lines]

@@ -20,20 +20,19 @@ import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .core.checks import DataError
+from .data.costs import Needs
 from .data.labels import Names, in_order, item_name
+from .data.preparing import Rows, Spill, Work
+from .data.read import batches
 from .data.source import Source
-from .data.store import Store
-from .data.store.costs import Needs
-from .data.store.preparing import Work, checked_key, settings_of
-from .data.store.sources import batches
-from .data.store.spill import Rows, Spill
-from .data.store.writing import new_folder, write_bucket, write_key, write_labels, write_manifest
+from .data.store import Store, new_folder, write_bucket
 
 _HASHED = "bucket int, key long, item long, weight double"
 _WRITTEN = "bucket int, said string"
@@ -59,22 +58,19 @@ def prepare(
     choose the number of ``buckets`` where none is given, and read once more for the catalogue where there are
     no ``items``.
     """
-    names, catalogue = settings_of(items, unknown_items, cap, highest, buckets)
-    source = Source(dataframe)
-    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
-    source.places(dataframe.columns, asked, public=True)
-    wanted = dataframe.select(*dict.fromkeys(asked.values()))
-    secret = secrets.token_bytes(32) if key is None else checked_key(key)
+    work = Work.of(person, item, weight, items, unknown_items, cap, highest, key)
+    Source(dataframe).places(dataframe.columns, work.asked, public=True)
+    wanted = dataframe.select(*dict.fromkeys(work.asked.values()))
     token = secrets.token_hex(8)
     count = buckets or Needs.of(_answered(token, wanted.count), 1, weight is not None, 1).buckets
-    if not names.listed:
+    work.set_buckets(count)
+    if not work.names.listed:
         for (cell,) in _answered(token, wanted.select(item).distinct().collect):
-            names.number(cell)
-        labels = names.labels
-        names = Names(item_name, [labels[place] for place in in_order(labels)])
-    work = Work(person, item, weight, names, catalogue, unknown_items, cap, highest, count, secret)
+            work.names.number(cell)
+        labels = work.names.labels
+        work = replace(work, names=Names(item_name, [labels[place] for place in in_order(labels)]))
     with new_folder(Path(to)) as folder:
-        hashing = _without_rows(token, _hashing(work, asked))
+        hashing = _without_rows(token, _hashing(work))
         writing = _without_rows(token, _writing(work, folder.absolute()))
         hashed = wanted.mapInArrow(hashing, _HASHED).repartition(count, "bucket")
         told = hashed.mapInArrow(writing, _WRITTEN)
@@ -92,21 +88,18 @@ def prepare(
             part["folder"] = f"bucket-{bucket:05d}"
         for left in folder.glob(".try-*"):
             shutil.rmtree(left)
-        if key is None:
-            write_key(folder, secret)
-        said = write_labels(folder, tuple(names.labels))
-        write_manifest(folder, work.manifest(1, said, [parts[number] for number in range(count)]))
+        work.finish(folder, [parts[number] for number in range(count)], own_key=key is None)
     return Store.open(to)
 
 
-def _hashing(work: Work, asked: dict[str, str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _hashing(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows of a partition with keys in place of identities."""
 
     def hashed(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
         for part in found:
-            for batch in batches(Source(arrow.Table.from_batches([part])), asked):
+            for batch in batches(Source(arrow.Table.from_batches([part])), work.asked):
                 rows = work.rows(batch, _nothing(work), np.dtype("<i8"))
                 yield _batch(rows.keys % np.uint64(work.buckets), rows)
 

@@ -326,7 +326,7 @@ def test_a_private_list_too_short_for_k_is_a_result(file, capsys, neighbours, st
 
 
 def test_what_a_private_list_needs_is_said_before_it_is_paid_for(visits, capsys, monkeypatch):
-    monkeypatch.setattr("discreet.data.catalogue.select_partitions", lambda *_, **__: pytest.fail("spent"))
+    monkeypatch.setattr("discreet.data.events.select_partitions", lambda *_, **__: pytest.fail("spent"))
     private = (*LISTED, "--delta", "1e-6", "--items-private", "0.5")
     for options, words in (
         ((*LISTED, "--items-private", "0.5"), "needs --delta above 0"),
@@ -485,7 +485,7 @@ def test_people_do_not_depend_on_how_many_rows_are_read_at_a_time(
     visits, monkeypatch, read, rows_at_a_time, kind
 ):
     expected = Coverage.from_events(visits, person="user", item="page")
-    monkeypatch.setattr("discreet.data.source.ROWS", rows_at_a_time)
+    monkeypatch.setattr("discreet.data.read.BLOCK", rows_at_a_time)
     monkeypatch.setattr("discreet.data.events._WAITING", 10 * rows_at_a_time)
     path: object = visits
     if kind == "stdin":

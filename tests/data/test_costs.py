@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from discreet.data.store.costs import Sizes, Speeds, costs
+from discreet.data.costs import Sizes, Speeds, costs
 from tools.pages.scale import checked, sizes_of
 
 FACTOR = 2.0  # which docs/scale.md states

@@ -22,7 +22,9 @@ import discreet as dc
 from discreet import spark
 from discreet.core.identity import canonical, name_of
 from discreet.data import EventReader, append, prepare
-from discreet.data.store.identity import Identities
+from discreet.data.preparing import Identities
+from discreet.data.read import batches, column_of
+from discreet.data.source import Source
 from discreet.objectives import Coverage
 from discreet.privacy import PeopleSplit
 from discreet.service.auth import Secrets
@@ -137,14 +139,16 @@ def test_nobody(cell: Any) -> None:
 )
 def test_keys_of_stores_are_hashes_of_names(text: str) -> None:
     """The compiled loops and Arrow find the same person as the rule, for any text."""
-    identities = Identities(KEY)
-    expected = identities.of_values([str(name_of(text)) if name_of(text) is not None else "nobody"])[0]
+
+    def keys_of(cells: Any) -> Any:
+        return Identities(KEY).of(column_of("", "person", cells))
+
+    expected = keys_of([str(name_of(text)) if name_of(text) is not None else "nobody"])[0]
     for column in (
         *([text], [text, 7.5], [text.encode("utf-8", "surrogateescape")]),
         *(() if "\ud800" <= max(text, default="") <= "\udfff" else (pa.array([text]), pa.array([text] * 70))),
     ):
-        of = identities.of_values if isinstance(column, list) else identities.of
-        keys, missing = of(column)
+        keys, missing = keys_of(column)
         assert missing[0] == (name_of(text) is None)
         assert missing[0] or keys[0] == expected[0]
 
@@ -273,7 +277,7 @@ def test_typed_columns_of_many_kinds_are_one_person(tmp_path: Path) -> None:
         assert len(store) == 1, at
     kept = EventReader(items=ITEMS)
     for frame in frames:
-        for batch in dc.data.source.Source(frame).batches({"person": "who", "item": "what"}):
+        for batch in batches(Source(frame), {"person": "who", "item": "what"}):
             kept.take(batch)
     assert kept.events().people == (7,)
 

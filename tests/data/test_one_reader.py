@@ -8,13 +8,11 @@ import csv
 import io
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,12 +22,9 @@ import discreet as dc
 from discreet.cli import main
 from discreet.core.identity import name_of
 from discreet.data import EventReader, private_catalogue
-from discreet.data.events import amounts
-from discreet.data.files import plain_csv
-from discreet.data.labels import Names, as_text, item_name
-from discreet.data.source import Batch, Source
-from discreet.data.store.identity import Identities
-from discreet.data.store.sources import batches
+from discreet.data.labels import as_text
+from discreet.data.read import batches
+from discreet.data.source import Source
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 
@@ -190,7 +185,7 @@ def test_a_private_list_of_items_is_the_same_in_python_and_on_the_command_line(
 
 def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of mappings is not held as a whole."""
-    monkeypatch.setattr("discreet.data.frames.ROWS", 10)
+    monkeypatch.setattr("discreet.data.read.ROWS", 10)
     made = 0
 
     def stream() -> Any:
@@ -210,38 +205,9 @@ def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         Coverage.from_events([], **WHERE)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "numpy"])
-@pytest.mark.parametrize(
-    "people",
-    [
-        [7, 3, 7, -1, 2**62],
-        ["ann", "bob", "ann", "7", "été"],
-        ["ann", None, "ann", " ", "nan"],
-    ],
-)
-def test_columns_through_arrow_are_those_without_it(kind, people, monkeypatch):
-    """Text and whole numbers are encoded by Arrow where it is there; who and what is found stays the same."""
-    make = {"pandas": pd.Series, "polars": pl.Series, "numpy": np.array}[kind]
-    table = {"who": make(people), "what": make(["a", "b", "b", "c", "a"])}
-    source = Source(table, skip_bad=True)
-
-    def found():
-        reader = EventReader()
-        for batch in source.batches({"person": "who", "item": "what"}):
-            reader.take(batch)
-        return reader.events()
-
-    fast = found()
-    monkeypatch.setattr("discreet.data.frames._coded", lambda *_: None)
-    slow = found()
-    assert (fast.people, fast.items) == (slow.people, slow.items)
-    assert [type(one) for one in fast.people] == [type(one) for one in slow.people]
-    np.testing.assert_array_equal(fast.matrix.toarray(), slow.matrix.toarray())
-
-
 @pytest.mark.parametrize("listed", [False, True])
-def test_long_columns_of_people_are_those_of_short_ones(listed, monkeypatch):
-    """Where rows are many, compiled loops find the different people; who is found stays the same."""
+def test_long_columns_of_people_are_each_by_their_name(listed):
+    """Compiled loops find the different people; who is found follows from one cell alone."""
     rng = np.random.default_rng(0)
     who = rng.integers(-5000, 5000, 200_000)
     text = pa.array([f"user-{number}" for number in who.tolist()])
@@ -254,84 +220,15 @@ def test_long_columns_of_people_are_those_of_short_ones(listed, monkeypatch):
     ]
     for column in kinds:
         table = pa.table({"who": column, "what": pa.array(rng.integers(0, 9, len(column)))})
-        people = None
-        if listed:
-            named = dict.fromkeys(map(name_of, column.to_pylist()))
-            people = [one for one in named if one is not None]
-        found = []
-        for many in (1, 1 << 60):
-            monkeypatch.setattr("discreet.data.frames._MANY", many)
-            reader = EventReader(people=people)
-            for part in (table.slice(0, 130_000), table.slice(130_000), table.slice(0, 40)):
-                for batch in Source(part, skip_bad=True).batches({"person": "who", "item": "what"}):
-                    reader.take(batch)
-            found.append(reader.events())
-        assert found[0].people == found[1].people
-        assert [type(one) for one in found[0].people] == [type(one) for one in found[1].people]
-        assert (found[0].matrix != found[1].matrix).nnz == 0
-
-
-PIECES = [
-    *(
-        b"a",
-        b"tea",
-        b"7",
-        b"07",
-        b",",
-        b"\n",
-        b"\r\n",
-        b"\r",
-        b" ",
-        b"\t",
-        b"\0",
-        b"\xc3\xa9",
-        b"e\xcc\x81",
-        b"\xe9",
-    ),
-    *(
-        b"\xff",
-        b"\xef\xbb\xbf",
-        b"\xe2\x80\xa8",
-        b"\x0b",
-        b"\x1c",
-        b"\x85",
-        b"nan",
-        b"0.5",
-        b"'",
-        b"\\",
-        b";",
-    ),
-]
-
-
-def rows_of(batches: Iterator[Batch]) -> list[Any] | str:
-    """Keys of people, names of items and weights, or the words of a refusal."""
-    found, identities, names = [], Identities(bytes(32)), Names(item_name)
-    try:
-        for batch in batches:
-            keys, nobody = identities.of_column(batch.columns["person"])
-            what, much = names.of(batch.columns["item"]), amounts(batch.columns["weight"])
-            for row in range(len(batch)):
-                item = names.labels[what[row]] if what[row] >= 0 else None
-                found.append((None if nobody[row] else int(keys[row]), item, repr(float(much[row]))))
-    except ValueError as error:
-        return str(error)
-    return found
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    some.lists(some.sampled_from(PIECES), max_size=30)
-    | some.lists(some.lists(some.sampled_from(PIECES), min_size=3, max_size=3), max_size=6).map(
-        lambda rows: [b",".join(row) + b"\n" for row in rows]
-    )
-)
-def test_both_readers_of_csv_agree_on_any_bytes(pieces: list[bytes]) -> None:
-    """One person's quote decides which of them reads the file: it may not matter for anybody."""
-    asked = {"person": "who", "item": "what", "weight": "much"}
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "events.csv"
-        path.write_bytes(b"who,what,much\n" + b"".join(pieces))
-        source = Source(str(path))
-        assert plain_csv(source)
-        assert rows_of(batches(source, asked)) == rows_of(source.batches(asked))
+        names = [name_of(one) for one in column.to_pylist()]
+        people = [one for one in dict.fromkeys(names) if one is not None]
+        reader = EventReader(people=people if listed else None)
+        for part in (table.slice(0, 130_000), table.slice(130_000), table.slice(0, 40)):
+            for batch in batches(Source(part, skip_bad=True), {"person": "who", "item": "what"}):
+                reader.take(batch)
+        found = reader.events()
+        assert list(found.people) == people
+        assert [type(one) for one in found.people] == [type(one) for one in people]
+        pairs = {pair for pair in zip(names, table["what"].to_pylist(), strict=True) if pair[0] is not None}
+        who_has, what = found.matrix.nonzero()
+        assert {(people[i], found.items[j]) for i, j in zip(who_has, what, strict=True)} == pairs

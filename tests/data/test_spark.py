@@ -112,10 +112,11 @@ def test_words_of_others_are_not_taken_for_refusals(kind, tmp_path):
 _KILLED = """
 import os, signal, sys
 from discreet import spark
+from discreet.data import preparing
 from tests.data.frames import LocalFrame
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-spark.write_manifest = killed
+preparing.write_manifest = killed
 frame = LocalFrame.of({"user": list(range(50)), "page": ["p0"] * 50})
 spark.prepare(frame, person="user", item="page", items=["p0"], buckets=4, to=sys.argv[1])
 """
@@ -130,7 +131,7 @@ def test_a_killed_driver_leaves_no_store_and_the_next_one_cleans_up(tmp_path):
     )
     assert ended.returncode == -signal.SIGKILL
     assert not target.exists()
-    with pytest.raises(ValueError, match="no store of people, or one that was not finished"):
+    with pytest.raises(ValueError, match="no store, or one that was not finished"):
         Store.open(target)
     spark.prepare(LocalFrame.of(events()), to=target, **ASKED).verify()
     assert [one.name for one in tmp_path.iterdir()] == ["people"]

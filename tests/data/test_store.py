@@ -24,12 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from discreet.core.checks import DataError
-from discreet.data import Store, append, prepare
+from discreet.data import Store, append, costs, prepare, preparing, read
+from discreet.data import store as layout
 from discreet.data.labels import as_text
+from discreet.data.preparing import Identities, Rows, bucket_of, key_words
 from discreet.data.source import Source
-from discreet.data.store import costs, layout, preparing, spill, writing
-from discreet.data.store.identity import Identities, key_words
-from discreet.data.store.spill import Rows, bucket_of
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
 
@@ -169,13 +168,18 @@ def test_the_hash_is_siphash():
         assert [kind == kernels.MISSING for kind in kinds] == [not text for text in texts]
 
 
+def keys_of(cells):
+    """The keys of people in a column of any kind, and which of them name nobody."""
+    return Identities(KEY).of(read.column_of("", "person", cells))
+
+
 @pytest.mark.parametrize("kind", [np.int64, np.uint64, np.int8])
 def test_whole_numbers_are_hashed_as_their_digits(kind):
     limits = np.iinfo(kind)
     values = [0, 1, 9, 10, 99, 100, limits.max, limits.min]
     values = np.array([*values, *[limits.max - 1] * 64, *range(100), *values], dtype=kind)
-    found, _ = Identities(KEY).of(pa.array(values))
-    expected, _ = Identities(KEY).of(pa.array([str(value) for value in values.tolist()]))
+    found, _ = keys_of(pa.array(values))
+    expected, _ = keys_of(pa.array([str(value) for value in values.tolist()]))
     assert found.tolist() == expected.tolist()
 
 
@@ -198,7 +202,7 @@ def test_whole_numbers_are_hashed_as_their_digits(kind):
     ids=lambda column: str(column.type),
 )
 def test_one_person_whatever_the_type(column):
-    keys, missing = Identities(KEY).of(column)
+    keys, missing = keys_of(column)
     words = key_words(KEY, b"store people")
     assert keys.tolist() == [siphash(words, text) for text in (b"7", b"100", b"7")]
     assert not missing.any()
@@ -206,7 +210,7 @@ def test_one_person_whatever_the_type(column):
 
 @pytest.mark.parametrize("text", ["", "  ", "\t", "nan", "NaN", "\u00a0", "\u3000 ", None])
 def test_what_names_nobody(text, tmp_path):
-    assert Identities(KEY).of(pa.array([text, "ann"]))[1].tolist() == [True, False]
+    assert keys_of(pa.array([text, "ann"]))[1].tolist() == [True, False]
     with pytest.raises(DataError, match="'user' is missing"):
         made(tmp_path, {"user": [text, "ann"], "page": ["p0", "p1"]})
 
@@ -218,7 +222,7 @@ def test_what_names_nobody(text, tmp_path):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("memory", [1 << 16, 1 << 28])
 def test_a_store_is_what_the_slow_twin_makes(tmp_path, cap, weighted, memory, monkeypatch):
-    monkeypatch.setattr("discreet.data.store.sources.ROWS", 100)
+    monkeypatch.setattr("discreet.data.read.ROWS", 100)
     who, what, weights = made_up(9000 if memory == 1 << 16 else 600)
     options = {"weight": "w", "highest": 1.0} if weighted else {}
     table = {"user": who, "page": what, "w": weights}
@@ -410,7 +414,7 @@ def test_a_column_of_python_s_objects_in_polars(tmp_path):
     frame = pl.DataFrame({"user": pl.Series(people, dtype=pl.Object), "page": ["p0", "p1", "p2", "p3", "p4"]})
     for table in (frame, frame.lazy(), iter([frame[:2], frame[2:]])):
         store = made(tmp_path, table)
-        keys, _ = Identities(KEY).of_values([str(uuid.UUID(int=7)), "ann", 7])
+        keys, _ = keys_of([str(uuid.UUID(int=7)), "ann", 7])
         assert {key for some in held(store).values() for key, _ in some} == set(keys.tolist())
         shutil.rmtree(store.path)
 
@@ -501,7 +505,7 @@ def test_appending_needs_the_key_and_the_same_columns(tmp_path):
 
 _KILLED = """
 import os, signal, sys
-from discreet.data.store import preparing
+from discreet.data import preparing
 real, left = preparing.{name}, [{after}]
 def killed(*args, **options):
     left[0] -= 1
@@ -527,7 +531,7 @@ def test_a_killed_run_leaves_no_store_and_the_next_one_cleans_up(tmp_path, name,
     killed(target, name, after, items=["p0"], buckets=4)
     assert not target.exists()
     assert (tmp_path / ".people.partial").exists()
-    with pytest.raises(ValueError, match="no store of people, or one that was not finished"):
+    with pytest.raises(ValueError, match="no store, or one that was not finished"):
         Store.open(target)
     made(tmp_path, {"user": [1], "page": ["p0"]}, "people").verify()
     assert [path.name for path in tmp_path.iterdir()] == ["people"]
@@ -548,7 +552,7 @@ def test_a_killed_append_leaves_the_store_as_it_was(tmp_path):
 
 def test_two_runs_at_once_and_a_store_that_is_there(tmp_path):
     with (
-        writing.new_folder(tmp_path / "people"),
+        layout.new_folder(tmp_path / "people"),
         pytest.raises(ValueError, match="another process is writing"),
     ):
         made(tmp_path, {"user": [1], "page": ["p0"]}, "people")
@@ -671,15 +675,15 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
     last = next(end - 1 for end in ends[1:] if items[end - 1] < 11)  # somebody's, whom another would suit
     items[last] += 1
     np.save(where, items)
-    for read in (Store.verify, lambda store: store.bucket(2), Coverage.from_store):
+    for opened in (Store.verify, lambda store: store.bucket(2), Coverage.from_store):
         with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not what was written"):
-            read(Store.open(store.path))
+            opened(Store.open(store.path))
     where.write_bytes(kept[:-2])
     with pytest.raises(ValueError, match=r"bucket 2: .*"):
         Store.open(store.path).verify(deep=False)
     where.unlink()
     with pytest.raises(ValueError, match=r"bucket 2: items\.npy is not there"):
-        Store.open(store.path)
+        Coverage.from_store(Store.open(store.path))
     where.write_bytes(kept)
     Store.open(store.path).verify()
     for name, words in {"labels.json": "labels.json", "manifest.json": "manifest.json"}.items():
@@ -692,14 +696,14 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
 
 def test_a_writer_that_splits_people_is_caught(tmp_path, monkeypatch):
     """The fault that all of this is about: half of the rows of everybody go to the next bucket."""
-    real = spill.Spill.scattered
+    real = preparing.Spill.scattered
 
     def split(self, rows):
         starts, to = real(self, rows)
         starts[1:-1] += 1  # the first row of each bucket goes to the one before
         return starts, to
 
-    monkeypatch.setattr(spill.Spill, "scattered", split)
+    monkeypatch.setattr(preparing.Spill, "scattered", split)
     store = small(tmp_path)
     with pytest.raises(ValueError, match="somebody in it belongs to another bucket"):
         store.verify()

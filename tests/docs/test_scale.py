@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from discreet.data.store.costs import Needs
+from discreet.data.costs import Needs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 

@@ -8,9 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import scipy.sparse as sp
 
-from discreet.data.store import Bucket, Store
-from discreet.data.store.layout import item_type
-from discreet.data.store.writing import write_bucket, write_labels, write_manifest
+from discreet.data.store import Bucket, Store, item_type, write_bucket, write_labels, write_manifest
 
 
 def keys_of(n_people: int, seed: int = 0) -> np.ndarray:

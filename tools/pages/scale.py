@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from discreet.data.store.costs import Sizes, costs
+from discreet.data.costs import Sizes, costs
 from tools.results import stored
 
 from .blocks import block, markdown

@@ -229,7 +229,7 @@ def check_items_option(options: argparse.Namespace) -> None:
 
 def check_public(options: argparse.Namespace, whose: str) -> None:
     """Refuse a list of items that is one of the files of events."""
-    from ..data.files import files_of
+    from ..data.read import files_of
     from ..data.source import Source
 
     if options.items is None:

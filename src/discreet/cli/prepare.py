@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     """Make the store, or append to it."""
     from ..core import checks
     from ..data import append, prepare
-    from ..data.store.preparing import read_key
+    from ..data.preparing import read_key
 
     _check(options)
     key = None if options.key is None else read_key(Path(options.key))
@@ -100,9 +100,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _estimated(options: argparse.Namespace, source: Source) -> str:
     """Time and room from the size of the files, as if every row were a person's only one."""
-    from ..data.store.costs import Sizes, costs, sized
-    from ..data.store.layout import NARROW
-    from ..data.store.sources import row_count
+    from ..data.costs import Sizes, costs, sized
+    from ..data.read import row_count
+    from ..data.store import NARROW
 
     rows = row_count(source)
     if rows is None:

@@ -574,7 +574,7 @@ class Chosen(NamedTuple):
 
 def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     """Read everybody in the file and choose."""
-    from ..data.catalogue import choose_items
+    from ..data.events import choose_items
     from ..objectives.rows import RowPopulation
     from ..offline import PrivateGreedy
     from ..privacy import Budget
@@ -609,6 +609,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data import EventReader
     from ..data.events import Facts
+    from ..data.read import batches
     from ..data.source import constraint_role
 
     options = request.options
@@ -623,7 +624,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
         facts = Facts(list(dict.fromkeys(request.columns)))
         asked |= {constraint_role(column): column for column in request.columns}
     reader = EventReader(items=items, highest=1.0, facts=facts)
-    for batch in _watched(events_of(options).batches(asked)):
+    for batch in _watched(batches(events_of(options), asked)):
         reader.take(batch)
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
@@ -631,11 +632,11 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     return found, about or found.facts
 
 
-def _watched(batches: Iterator[Batch]) -> Iterator[Batch]:
+def _watched(found: Iterator[Batch]) -> Iterator[Batch]:
     """The same batches; on a terminal, how much of the file has been read (a share: counts are private)."""
     shown, last = False, time.monotonic()
     try:
-        for batch in batches:
+        for batch in found:
             now = time.monotonic()
             if batch.done is not None and now - last > 0.5 and sys.stderr.isatty():
                 print(f"\rreading: {batch.done:.0%} ", end="", file=sys.stderr, flush=True)

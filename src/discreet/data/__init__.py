@@ -1,8 +1,8 @@
 """Readers of events: tables, files and streams become populations through one reader, or stores on disk."""
 
-from .catalogue import private_catalogue
-from .events import EventReader, Events, read_events
-from .store import Bucket, Store, append, prepare
+from .events import EventReader, Events, private_catalogue, read_events
+from .preparing import append, prepare
+from .store import Bucket, Store
 
 __all__ = [
     "Bucket",

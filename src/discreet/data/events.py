@@ -15,18 +15,17 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.checks import DataError, instance, one_of
+from ..core.checks import DataError, instance, one_of, whole
 from ..core.identity import name_of
+from ..privacy import Account, Budget, Gate, Seed, select_partitions
 from .labels import MISSING, UNLISTED, Names, as_text, in_order, item_name
-from .source import Batch, Column, Source, Wording, constraint_role
-
-if TYPE_CHECKING:
-    from ..privacy import Account
+from .read import batches
+from .source import Batch, Column, Source, Text, Wording, constraint_role
 
 # Pairs that wait to be merged into those known so far.
 _WAITING = 1 << 20
@@ -37,24 +36,6 @@ _WORDING = Wording(
     separator="; if its columns are separated by {mark}, say separator=",
     headless=_HEADLESS.format("columns="),
 )
-
-
-class PrivateCatalogue(tuple[Any, ...]):
-    """A list of items that `private_catalogue` has chosen; ``privacy`` is the account when it was.
-
-    As ``items=`` it leaves out events with other items, whatever ``unknown_items`` says, and the people know
-    that their list of items was a release.
-    """
-
-    privacy: Account
-
-    def __new__(cls, items: Iterable[Any], privacy: Account) -> Self:
-        made = super().__new__(cls, items)
-        made.privacy = privacy
-        return made
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return tuple(self), self.privacy
 
 
 @dataclass(frozen=True)
@@ -167,7 +148,7 @@ def read_events(
     if not isinstance(events, Source):
         named = None if columns is None else tuple(columns)
         source = Source(events, separator, columns=named, wording=_WORDING)
-    for batch in source.batches(asked):
+    for batch in batches(source, asked):
         reader.take(batch)
     return reader.events()
 
@@ -422,8 +403,8 @@ def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
 
 def amounts(column: Column) -> NDArray[np.float64]:
     """Weights as numbers; NaN for a cell that is none."""
-    values = column.values
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+    values = column.texts() if isinstance(column, Text) else column.values
+    if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
     else:
         found = np.fromiter(map(number, values), np.float64, len(values))
@@ -495,7 +476,8 @@ def read_items(
 ) -> tuple[list[Any], dict[str, list[str]]]:
     """A list of items, one in a row, and what it says about each; a single column may be called anything."""
     names, facts = Names(item_name), Facts(columns)
-    for batch in source.batches({"item": item} | {constraint_role(one): one for one in columns}, only="item"):
+    asked = {"item": item} | {constraint_role(one): one for one in columns}
+    for batch in batches(source, asked, only="item"):
         what, values = names.of(batch.columns["item"]), facts.of(batch)
         for role, numbers in ({"item": what} | values).items():
             if (numbers == MISSING).any():
@@ -504,3 +486,97 @@ def read_items(
     if not names.labels:
         raise ValueError(f"{source.name} lists no items; give one item per row")
     return names.labels, facts.by_item(range(len(names.labels)))
+
+
+# --- private catalogues --------------------------------------------------------------------------
+
+
+class PrivateCatalogue(tuple[Any, ...]):
+    """A list of items that `private_catalogue` has chosen; ``privacy`` is the account when it was.
+
+    As ``items=`` it leaves out events with other items, whatever ``unknown_items`` says, and the people know
+    that their list of items was a release.
+    """
+
+    privacy: Account
+
+    def __new__(cls, items: Iterable[Any], privacy: Account) -> Self:
+        made = super().__new__(cls, items)
+        made.privacy = privacy
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self), self.privacy
+
+
+def private_catalogue(
+    events: Any,
+    budget: Budget | Gate,
+    *,
+    person: str,
+    item: str,
+    weight: str | None = None,
+    share: float = 1.0,
+    items_per_person: int = 1,
+    seed: Seed = None,
+) -> PrivateCatalogue:
+    """The items that enough people have, chosen privately: a list for ``items=`` where none is public.
+
+    ``events``, ``person``, ``item`` and ``weight`` as in ``Coverage.from_events``. Each person votes for
+    ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
+    where its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
+    One vote each is best unless the same people like nearly everything. Items are sorted, integers first: how
+    an item is written (integers as such, all else as text) and where it stands follows from the item alone,
+    and from nothing that is not listed.
+
+    It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
+    that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
+    With a `Gate`, which has its own randomness, both stand in one account: what comes next is then paid with
+    what is left of epsilon.
+
+    Formal guarantee: (share x epsilon, delta)-DP under the budget's neighbours. An item that only one person
+    has is listed with probability at most delta.
+
+    >>> import discreet as dc
+    >>> table = {"who": [*range(90), 90], "what": ["tea", "milk", "jam"] * 30 + ["Ann's secret"]}
+    >>> gate = dc.Gate(dc.Budget(4.0, 1e-6), 0)
+    >>> catalogue = dc.data.private_catalogue(table, gate, person="who", item="what", share=0.5)
+    >>> list(catalogue)
+    ['jam', 'milk', 'tea']
+    >>> people = dc.objectives.Coverage.from_events(table, person="who", item="what", items=catalogue)
+    >>> best = dc.offline.PrivateGreedy(2, gate).select(people)
+    >>> len(best), best.privacy.epsilon()
+    (2, 4.0)
+    """
+    if isinstance(budget, Gate):
+        if seed is not None:
+            raise ValueError("seed= is for a budget; a gate has its own randomness")
+        gate = budget
+    elif isinstance(budget, Budget):
+        gate = Gate(budget, seed)
+    else:
+        raise TypeError(
+            f"budget must be a Budget or a Gate, got a {type(budget).__name__}; e.g. Budget(1.0, 1e-6)"
+        )
+    whole("items_per_person", items_per_person, at_least=1)
+    reader = EventReader()
+    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
+    for batch in batches(Source(events), asked):
+        reader.take(batch)
+    found = reader.events(nobody=True, nothing=True)
+    chosen = choose_items(found, gate, share=share, items_per_person=items_per_person)
+    return PrivateCatalogue(chosen.items, gate.spent)
+
+
+def choose_items(events: Events, gate: Gate, *, share: float = 1.0, items_per_person: int = 1) -> Events:
+    """The same people with the items that `private_catalogue` lists, which may be none."""
+    listed = select_partitions(
+        events.who,
+        events.indices.astype(np.int64),
+        len(events.items),
+        gate,
+        share=share,
+        keys_per_person=items_per_person,
+        label=f"catalogue: items by noisy counts, at most {items_per_person} of each person",
+    )
+    return events.only(listed)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from ..core.checks import DataError
 from ..core.identity import is_text
-from .source import ArrowColumn, Column
-
-if TYPE_CHECKING:
-    from .repeats import Repeats
+from ..kernels.stores import TextNumbers
+from .source import Column, Text
 
 # In place of a number: of a cell that names nothing, and of a label that a list does not hold.
 MISSING, UNLISTED = -1, -2
@@ -31,7 +29,9 @@ _LONG = 1 << 4096
 _EXACT = 1 << 53  # from here on floats skip integers
 _NOTHING = frozenset(("", "nan", "NaN", b"nan", b"NaN"))
 _WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | timedelta | UUID | tuple  # type: ignore[type-arg]
-FINE = frozenset(("ns", "ps", "fs", "as"))  # units of times that Python's own do not have
+FINE_TIMES = frozenset(("ns", "ps", "fs", "as"))  # units of times that Python's own do not have
+# As Python's dicts have it: nobody arranges texts that are slow to tell apart. Nothing depends on it.
+_KEY = np.array([hash("texts"), hash("that were met")], dtype=np.int64).view(np.uint64)
 _SAFE = {str, int}  # types of cells that are equal only where they are the same
 
 
@@ -55,7 +55,8 @@ class Names:
         self.labels: list[Any] = []
         self._numbers: dict[Hashable, int] = {}  # by name
         self._cells: dict[str | int, int] = {}  # each different one is looked at once
-        self._repeats: dict[Any, tuple[Repeats, list[NDArray[np.int64]]]] = {}
+        # By type of column: the different values that were met, and their numbers.
+        self._met: dict[str, tuple[TextNumbers, NDArray[np.int64]]] = {}
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
         self.listed = listed is not None
@@ -85,28 +86,36 @@ class Names:
 
     def of(self, column: Column) -> NDArray[np.int64]:
         """The number of each row's label, or why it has none."""
-        if isinstance(column, ArrowColumn):
-            return np.concatenate([self._of_array(part) for part in column.parts])
-        known, number = self._cells, self.number
-        numbers = [
-            known[cell] if type(cell) in _SAFE and cell in known else number(cell) for cell in column.values
-        ]
-        found = np.array(numbers, dtype=np.int64)
-        return found if column.codes is None else found[column.codes]
-
-    def _of_array(self, array: Any) -> NDArray[np.int64]:
-        """The same for an array of Arrow's: each different value becomes a Python value once."""
-        from .repeats import Repeats
-
-        if array.null_count:  # a missing number would be a number
-            found = np.full(len(array), MISSING)
-            found[array.is_valid().to_numpy(zero_copy_only=False)] = self._of_array(array.drop_null())
+        if column.missing is not None:
+            found = np.full(len(column), MISSING)
+            found[~column.missing] = self.of(Column(np.asarray(column.values)[~column.missing]))
             return found
-        repeats, numbers = self._repeats.setdefault(array.type, (Repeats(), []))
-        places, fresh = repeats.of(array)
-        numbers.append(self.of(Column(fresh)))
-        numbers[:] = [np.concatenate(numbers)]
-        return np.asarray(numbers[0][places])
+        if column.codes is not None:
+            # No value that no row holds gets into a list that is taken from data.
+            used = column if self.listed else column.where(np.ones(len(column), dtype=np.bool_))
+            return self.of(Column(used.values))[used.codes]
+        values = column.values
+        if isinstance(column, Text):
+            return self._of_bytes("text", column.ends, column.values)
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+            words = np.ascontiguousarray(values, dtype=np.uint64 if values.dtype == np.uint64 else np.int64)
+            return self._of_bytes(words.dtype.name, np.arange(words.size + 1) * 8, words.view(np.uint8))
+        known, number = self._cells, self.number
+        numbers = [known[cell] if type(cell) in _SAFE and cell in known else number(cell) for cell in values]
+        return np.array(numbers, dtype=np.int64)
+
+    def _of_bytes(self, kind: str, ends: NDArray[Any], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The same for bytes of text, or of integers: each different value becomes a Python value once."""
+        texts, numbers = self._met.get(kind) or (TextNumbers(_KEY), np.zeros(0, dtype=np.int64))
+        before = texts.count
+        places = texts.add(ends, letters)
+        if texts.count > before:
+            places_of, fresh = texts.texts(before)
+            values = Text(fresh, ends=places_of).texts() if kind == "text" else fresh.view(kind).tolist()
+            found = np.array([self.number(value) for value in values], dtype=np.int64)
+            numbers = np.concatenate((numbers, found))
+        self._met[kind] = texts, numbers
+        return np.asarray(numbers[places])
 
 
 def _twice(argument: str, first: Any, second: Any) -> DataError:
@@ -121,7 +130,7 @@ def _twice(argument: str, first: Any, second: Any) -> DataError:
 
 def plain(value: Any) -> Any:
     """A Python value in place of a NumPy scalar, so that labels from any source compare and print alike."""
-    if isinstance(value, np.datetime64 | np.timedelta64) and np.datetime_data(value.dtype)[0] in FINE:
+    if isinstance(value, np.datetime64 | np.timedelta64) and np.datetime_data(value.dtype)[0] in FINE_TIMES:
         coarse = value.astype(f"{value.dtype.kind}8[us]")
         return coarse.item() if coarse == value or np.isnat(value) else str(value)
     return value.item() if isinstance(value, np.generic) else value

@@ -10,9 +10,9 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, compress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from ..core.checks import DataError, shown
 
-# Rows that are held at a time where a file or a stream is longer.
-ROWS = 1 << 16
+COMPRESSED = ("", ".gz", ".zst", ".bz2", ".xz")
 _NUMBERED = re.compile(r"#([1-9]\d{0,6})")
 
 
@@ -56,55 +55,65 @@ class Wording:
 class Column:
     """One entry per row: those in ``values``, or, with ``codes``, which of them each row holds.
 
-    Values that rows share stand in the order of their first rows.
+    ``missing``: rows without an entry, where ``values`` are numbers and something stands there all the same.
     """
 
     values: Sequence[Any] | NDArray[Any]
     codes: NDArray[np.int64] | None = None
+    missing: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.values) if self.codes is None else int(self.codes.size)
 
     def __getitem__(self, row: int) -> Any:
+        if self.missing is not None and self.missing[row]:
+            return None
         return self.values[row if self.codes is None else int(self.codes[row])]
 
     def where(self, kept: NDArray[np.bool_]) -> Column:
-        """The kept rows, without values that none of them holds."""
+        """The kept rows; values that none of them holds are left out, and others in the order of rows."""
         if self.codes is None:
-            return Column(list(compress(self.values, kept)))
-        used, codes = np.unique(self.codes[kept], return_inverse=True)
-        return Column([self.values[place] for place in used], codes)
-
-    def used(self) -> Column:
-        """The same without values that no row holds."""
-        return self if self.codes is None else self.where(np.ones(len(self), dtype=np.bool_))
+            return Column([self[row] for row in np.flatnonzero(kept).tolist()])
+        used, first, codes = np.unique(self.codes[kept], return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size)
+        return Column([self.values[place] for place in used[order]], rank[codes])
 
 
 @dataclass(frozen=True)
-class ArrowColumn(Column):
-    """A column as Arrow holds it, in one array or in several."""
+class Text(Column):
+    """A column of text: row i holds ``values[ends[i]:ends[i + 1]]``, which are bytes of UTF-8.
+
+    What is no UTF-8 is read as lone surrogates: a cell that is bad by itself.
+    """
+
+    values: NDArray[np.uint8]
+    ends: NDArray[np.signedinteger[Any]] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Column:
+        """Python's texts; as they are where one of them cannot be written in UTF-8."""
+        try:
+            cells = [text.encode("utf-8", "surrogateescape") for text in texts]
+        except UnicodeEncodeError:
+            return Column(texts)
+        ends = np.concatenate(([0], np.cumsum(list(map(len, cells)), dtype=np.int64)))
+        return cls(np.frombuffer(b"".join(cells), np.uint8), ends=ends)
+
+    def __len__(self) -> int:
+        return self.ends.size - 1
 
     def __getitem__(self, row: int) -> Any:
-        return python_values(self.values[row : row + 1])[0]
+        if self.missing is not None and self.missing[row]:
+            return None
+        cell = self.values[self.ends[row] : self.ends[row + 1]]
+        return cell.tobytes().decode("utf-8", "surrogateescape")
 
-    @property
-    def parts(self) -> list[Any]:
-        """The arrays."""
-        return getattr(self.values, "chunks", [self.values])
-
-
-def python_values(array: Any) -> list[Any]:
-    """Values of Arrow's as Python's; in text that is no UTF-8, what is none stays as lone surrogates.
-
-    Files may hold such text. Arrow's own errors would repeat it.
-    """
-    import pyarrow as arrow
-
-    try:
-        return list(array.to_pylist())
-    except UnicodeDecodeError:
-        cells = array.cast(arrow.large_binary()).to_pylist()
-        return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells]
+    def texts(self) -> list[str]:
+        """All rows as Python's texts."""
+        letters, ends = self.values.tobytes(), self.ends.tolist()
+        return [letters[a:b].decode("utf-8", "surrogateescape") for a, b in pairwise(ends)]
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,10 @@ class Source:
     wording: Wording = Wording()
     columns: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise ValueError("separator must be one character, and neither a quote nor a break of lines")
+
     @property
     def header_word(self) -> str:
         """Where the names of columns come from."""
@@ -141,6 +154,14 @@ class Source:
         if self.path is None:
             return "the table"
         return "standard input" if self.stdin else Path(self.path).name or self.path
+
+    @property
+    def usual_separator(self) -> str:
+        """What stands between columns by the name of the file."""
+        name = str(self.path).lower()
+        for packed in COMPRESSED[1:]:
+            name = name.removesuffix(packed)
+        return "\t" if name.endswith((".tsv", ".tab")) else ","
 
     def refused(self, message: str, where: str, details: str = "", *, skippable: bool = True) -> ValueError:
         """A refusal of what stands in a row; of people's data, which row and what is there are details.
@@ -162,9 +183,7 @@ class Source:
         """
         hint = ""
         if self.columns is not None and self.separator is None and width > 1:
-            from .files import usual_separator
-
-            mark = "','" if usual_separator(self) == "\t" else "tab"
+            mark = "','" if self.usual_separator == "\t" else "tab"
             hint = self.wording.separator.format(mark=mark)
         if self.public and cells:
             return self.refused("", where, f"{cells}, and {self.header_word} has {width}{hint}")
@@ -258,31 +277,6 @@ class Source:
         if separator and not hint:
             hint = self.wording.headless
         return DataError(f"{message}{hint}{more}", f"it has {listed}{meant}")
-
-    def batches(self, asked: Mapping[str, str], *, only: str | None = None) -> Iterator[Batch]:
-        """The columns that were asked for, ``{role: column}``, from the first row to the last."""
-        if (several := self.parts()) is not None:
-            return chain.from_iterable(part.batches(asked, only=only) for part in several)
-        if self.path is None:
-            from .frames import read_table
-
-            return read_table(self, asked)
-        from .files import read_file
-
-        return read_file(self, asked, only)
-
-    def parts(self) -> list[Source] | None:
-        """The files of a list of paths, a pattern or a folder; None for what is one source."""
-        from .files import files_of
-
-        if self.path is not None:
-            paths = files_of(self)
-            return None if paths == [self.path] else [replace(self, table=one) for one in paths]
-        if not isinstance(self.table, list | tuple) or not self.table:
-            return None
-        if not all(isinstance(one, str | os.PathLike) for one in self.table):
-            return None
-        return [replace(self, table=one) for one in self.table]
 
 
 @dataclass(frozen=True)

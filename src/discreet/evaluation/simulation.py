@@ -260,7 +260,7 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 
 def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> StreamSpec:
-    from ..data.files import files_of
+    from ..data.read import files_of
     from ..data.source import Source
     from . import streams
 

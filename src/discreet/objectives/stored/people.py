@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.checks import DataError, instance, whole
-from ...data.store import Store
-from ...data.store.layout import MOST_BUCKETS
+from ...data.store import MOST_BUCKETS, Store
 from ...kernels.rows import ENUMERABLE
 from ..base import Floats, Items, Population
 from ..fixed_point import step

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.checks import DataError, instance, whole
-from ...data.store import Store
-from ...data.store.layout import MOST_BUCKETS
+from ...data.store import MOST_BUCKETS, Store
 from ..base import Floats, Items
 from ..fixed_point import step
 from ..matrices import SparseMatrix, as_sparse, checked

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .layout import NARROW
+from .store import NARROW
 
 _PER_BUCKET = 1 << 20  # rows
 _FEWEST, _MOST = 4, 4096

@@ -1,4 +1,4 @@
-"""The layout of a store on disk, and its reader.
+"""Stores: people on disk, for tables that are larger than memory; their layout, reader and writer.
 
 A store is a folder with ``manifest.json``, ``labels.json`` (the catalogue, which is public), ``key`` (the
 secret of the hash, for its owner only, unless it is kept elsewhere) and one folder per bucket with arrays of
@@ -11,15 +11,21 @@ NumPy, little-endian, which are mapped into memory:
 - ``weights.npy``, float64, above 0, where the store has weights.
 
 The manifest says how many people and entries each bucket has, and the SHA-256 of every file. It is replaced
-as a whole when people are appended; the files that it names never change.
+as a whole when people are appended; the files that it names never change. A store is written into a folder
+beside its name, ``.NAME.partial``, brought to the disk, and renamed: it is finished or not there, whatever
+happens meanwhile. Whoever writes holds a lock; what a killed run left behind is nobody's, and the next run
+removes it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,12 +34,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.checks import instance, whole
-from ...kernels.stores import broken_rule
+from ..core.checks import whole
+from ..kernels.stores import broken_rule
 
 FORMAT, VERSION = "discreet-people", 1
 MANIFEST, LABELS, KEY = "manifest.json", "labels.json", "key"
 MOST_BUCKETS = 1 << 16
+_LOCK = "lock"
 NARROW = 1 << 16  # items that fit into 16 bits
 _RULES = {
     1: "its arrays do not fit together",
@@ -88,13 +95,10 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """A store that is there; what its manifest says is checked against the sizes of its files."""
+        """A store that is there; its buckets are checked when each is opened first."""
         folder = Path(path)
         manifest = _manifest(folder)
-        store = cls(folder, tuple(_labels(folder, manifest)), manifest)
-        for number in range(store.n_buckets):
-            store._check_sizes(number)
-        return store
+        return cls(folder, tuple(_labels(folder, manifest)), manifest)
 
     @property
     def n_items(self) -> int:
@@ -168,10 +172,6 @@ class Store:
             self._checked.add(number)
         return bucket
 
-    def _mapped(self, number: int) -> Bucket:
-        folder, name = self.path / self._part(number)["folder"], self._name(number)
-        return Bucket(**{file.removesuffix(".npy"): _mapped(folder / file, name) for file in self._kinds()})
-
     def buckets(self) -> Iterator[Bucket]:
         """All buckets, one after the other."""
         for number in range(self.n_buckets):
@@ -183,25 +183,23 @@ class Store:
         ``deep``: read every file and compare its SHA-256 with the manifest's. Without it, check every row.
         """
         for number in range(self.n_buckets):
+            bucket = self._mapped(number)
             if deep:
                 self._check_files(number)
-            self._check_sizes(number)
-            self._check(number, self._mapped(number))
+            self._check(number, bucket)
 
     def _part(self, number: int) -> dict[str, Any]:
         at = whole("number", number, at_least=0, at_most=self.n_buckets - 1)
         found: dict[str, Any] = self.manifest["parts"][at]
         return found
 
+    def _mapped(self, number: int) -> Bucket:
+        folder, name = self.path / self._part(number)["folder"], self._name(number)
+        files = ("keys", "ends", "items", "weights") if self.weighted else ("keys", "ends", "items")
+        return Bucket(**{file: _mapped(folder / f"{file}.npy", name) for file in files})
+
     def _name(self, number: int) -> str:
         return f"{self.path.name}: bucket {number}"
-
-    def _kinds(self) -> dict[str, np.dtype[Any]]:
-        kinds = {"keys.npy": "<u8", "ends.npy": "<i8", "items.npy": item_type(self.n_items)}
-        return {name: np.dtype(kind) for name, kind in (kinds | self._weights()).items()}
-
-    def _weights(self) -> dict[str, str]:
-        return {"weights.npy": "<f8"} if self.weighted else {}
 
     def _check_files(self, number: int) -> None:
         part = self._part(number)
@@ -209,41 +207,24 @@ class Store:
             if file_digest(self.path / part["folder"] / name) != said:
                 raise _altered(f"{self._name(number)}: {name} is not what was written")
 
-    def _check_sizes(self, number: int) -> None:
-        part = self._part(number)
-        counts = {"keys.npy": part["people"], "ends.npy": part["people"] + 1}
-        for name, kind in self._kinds().items():
-            path = self.path / part["folder"] / name
-            least = counts.get(name, part["entries"]) * kind.itemsize
-            try:
-                size = path.stat().st_size
-            except FileNotFoundError:
-                raise _altered(f"{self._name(number)}: {name} is not there") from None
-            if not least < size <= least + 4096:  # a header stands before the array
-                raise _altered(f"{self._name(number)}: {name} is not as long as it was")
-
     def _check(self, number: int, bucket: Bucket) -> None:
         part = self._part(number)
-        for name, kind in self._kinds().items():
-            array = bucket.arrays[name]
-            if array.dtype != kind or array.ndim != 1:
-                raise _altered(f"{self._name(number)}: {name} is no array of {kind.name}")
-        sizes = (bucket.keys.size, bucket.ends.size, bucket.items.size)
-        entries = part["entries"]
-        if sizes != (part["people"], part["people"] + 1, entries) or (
-            bucket.weights is not None and bucket.weights.size != entries
-        ):
-            raise _altered(f"{self._name(number)}: its arrays are not as long as the manifest says")
+        people, entries = part["people"], part["entries"]
+        right = {
+            "keys.npy": ("<u8", people),
+            "ends.npy": ("<i8", people + 1),
+            "items.npy": (item_type(self.n_items), entries),
+            "weights.npy": ("<f8", entries),
+        }
+        for name, array in bucket.arrays.items():
+            kind, size = right[name]
+            if array.dtype != np.dtype(kind) or array.shape != (size,):
+                words = f"{name} is no array of {np.dtype(kind).name} that is as long as the manifest says"
+                raise _altered(f"{self._name(number)}: {words}")
         rule = broken_rule(
-            bucket.keys,
-            bucket.ends,
-            bucket.items,
+            *(bucket.keys, bucket.ends, bucket.items),
             np.zeros(0) if bucket.weights is None else bucket.weights,
-            self.n_buckets,
-            number,
-            self.n_items,
-            self.cap or 0,
-            self.highest,
+            *(self.n_buckets, number, self.n_items, self.cap or 0, self.highest),
         )
         if rule:
             raise _altered(f"{self._name(number)}: {_RULES[rule]}")
@@ -280,17 +261,16 @@ def _manifest(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
-            f"{folder} is no store of people, or one that was not finished; make it with discreet prepare"
+            f"{folder} is no store, or one that was not finished; make it with discreet prepare"
         ) from None
     except ValueError:
         raise _altered(f"{folder.name}: {MANIFEST} cannot be read") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"{folder} is no store of people; make one with discreet prepare")
+        raise ValueError(f"{folder} is no store; make one with discreet prepare")
     if found.get("version") != VERSION:
         raise ValueError(f"{folder} is a store of another version of discreet; prepare it again")
     if found.get("digest") != _manifest_digest(found):
         raise _altered(f"{folder.name}: {MANIFEST} is not what was written")
-    instance("buckets", found["buckets"], int, "64")
     return found
 
 
@@ -308,5 +288,120 @@ def _mapped(path: Path, name: str) -> Any:
     except FileNotFoundError:
         words = f"{name}: {path.name} is not there; was the store appended to? open it again"
         raise ValueError(words) from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         raise _altered(f"{name}: {path.name} is no array") from None
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to write a store into, which gets its name when everything is in it."""
+    if target.exists():
+        raise ValueError(f"{target} is there already; name another folder, or append to it")
+    if not target.absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {target.absolute().parent}; make it first")
+    partial = target.with_name(f".{target.name}.partial")
+    with _held(partial) as fresh:
+        yield fresh
+        sync(fresh)
+        os.rename(fresh, target)  # with the lock, so that nobody takes what is finished for left behind
+        (target / _LOCK).unlink()
+        sync(target)
+        sync(target.absolute().parent)
+
+
+@contextmanager
+def folder_in(store: Path) -> Iterator[Path]:
+    """A folder inside a store, to write further files into; it is removed in the end."""
+    with _held(store / ".partial") as fresh:
+        yield fresh
+        shutil.rmtree(fresh)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[Path]:
+    """A fresh folder that no other process works in, without what a killed one left there."""
+    folder.mkdir(exist_ok=True)
+    with open(folder / _LOCK, "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder.name}: another process is writing this store; wait for it") from None
+        for left in folder.iterdir():
+            if left.name != _LOCK:
+                _remove(left)
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
+    """Write the arrays of a bucket to a new folder; what the manifest says about them."""
+    folder.mkdir()
+    files = {}
+    for name, array in bucket.arrays.items():
+        with open(folder / name, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        files[name] = file_digest(folder / name)
+    sync(folder)
+    return {"folder": folder.name, "people": len(bucket), "entries": int(bucket.items.size), "files": files}
+
+
+def write_labels(folder: Path, labels: tuple[Any, ...], name: str = LABELS) -> str:
+    """Write the catalogue; its SHA-256."""
+    _write(folder / name, json.dumps(labels, ensure_ascii=False))
+    return file_digest(folder / name)
+
+
+def remove_leftovers(store: Store) -> None:
+    """Remove what earlier generations and killed runs left behind: the manifest does not name it."""
+    named = {part["folder"] for part in store.manifest["parts"]} | {store.manifest.get("labels_file", LABELS)}
+    for path in [*store.path.glob("bucket-*"), *store.path.glob("labels*.json")]:
+        if path.name not in named:
+            _remove(path)
+
+
+def write_key(folder: Path, key: bytes) -> None:
+    """Write the secret, for its owner only."""
+    handle = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(key.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest: from here on the store is what it says."""
+    fresh = folder / f".{MANIFEST}"
+    _write(fresh, json.dumps(sealed(dict(manifest)), indent=1))
+    os.replace(fresh, folder / MANIFEST)
+    sync(folder)
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,699 @@
+"""Rows of files, tables and streams as batches of columns, so that memory does not grow with their length.
+
+Files are CSV (plain, compressed, or on standard input), Parquet and Feather, told apart by their first bytes;
+tables are frames, Arrow's tables, dicts of columns, cursors of databases, rows that are mappings, and
+iterators of any of these. No row decides how another one is read.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import glob
+import gzip
+import io
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.checks import DataError
+from ..core.extras import install
+from ..core.identity import is_text
+from ..kernels.csv import BEHIND, ENDLESS, FINE, OPEN, CsvLines
+from .labels import FINE_TIMES
+from .source import COMPRESSED, Batch, Column, Source, Text
+
+ROWS = 1 << 18  # of a batch
+BLOCK = 1 << 22  # bytes of text that are read at a time
+# A line that goes on for longer is not a line of a table, and is not read to its end.
+LONGEST_LINE = 1 << 20
+_START = 8  # bytes that tell what a file is
+_BUFFER = 1 << 20  # bytes of a column of Parquet
+_EXACT = 1 << 53  # from here on floats skip integers
+_SUFFIXES = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv", ".tab")
+_GZIP, _ZSTD, _BZIP2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
+_OTHER_KINDS = (
+    (b"PK\x03\x04", "a zip archive, or a workbook; unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", "a workbook or another document; save the sheet as CSV"),
+    (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
+    (b"SQLi", "a database; export the table as CSV"),
+    (b"FEA1", "Feather of the first version, which is no longer written; save it as Parquet"),
+)
+_WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+_WORKBOOK = (
+    "an Excel workbook or the like, which is not read, because a sheet may hold several tables: save the"
+    ' sheet with the rows as "CSV UTF-8" (File, Save As) and name that file'
+)
+_BREAK = re.compile(rb"(\r\n|\r|\n)")
+# Separators that are looked for, the likeliest first.
+_SEPARATORS = (",", "\t", ";", "|")
+
+
+def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -> Iterator[Batch]:
+    """The columns that were asked for, ``{role: column}``, from the first row to the last.
+
+    ``only``: a role that a single column answers, whatever it is called.
+    """
+    table = source.table
+    paths = paths_of(source)
+    if paths is not None:
+        for path in paths:
+            yield from _file(replace(source, table=path), asked, only)
+    elif (reader := _arrow_reader(table)) is not None:
+        yield from _of_reader(source, asked, reader)
+    elif hasattr(table, "collect") and not hasattr(table, "__len__"):
+        yield from _lazy(source, asked)
+    elif (names := _names(table)) is not None:
+        yield from _frame(source, asked, names)
+    elif hasattr(table, "fetchmany"):
+        yield from _cursor(source, asked)
+    elif isinstance(table, Iterable):
+        yield from _stream(source, asked)
+    else:
+        raise _no_table(source)
+
+
+def row_count(source: Source) -> int | None:
+    """About how many rows there are, where that can be told before they are read."""
+    paths = None if source.stdin else paths_of(source)
+    if paths is not None:
+        return sum(map(_rows_in, paths))
+    table = source.table
+    if isinstance(table, Mapping):
+        return max((len(column) for column in table.values() if _is_column(column)), default=None)
+    return len(table) if hasattr(table, "__len__") and _names(table) is not None else None
+
+
+def _rows_in(path: str) -> int:
+    if path.lower().endswith((".parquet", ".pq")):
+        import pyarrow.parquet as parquet
+
+        try:
+            return int(parquet.read_metadata(path).num_rows)
+        except (OSError, ValueError):
+            return 0  # which is refused when it is read
+    with open(path, "rb") as file:
+        some = file.read(1 << 16)
+    larger = 8 if some.startswith((_GZIP, _ZSTD, _BZIP2, _XZ)) else 1
+    return os.path.getsize(path) * larger * (some.count(b"\n") + 1) // max(1, len(some))
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def paths_of(source: Source) -> list[str] | None:
+    """The files of a path or of a list of them; None for what is neither."""
+    if source.path is not None:
+        return files_of(source)
+    table = source.table
+    named = (
+        isinstance(table, list | tuple) and table and all(isinstance(one, str | os.PathLike) for one in table)
+    )
+    return [path for one in table for path in files_of(replace(source, table=one))] if named else None
+
+
+def files_of(source: Source) -> list[str]:
+    """The files that a path names: itself, those of a pattern, or those in a folder and in folders in it."""
+    path = str(source.path)
+    if source.stdin:
+        return [path]
+    if os.path.isdir(path):
+        found = [
+            str(one)
+            for one in sorted(Path(path).rglob("*"))
+            if one.name.lower().endswith(tuple(kind + end for kind in _SUFFIXES for end in COMPRESSED))
+            and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
+        ]
+        if not found:
+            raise ValueError(f"{path} is a directory that holds no files ending in {', '.join(_SUFFIXES)}")
+        return found
+    if glob.has_magic(path) and not os.path.exists(path):
+        found = sorted(one for one in glob.glob(path, recursive=True) if os.path.isfile(one))
+        if not found:
+            raise ValueError(f"no file is named like {path}")
+        return found
+    return [path]
+
+
+def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
+    name = "" if source.stdin else str(source.path).lower()
+    try:
+        with _opened(source) as file:
+            start = file.peek(_START)[:_START]
+            if start.startswith(b"PAR1") or name.endswith((".parquet", ".pq")):
+                yield from _columnar(source, asked, only, "Parquet")
+            elif start.startswith(b"ARROW1") or (
+                name.endswith((".feather", ".arrow")) and not start.startswith(b"FEA1")
+            ):
+                yield from _columnar(source, asked, only, "Feather")
+            else:
+                yield from _csv(source, _decompressed(source, file), file, asked, only)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{source.name} is broken gzip ({error}); was it copied whole?") from error
+    except (_BrokenStream, lzma.LZMAError) as error:
+        raise ValueError(f"{source.name} is not compressed whole ({error}); was it copied whole?") from error
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[io.BufferedReader]:
+    if source.stdin:
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; name a file, or pipe one in")
+        yield cast(io.BufferedReader, sys.stdin.buffer)
+        return
+    with open(str(source.path), "rb") as file:
+        yield file
+
+
+def _decompressed(source: Source, file: io.BufferedReader) -> io.BufferedReader:
+    """The text of a file, compressed or not; refused, with what to do, where it is something else."""
+    start = file.peek(_START)[:_START]
+    text: Any = file
+    if start.startswith(_GZIP):
+        text = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=file)))
+    elif start.startswith(_BZIP2):
+        text = io.BufferedReader(cast(Any, bz2.BZ2File(file)))
+    elif start.startswith(_XZ):
+        text = io.BufferedReader(cast(Any, lzma.LZMAFile(file)))  # noqa: SIM115
+    elif start.startswith(_ZSTD):
+        text = io.BufferedReader(_ZstdFile(file))
+    start = text.peek(_START)[:_START]
+    if str(source.path).lower().endswith(_WORKBOOKS) and not source.stdin:
+        raise ValueError(f"{source.name} is {_WORKBOOK}")
+    for magic, kind in _OTHER_KINDS:
+        if start.startswith(magic):
+            raise ValueError(f"{source.name} is {kind}")
+    return cast(io.BufferedReader, text)
+
+
+class _BrokenStream(Exception):
+    """What is compressed ends early, or is none."""
+
+
+class _ZstdFile(io.RawIOBase):
+    """A stream of Arrow's, as Python's own readers want it."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        super().__init__()
+        try:
+            import pyarrow as arrow
+        except ImportError as error:
+            raise ImportError(f"reading .zst needs pyarrow: {install('tables')}") from error
+        self._stream = arrow.CompressedInputStream(file, "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            block = self._stream.read(len(buffer))
+        except OSError as error:
+            raise _BrokenStream(error) from error
+        buffer[: len(block)] = block
+        return len(block)
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+def _csv(
+    source: Source,
+    file: io.BufferedReader,
+    raw: io.BufferedReader,
+    asked: Mapping[str, str],
+    only: str | None,
+) -> Iterator[Batch]:
+    """Text in columns, a row in a line.
+
+    A cell in quotes must end on its line: otherwise a quote that one row leaves open could swallow the rows
+    of other people, up to the next quote. Every line is read by itself, and so is every cell: what is no
+    UTF-8 is a bad cell of its row, and of no other.
+    """
+    size = 0 if source.stdin else os.fstat(raw.fileno()).st_size
+    blocks = _whole_lines(source, file)
+    block = next(blocks, b"").removeprefix(b"\xef\xbb\xbf")
+    first, rest = "", block
+    if source.columns is None:
+        line, stop, rest = _BREAK.split(block, 1) if _BREAK.search(block) else (block, b"", b"")
+        first = (line + stop).decode("utf-8", "surrogateescape")
+    separator = _separator(source, first, asked, only)
+    header = list(source.columns) if source.columns is not None else _header(source, first, separator)
+    if not header:
+        raise ValueError(f"{source.name} is empty; the first line must name the columns")
+    if not all(map(is_text, header)):
+        words = "is not UTF-8 text; it must be CSV, plain or compressed, Parquet or Feather"
+        raise ValueError(f"{source.name} {words}")
+    places = source.places(header, asked, only, separator=separator)
+    wanted = list(dict.fromkeys(places.values()))
+    before = 1 if source.columns is None else 0
+    reader = CsvLines(separator.encode(), len(header), wanted, before, LONGEST_LINE)
+    while rest or (rest := next(blocks, b"")):
+        found, lines, fault = reader.read(np.frombuffer(rest, np.uint8), source.skip_bad)
+        if fault != FINE:
+            raise _bad_line(source, reader.line, fault, len(header), reader.cells)
+        texts = {
+            place: Text(letters, ends=ends) for place, (ends, letters) in zip(wanted, found, strict=True)
+        }
+        columns = {role: texts[place] for role, place in places.items()}
+        if lines.size:
+            yield Batch(source, asked, columns, partial(_line, lines), raw.tell() / size if size else None)
+        rest = b""
+
+
+def _line(lines: NDArray[np.int64], row: int) -> str:
+    return f"line {lines[row]}"
+
+
+def _whole_lines(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
+    """Blocks of bytes that end where a line does, or the file."""
+    rest, line = b"", 1
+    while block := file.read(BLOCK):
+        # A return at the very end may be followed by the other half of its break.
+        stop = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
+        if stop:
+            yield rest + block[:stop]
+            line += block.count(b"\n")
+            rest = block[stop:]
+        else:
+            rest += block
+        if len(rest) > 5 * LONGEST_LINE:  # in bytes, of which a letter has up to four
+            raise _bad_line(source, line, ENDLESS)
+    if rest:
+        yield rest
+
+
+def _bad_line(source: Source, line: int, fault: int, width: int = 0, cells: int = 0) -> ValueError:
+    where = f"line {line}"
+    if fault == OPEN:
+        words = "a cell in quotes does not end on its line; nothing tells whose rows the next lines are"
+        return source.refused(words, where, skippable=False)
+    if fault == ENDLESS:
+        words = "a line is longer than a million letters; it is no table in CSV"
+        return source.refused(words, where, skippable=False)
+    if fault == BEHIND:
+        return source.refused("a row has something behind a closing quote", where)
+    return source.uneven(width, where, f"{cells} cells")
+
+
+def _header(source: Source, line: str, separator: str) -> list[str]:
+    """The names of columns."""
+    if len(line) > LONGEST_LINE:
+        raise _bad_line(source, 1, ENDLESS)
+    try:
+        return next(csv.reader([line], delimiter=separator, strict=True), [])
+    except csv.Error as error:
+        raise _bad_line(source, 1, OPEN if "unexpected end" in str(error) else BEHIND) from None
+
+
+def _separator(source: Source, line: str, asked: Mapping[str, str], only: str | None) -> str:
+    """What stands between columns: as told, or whichever makes the first line name what was asked for.
+
+    The names of columns are public, and nothing else is looked at: where there is no header, the file's name
+    alone decides, because a row may not decide how the rows of others are read.
+    """
+    usual = source.separator or source.usual_separator
+    if source.separator is not None or source.columns is not None:
+        return usual
+    best, most = usual, (0, 0)
+    for mark in (usual, *(one for one in _SEPARATORS if one != usual)):
+        try:
+            header = [cell.strip() for cell in next(csv.reader([line], delimiter=mark), [])]
+        except csv.Error:
+            continue
+        there = sum(column in header or column.strip() in header for column in asked.values())
+        # Of what is refused anyhow, the separator with most columns is the one to speak of.
+        found = there, 0 if only in asked and not there else len(header)
+        if found > most:
+            best, most = mark, found
+    return best
+
+
+# A name may be as long as a line, which the module's own limit would refuse.
+csv.field_size_limit(max(csv.field_size_limit(), 2 * LONGEST_LINE))
+
+
+# --- Parquet and Feather --------------------------------------------------------------------------
+
+
+def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: str) -> Iterator[Batch]:
+    """A file that Arrow reads, some rows at a time."""
+    if source.stdin:
+        raise ValueError(f"standard input must be CSV; give a {kind} file by its name")
+    if source.columns is not None:
+        raise ValueError(
+            f"{source.name} is {kind}, which names its columns; {source.wording.columns} is for text without"
+            " a header"
+        )
+    try:
+        import pyarrow as arrow
+    except ImportError as error:
+        raise ImportError(f"reading {kind} needs pyarrow: {install('tables')}") from error
+    try:
+        with arrow.OSFile(str(source.path)) as file:
+            names, parts = _parquet(file, asked) if kind == "Parquet" else _feather(file)
+            places = source.places(names, asked, only, public=True)
+            row = 0
+            for part, done in parts(list(dict.fromkeys(names[at] for at in places.values()))):
+                for start in range(0, part.num_rows, ROWS):
+                    some = part.slice(start, ROWS)
+                    columns = {
+                        role: _of_arrow(source.wording.asked(role, asked[role]), role, some.column(names[at]))
+                        for role, at in places.items()
+                    }
+                    yield Batch(source, asked, columns, numbered_from(row + start), done)
+                row += part.num_rows
+    except (arrow.ArrowException, OSError) as error:
+        if isinstance(error, MemoryError):
+            raise
+        reason = str(error).split(". ")[0]
+        raise ValueError(f"{source.name} is not a whole {kind} file: {reason}") from error
+
+
+_Parts = tuple[list[str], Callable[[list[str]], Iterator[tuple[Any, float]]]]
+
+
+def _parquet(file: Any, asked: Mapping[str, str]) -> _Parts:
+    """The names of columns; and for some of them, batches, with the share that has been read before each."""
+    import pyarrow.parquet as parquet
+
+    # Items are few: as numbers of different values. Unless told otherwise Arrow holds all that it has read.
+    schema = parquet.read_schema(file)
+    text = ("string", "large_string")
+    coded = [one.name for one in schema if one.name == asked.get("item") and str(one.type) in text]
+    found = parquet.ParquetFile(file, read_dictionary=coded, pre_buffer=False, buffer_size=_BUFFER)
+
+    def parts(wanted: list[str]) -> Iterator[tuple[Any, float]]:
+        row = 0
+        for part in found.iter_batches(ROWS, columns=wanted, use_threads=False):
+            yield part, row / max(1, found.metadata.num_rows)
+            row += part.num_rows
+
+    return schema.names, parts
+
+
+def _feather(file: Any) -> _Parts:
+    import pyarrow as arrow
+
+    reader = arrow.ipc.open_file(file)
+    count = reader.num_record_batches
+    return reader.schema.names, lambda _: ((reader.get_batch(at), at / count) for at in range(count))
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def numbered_from(start: int) -> Callable[[int], str]:
+    """Rows by their number in the table."""
+    return lambda row: f"row {start + row}"
+
+
+def _no_table(source: Source) -> TypeError:
+    return TypeError(
+        "events must be a data frame, an Arrow table, a dict of columns, rows that are mappings or a path,"
+        f" got {type(source.table).__name__}"
+    )
+
+
+def _arrow_reader(table: Any) -> Any:
+    """A reader of Arrow's batches, where the table is one or can give one without reading everything."""
+    home = type(table).__module__.partition(".")[0]
+    if home == "pyarrow":
+        return table.to_reader(ROWS) if hasattr(table, "to_reader") else table
+    if hasattr(table, "fetch_record_batch"):  # a cursor of ADBC, a relation of DuckDB
+        return table.fetch_record_batch()
+    if home == "polars" and hasattr(table, "__len__") and "Object" in map(str, table.dtypes):
+        return None  # to Arrow it gives addresses in memory in place of Python's objects
+    if not hasattr(table, "__arrow_c_stream__") or home == "pandas":
+        return None
+    try:
+        import pyarrow as arrow
+    except ImportError:
+        return None
+    return arrow.RecordBatchReader.from_stream(table)
+
+
+def _of_reader(source: Source, asked: Mapping[str, str], reader: Any) -> Iterator[Batch]:
+    places = source.places(reader.schema.names, asked)
+    row = 0
+    for part in reader:
+        for start in range(0, part.num_rows, ROWS):
+            some = part.slice(start, ROWS)
+            columns = {
+                role: _of_arrow(source.wording.asked(role, asked[role]), role, some.column(at))
+                for role, at in places.items()
+            }
+            yield Batch(source, asked, columns, numbered_from(row + start))
+        row += part.num_rows
+
+
+def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
+    """A lazy frame of Polars: only the columns that are asked for, part by part."""
+    source.places(source.table.collect_schema().names(), asked)
+    wanted = source.table.select(list(dict.fromkeys(asked.values())))
+    if not hasattr(wanted, "collect_batches"):
+        yield from batches(replace(source, table=wanted.collect(engine="streaming")), asked)
+        return
+    start = 0
+    for part in wanted.collect_batches(chunk_size=ROWS):
+        for batch in batches(replace(source, table=part), asked):
+            yield replace(batch, place=numbered_from(start))
+            start += len(batch)
+
+
+def _names(table: Any) -> list[Any] | None:
+    """The names of a frame's columns, or of a dict's that holds columns."""
+    if isinstance(table, Mapping):
+        return list(table)
+    found = getattr(table, "columns", None)
+    return None if found is None or not hasattr(table, "__getitem__") else list(found)
+
+
+def _frame(source: Source, asked: Mapping[str, str], names: list[Any]) -> Iterator[Batch]:
+    """A frame of pandas or a dict of columns, in slices."""
+    source.places(names, asked)
+    found = {role: source.table[name] for role, name in asked.items()}
+    lengths = {asked[role]: len(column) for role, column in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError("the columns differ in length", f"{lengths}")
+    for start in range(0, max(1, *lengths.values()), ROWS):
+        columns = {
+            role: column_of(source.wording.asked(role, asked[role]), role, _slice(column, start))
+            for role, column in found.items()
+        }
+        yield Batch(source, asked, columns, numbered_from(start))
+
+
+def _slice(column: Any, start: int) -> Any:
+    if start == 0 and len(column) <= ROWS:
+        return column
+    places = slice(start, start + ROWS)
+    return column.iloc[places] if hasattr(column, "iloc") else column[places]
+
+
+def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
+    """A cursor of a database, or a result of SQLAlchemy's, whose query has been executed."""
+    cursor = source.table
+    about = getattr(cursor, "description", None)
+    names = [one[0] for one in about] if about else list(cursor.keys()) if hasattr(cursor, "keys") else []
+    if not names:
+        raise ValueError("the cursor has no result; execute a query that selects the columns first")
+    places = source.places(names, asked)
+    start = 0
+    while rows := cursor.fetchmany(ROWS >> 3):
+        columns = {role: _of_list(role, [row[at] for row in rows]) for role, at in places.items()}
+        yield Batch(source, asked, columns, numbered_from(start))
+        start += len(rows)
+
+
+def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
+    """Chunks, each of them a table or the path of one; or rows that are mappings, such as a cursor's.
+
+    A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. Each
+    part is looked at by itself, so that one row's cell does not decide what the others are.
+    """
+    start = 0
+    rows: list[Mapping[str, Any]] = []
+
+    def gathered() -> Batch:
+        if not start:
+            there = {name for row in rows for name in asked.values() if name in row}
+            source.places(sorted(there), asked)
+        columns = {role: _of_list(role, [row.get(name) for row in rows]) for role, name in asked.items()}
+        return Batch(source, asked, columns, numbered_from(start))
+
+    for part in source.table:
+        if _is_row(part, asked):
+            rows.append(part)
+            if len(rows) < ROWS:
+                continue
+        if rows:
+            yield gathered()
+            start, rows = start + len(rows), []
+        if _is_row(part, asked):
+            continue
+        if not _is_chunk(part):
+            if start:
+                raise TypeError("a row of the events is no mapping; give each as one, {column: entry}")
+            raise _no_table(source)
+        for batch in batches(replace(source, table=part), asked):
+            yield replace(batch, place=numbered_from(start)) if batch.source.path is None else batch
+            start += len(batch)
+    if rows:
+        yield gathered()
+    elif not start:
+        raise _no_table(source)
+
+
+def _is_row(part: Any, asked: Mapping[str, str]) -> bool:
+    """Whether a mapping is a row, and no table: then its cells are columns."""
+    if not isinstance(part, Mapping):
+        return False
+    cells = [part[name] for name in asked.values() if name in part]
+    return not (cells and all(map(_is_column, cells)))
+
+
+def _is_chunk(part: Any) -> bool:
+    if isinstance(part, list):
+        return all(isinstance(row, Mapping) for row in part)
+    return isinstance(part, str | os.PathLike | Mapping) or any(
+        hasattr(part, name)
+        for name in ("columns", "column_names", "collect", "__arrow_c_stream__", "fetchmany")
+    )
+
+
+def _is_column(cell: Any) -> bool:
+    return hasattr(cell, "__len__") and not isinstance(cell, str | bytes | np.generic)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def column_of(asked: str, role: str, values: Any) -> Column:
+    """A column of a frame, which is Arrow's, a list, or something that NumPy can turn into an array."""
+    home = type(values).__module__.partition(".")[0]
+    if isinstance(values, list | tuple):
+        return _of_list(role, list(values))
+    if home == "polars" and str(values.dtype) == "Object":  # of which Arrow gets addresses in memory
+        return _of_list(role, values.to_list())
+    if home == "polars":
+        try:
+            values = values.to_arrow()
+        except ImportError:
+            return _of_list(role, values.to_list())
+    if type(values).__module__.partition(".")[0] == "pyarrow":
+        return _of_arrow(asked, role, values)
+    try:
+        column = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+        raise TypeError(f"{asked} cannot be read as a column") from None
+    if column.ndim != 1:
+        raise ValueError(f"{asked} has {column.ndim} dimensions; a column has one")
+    if isinstance(values, np.ma.MaskedArray):
+        return _of_list(role, list(values.tolist()))  # None where masked
+    return _of_array(asked, role, column)
+
+
+def _of_list(role: str, values: list[Any]) -> Column:
+    """Each entry is what it is, whatever stands beside it."""
+    plain = role != "weight" and {str}.issuperset(map(type, values))
+    return Text.of(values) if plain else Column(values)
+
+
+def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
+    kind = column.dtype.kind
+    if role == "weight" and kind in "mMc":
+        raise TypeError(f"{asked} must be a column of numbers, got {column.dtype.name}")
+    if kind in "iu" or (role == "weight" and kind in "bf"):
+        return Column(column)
+    if role == "person" and kind == "f":
+        # Those that are integers are names; the others name nobody.
+        nobody = ~((np.abs(column) < _EXACT) & (column == np.floor(column)))
+        return Column(np.where(nobody, 0, column).astype(np.int64), missing=nobody)
+    if kind in "mM":
+        column = _coarse_times(column)
+    if column.dtype.kind in "OU":
+        return _of_list(role, column.tolist())
+    found, codes = np.unique(column, return_inverse=True)
+    return Column(found.tolist(), codes)
+
+
+def _of_arrow(asked: str, role: str, values: Any) -> Column:
+    """A column of Arrow's: text and integers as they are, of all else each different value once."""
+    import pyarrow as arrow
+
+    if isinstance(values, arrow.ChunkedArray):
+        values = arrow.concat_arrays(values.chunks) if values.num_chunks else arrow.array([], values.type)
+    kinds, kind = arrow.types, values.type
+    coded = kinds.is_dictionary(kind)
+    if kinds.is_nested(kind.value_type if coded else kind):
+        raise ValueError(f"{asked} holds {kind}; a column of text or numbers is needed")
+    if kinds.is_floating(kind) or (role == "weight" and (kinds.is_integer(kind) or kinds.is_temporal(kind))):
+        return _of_array(asked, role, values.to_numpy(zero_copy_only=False))
+    if kinds.is_integer(kind):
+        missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+        return Column(values.fill_null(0).to_numpy(zero_copy_only=False), missing=missing)
+    if kinds.is_string(kind) or kinds.is_large_string(kind):
+        return _of_texts(values.fill_null("") if values.null_count else values)
+    try:
+        values = values if coded else values.dictionary_encode()
+    except arrow.ArrowNotImplementedError:  # types that Arrow does not tell apart, such as its own extensions
+        return Column(values.to_pylist())
+    codes, found = values.indices, _python_values(values.dictionary)
+    if codes.null_count:
+        codes, found = codes.fill_null(len(found)), [*found, None]
+    return Column(found, codes.to_numpy(zero_copy_only=False))
+
+
+def _of_texts(values: Any) -> Text:
+    _, ends, letters = values.buffers()
+    wide = str(values.type) == "large_string"
+    if not len(values):
+        return Text(np.zeros(0, dtype=np.uint8))
+    found: Any = np.frombuffer(ends, np.int64 if wide else np.int32)[values.offset :][: len(values) + 1]
+    return Text(np.frombuffer(letters or b"", np.uint8), ends=found)
+
+
+def _python_values(values: Any) -> list[Any]:
+    """Different values of Arrow's as Python's; text that is no UTF-8 as in files, fine times as text."""
+    import pyarrow as arrow
+
+    kind = values.type
+    if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
+        return list(_of_texts(values.fill_null("")).texts())
+    if getattr(kind, "unit", None) != "ns":
+        return list(values.to_pylist())
+    stamp = arrow.types.is_timestamp(kind)
+    fine = values.cast(arrow.int64()).to_numpy(zero_copy_only=False).astype("M8[ns]" if stamp else "m8[ns]")
+    if stamp:
+        coarse = arrow.timestamp("us", kind.tz)
+    else:
+        coarse = arrow.duration("us") if arrow.types.is_duration(kind) else arrow.time64("us")
+    found = values.cast(coarse, safe=False).to_pylist()
+    for place in np.flatnonzero(fine.astype(f"{fine.dtype.kind}8[us]") != fine).tolist():
+        found[place] = str(fine[place])
+    return list(found)
+
+
+def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
+    """Times in units that Python's own have; those that are finer become text, each for itself."""
+    if np.datetime_data(column.dtype)[0] not in FINE_TIMES:
+        return column
+    coarse = column.astype(f"{column.dtype.kind}8[us]")
+    exact = (coarse == column) | np.isnat(column)
+    if exact.all():
+        return coarse
+    mixed = coarse.astype(object)
+    mixed[~exact] = column[~exact].astype(str)
+    return mixed
