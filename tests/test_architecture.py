@@ -403,7 +403,6 @@ def test_private_names_of_others_are_noticed(text):
 SOURCES = (".py", ".pyx", ".pxd", ".h")
 # Packages with modules that exactly one other imports and that hold no public name: how many, at most.
 ONE_IMPORTER = {
-    "data": 1,
     "evaluation": 1,
     "objectives": 4,
     "online": 2,
