@@ -28,7 +28,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, eshop, growth_plot, msweb, spread, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import favourites, product_display
 from discreet.objectives import Coverage, ProbabilisticCoverage

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import discreet as dc
 from benchmarks.shared import Work, machine, race, rows_of, sparse_stream, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.online import BanditSelector
 from tools.results import store
 

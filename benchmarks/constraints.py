@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.shared import Work, cpu_seconds, machine
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid, swap_round
-from discreet.core.table import table
+from discreet.core.text import table
 from tools.results import store
 
 

@@ -29,7 +29,7 @@ import discreet as dc
 from benchmarks.offline import NORM, candidates, pickups
 from benchmarks.shared import arguments, eshop, eshop_products, spread
 from discreet.constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage, FacilityLocation, Population, greedy
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import ExponentialChoice

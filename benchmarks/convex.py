@@ -43,7 +43,7 @@ import numpy as np
 import discreet as dc
 from benchmarks.shared import adult, arguments, growth_plot, pyplot, save
 from discreet.constraints.domains import Ball
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives.losses import Distance, Linear, Logistic, Losses
 from discreet.online import ApproximateLeader, BanditApproximateLeader
 from tools.results import exponent, store, stored

@@ -24,7 +24,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import machine
-from discreet.core.table import table
+from discreet.core.text import table
 from tools.results import store
 
 K, LIKED, HORIZON = 10, 10, 100_000

@@ -17,7 +17,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, eshop, msweb
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage, greedy
 from discreet.online import HedgeSelector, PhasedSelector
 from discreet.privacy.published import PublishedCalibrationWarning

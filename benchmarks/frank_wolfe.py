@@ -22,7 +22,7 @@ import numpy as np
 import discreet as dc
 from benchmarks.shared import arguments, growth_plot, msweb, target
 from discreet.constraints import Knapsack, PartitionMatroid
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import BudgetAllocation, Coverage
 from discreet.online import LeaderSelector, MetaFrankWolfe, MetaFrankWolfePoints

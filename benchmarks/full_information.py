@@ -22,7 +22,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, eshop, msweb, retail, spread, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage, greedy
 from discreet.online import HedgeSelector, LeaderSelector, PhasedSelector, RunningSumSelector
 from tools.results import store

@@ -27,7 +27,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, machine, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import (
     ConcaveOverModular,
     EmbeddedFacilityLocation,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import discreet as dc
 from benchmarks.shared import EACH, Work, machine, pyplot, race, rows_of, save, sparse_stream
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.online.hedge import HedgeSelector
 from tools.results import store
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 import discreet as dc
 from benchmarks.shared import arguments, growth_plot
 from discreet.bounds.minimization import published_bandit_excess
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import BanditSubmodularMinimizer, SubmodularMinimizer

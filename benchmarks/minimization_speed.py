@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 import discreet as dc
 from benchmarks.shared import Work, machine, race
 from discreet.bounds.minimization import gradient_difference
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import GraphCut
 from discreet.online import SubmodularMinimizer

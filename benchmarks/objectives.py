@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.shared import machine
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage, greedy
 from tools.results import store
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 import discreet as dc
 from benchmarks.shared import arguments, eshop, eshop_products, table_rows
 from discreet.constraints import Constraint, Knapsack, PartitionMatroid
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage, FacilityLocation, greedy
 from discreet.offline import PrivateGreedy
 from discreet.privacy import picks as accounts

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import discreet as dc
 from benchmarks.shared import arguments, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, Population, greedy
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy

@@ -18,7 +18,7 @@ import opendp.prelude as dp
 
 import discreet as dc
 from benchmarks.shared import target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.privacy import FactorizedSum, TreeSum
 from tools.results import store
 

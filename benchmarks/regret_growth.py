@@ -18,7 +18,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, growth_plot
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation.streams import STREAMS, favourites
 from discreet.online import HedgeSelector, RunningSumSelector
 from tools.results import exponent, store

@@ -22,7 +22,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, eshop, msweb, table_rows
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage
 from discreet.online import LeaderSelector, RunningSumSelector
 from tools.results import store

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 
 import discreet as dc
 from benchmarks.shared import arguments, machine, target
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.data.store import Bucket, Store, write_bucket, write_labels, write_manifest
 from discreet.objectives import Coverage
 from discreet.offline import PrivateGreedy

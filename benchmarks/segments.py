@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import discreet as dc
 from benchmarks.shared import arguments, eshop, msweb, table_rows
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.objectives import Coverage
 from discreet.online import LeaderSelector, RunningSumSelector, Segments
 from tools.results import store

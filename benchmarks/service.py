@@ -37,7 +37,7 @@ from uvloop import run
 
 from benchmarks.shared import machine
 from discreet.client import Client
-from discreet.core.table import table
+from discreet.core.text import table
 from tools.results import store
 from tools.service_chaos.__main__ import server as postgres
 

@@ -19,7 +19,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import Work, machine, race
-from discreet.core.table import table
+from discreet.core.text import table
 from tools.results import exponent, store
 
 ITEMS, LIKED, HORIZON, REPEATS = 1000, 10, 100_000, 5

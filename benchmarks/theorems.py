@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.shared import arguments, pyplot, save
 from benchmarks.theorems_real import real_rows
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation import streams
 from tools import theorems
 from tools.pages.theorems import growth_row, printed_bound

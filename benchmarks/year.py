@@ -23,7 +23,7 @@ import numpy as np
 
 import discreet as dc
 from benchmarks.shared import arguments, pyplot, save
-from discreet.core.table import table
+from discreet.core.text import table
 from discreet.evaluation import Month, Visit, live_shop
 from discreet.evaluation.plots import style
 from discreet.objectives import Coverage

@@ -78,14 +78,14 @@ DRAWS_NOTHING = (
     "discreet.privacy.samplers.Grid",
     "discreet.privacy.samplers.STEPS_BITS",
     "discreet.privacy.samplers.choice_log_probabilities",
-    "discreet.privacy.samplers.flips.flip_probabilities",
+    "discreet.privacy.samplers.flip_probabilities",
     "discreet.privacy.ordered.OrderedExperts",
     "discreet.privacy.ordered.MOST_ROUNDS",
     "discreet.privacy.ordered.units_per_one",
     "discreet.privacy.randomness.PublicRandomness",
     "discreet.privacy.randomness.public_key",
 )
-DRAWING_MODULES = {"discreet.privacy.samplers", "discreet.privacy.samplers.flips", "discreet.privacy.ordered"}
+DRAWING_MODULES = {"discreet.privacy.samplers", "discreet.privacy.ordered"}
 # What the code calls its releases: they hand out words to compiled loops, and nothing else does.
 RELEASES = {"release", "_release", "_draws", "_noises"}
 RANDOM = ("random", "secrets", "numpy.random", "os.urandom", "os.getrandom", "ssl.RAND_bytes", "uuid.uuid4")
@@ -234,9 +234,9 @@ def test_places_with_randomness_of_their_own_have_some():
         "from ..privacy.samplers import noise_steps",
         "from ..privacy import samplers\nsamplers.noise_steps(source, 3, gaussian=True)",
         "from ..privacy import samplers as s\ndraw = s.exponential_choice",
-        "from ..privacy.samplers import flips\nflips.flipped_choice(source, scores, 1.0)",
-        "from ..privacy.samplers.spherical import spherical_steps",
-        "from ..privacy.samplers.choice import exact_draw",
+        "from ..privacy import samplers\nsamplers.flipped_choice(source, scores, 1.0)",
+        "from ..privacy.samplers import spherical_steps",
+        "from ..privacy.samplers import exact_draw",
         "from .. import privacy\nprivacy.samplers.noise_steps(source, 1, gaussian=True)",
         "import discreet as dc\ndc.privacy.samplers.spherical_steps(source, 3)",
         "from ..privacy import SecureRandomness",

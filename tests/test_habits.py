@@ -224,18 +224,18 @@ def test_messages_say_how_to_install_an_extra_here(monkeypatch):
     """Installed, pip finds extras of what is there; only on the path, an index may hold something else."""
     from importlib import metadata
 
-    from discreet.core import extras
+    from discreet.core import text
 
-    assert extras.install("plots") == "pip install 'discreet[plots]'"
+    assert text.install("plots") == "pip install 'discreet[plots]'"
 
     def nowhere(name):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", nowhere)
-    assert extras.install("plots") == "pip install '.[plots]' in a clone of discreet"
-    source = Path(extras.__file__).parents[1]
+    assert text.install("plots") == "pip install '.[plots]' in a clone of discreet"
+    source = Path(text.__file__).parents[1]
     asking = [path for path in source.rglob("*.py") if "pip install" in path.read_text()]
-    assert [path.name for path in asking] == ["extras.py"]
+    assert [path.name for path in asking] == ["text.py"]
     known = set(PROJECT["optional-dependencies"])
     asked = re.findall(r"install\('(\w+)'\)", "".join(path.read_text() for path in source.rglob("*.py")))
     assert set(asked) <= known

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.core import html
+from discreet.core import text
 from discreet.offline import PrivateGreedy
 from discreet.online import PhasedSelector
 from discreet.results import CostTrace, Selection, Trace
@@ -109,10 +109,10 @@ def test_plan_marks_the_chosen_one():
 
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0]])
 def test_curves_of_next_to_nothing(values):
-    assert "nan" not in html.curve(values, "x")
+    assert "nan" not in text.curve(values, "x")
 
 
 def test_long_tables_end():
-    table = html.grid(["n"], [[i] for i in range(1000)], most=10)
+    table = text.grid(["n"], [[i] for i in range(1000)], most=10)
     assert table.count("<tr>") == 11
     assert "and 990 more" in table

@@ -51,7 +51,7 @@ def checks_are_on() -> None:
     import numpy as np
 
     from discreet.kernels.noise import noise_rows
-    from discreet.privacy.samplers.noise import noise_table
+    from discreet.privacy.samplers import noise_table
 
     with contextlib.suppress(IndexError):
         nothing, one = np.zeros(0, dtype=np.uint64), np.zeros((1, 1), dtype=np.int64)

@@ -57,10 +57,10 @@ WORDS = re.compile(
 _CONTRACT = "tests/online/test_contract.py"
 TESTS = [
     ("privacy/sums/*", ["tests/privacy/test_sums.py", "tests/privacy/test_factorizations.py"]),
-    ("privacy/loss_distributions.py", ["tests/privacy/test_composition.py"]),
+    ("privacy/composition.py", ["tests/privacy/test_composition.py"]),
     ("privacy/composition.py", ["tests/privacy/test_composition.py", "tests/privacy/test_accounting.py"]),
     ("privacy/account.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
-    ("privacy/limits.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
+    ("privacy/account.py", ["tests/privacy/test_accounting.py", "tests/privacy"]),
     ("privacy/ledger.py", ["tests/privacy/test_ledger.py", "tests/privacy"]),
     ("privacy/conversions.py", ["tests/privacy/test_conversions.py", "tests/privacy"]),
     ("privacy/budget.py", ["tests/privacy/test_budget.py", "tests/privacy/test_shares.py", "tests/privacy"]),
@@ -68,7 +68,7 @@ TESTS = [
     ("privacy/books.py", ["tests/privacy/test_gate.py", "tests/privacy/test_ledger.py", "tests/privacy"]),
     ("privacy/spending.py", ["tests/privacy/test_shares.py", "tests/privacy"]),
     ("privacy/randomness.py", ["tests/privacy/test_coins.py", "tests/privacy"]),
-    ("privacy/samplers/flips.py", ["tests/offline/test_greedy.py", "tests/privacy"]),
+    ("privacy/samplers.py", ["tests/offline/test_greedy.py", "tests/privacy"]),
     ("privacy/samplers/choice.py", ["tests/privacy/test_choice.py", "tests/privacy"]),
     ("privacy/samplers/*", ["tests/privacy/test_noise.py", "tests/privacy"]),
     ("privacy/ordered.py", ["tests/online/test_hedge.py", "tests/privacy"]),

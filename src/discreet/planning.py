@@ -23,7 +23,7 @@ from . import bounds
 from .bounds import minimization
 from .constraints import Cardinality, Constraint, Matroid
 from .core import checks
-from .core.table import table
+from .core.text import table
 from .objectives import Coverage, Population
 from .privacy import Budget, PublicRandomness, Seed
 from .privacy.factorizations import longest_buffered
@@ -387,7 +387,7 @@ class Plan:
         return "\n".join([self.headline, table(*self.rows()), f"chosen: {self.best}", self.reason])
 
     def _repr_html_(self) -> str:
-        from .core.html import card, grid, line
+        from .core.text import card, grid, line
 
         header, rows = self.rows()
         strong = next(place for place, row in enumerate(rows) if row[0])

@@ -55,7 +55,7 @@ class Selection:
         return f"Selection({place}{', '.join(map(str, shown))})"
 
     def _repr_html_(self) -> str:
-        from .core.html import card, folded, grid
+        from .core.text import card, folded, grid
 
         shown = self.items if self.labels is None else self.labels
         given = len(self.included)
@@ -152,7 +152,7 @@ class CostTrace:
 
 def _stream_html(title: str, values: NDArray[np.float64], what: str) -> str:
     """A stream in a few numbers and a curve of its averages over up to 50 stretches."""
-    from .core.html import card, curve, grid, line
+    from .core.text import card, curve, grid, line
 
     if not values.size:
         return card(title, line("no rounds yet"))

@@ -16,7 +16,6 @@ from discreet.objectives import Coverage, FacilityLocation
 from discreet.offline import PrivateGreedy, continuous, estimators
 from discreet.privacy import Release, samplers
 from discreet.privacy import picks as accounts
-from discreet.privacy.samplers import flips
 from tests.offline.test_greedy import transcripts
 from tests.privacy.audit import hockey_stick
 
@@ -106,7 +105,7 @@ def test_whole_runs_are_likelier_by_no_more_than_the_newcomer_gains(draws):
     def weights(scores, rate):
         return np.exp(samplers.choice_log_probabilities(scores, rate))
 
-    probabilities = flips.flip_probabilities if draws == "flips" else weights
+    probabilities = samplers.flip_probabilities if draws == "flips" else weights
     rng, nearest, farthest = np.random.default_rng(3), 0.0, 0.0
     for _ in range(40):
         rate = float(rng.choice([0.3, 0.7, 2.0]))

@@ -35,7 +35,6 @@ from discreet.offline.estimators import (
 )
 from discreet.offline.greedy import PrivateGreedy
 from discreet.privacy import samplers
-from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
 
 
@@ -141,7 +140,7 @@ def test_a_budget_that_is_too_small_names_what_would_do():
         PrivateFeatureSelector(2, 0.05, **options).fit(X, y)
     enough = float(str(said[0].message).split("epsilon=")[2].split(" ")[0])
     choice = covariance_choice(dc.Budget(enough).share(), 2, pure=True)
-    chances = flips.flip_probabilities(np.array([75.0] + [0.0] * 19), choice.rate)
+    chances = samplers.flip_probabilities(np.array([75.0] + [0.0] * 19), choice.rate)
     assert chance_of_a_copy(choice, 20, 300) == pytest.approx(chances[0])
     assert 0.5 <= chances[0] < 0.51
     PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
@@ -470,7 +469,7 @@ def test_the_two_class_range_is_nearly_reached():
 
 
 def _flipped(scores, rate):
-    return flips.flip_probabilities(scores, rate)
+    return samplers.flip_probabilities(scores, rate)
 
 
 def _weights(scores, rate):
@@ -516,7 +515,7 @@ def _drawn_all_ways(table, budget, factor, k=2):
 
         def flipped(self, scores):
             kinds.add(type(self.event).__name__)
-            return decide(flips.flip_probabilities(scores, factor * self.event.rate))
+            return decide(samplers.flip_probabilities(scores, factor * self.event.rate))
 
         def choice(self, scores):
             kinds.add(type(self.event).__name__)

@@ -37,7 +37,6 @@ from discreet.offline import PrivateGreedy
 from discreet.offline import greedy as offline_greedy
 from discreet.privacy import Release, samplers
 from discreet.privacy import picks as accounts
-from discreet.privacy.samplers import flips
 from tests.privacy.audit import hockey_stick
 
 from . import averaged
@@ -83,11 +82,11 @@ def transcripts(program, budget):
         return scripted(np.exp(samplers.choice_log_probabilities(scores, rate)))
 
     def flipped_choice(_, scores, rate):
-        return scripted(flips.flip_probabilities(scores, rate))
+        return scripted(samplers.flip_probabilities(scores, rate))
 
     with (
         mock.patch.object(samplers, "exponential_choice", exponential_choice),
-        mock.patch.object(flips, "flipped_choice", flipped_choice),
+        mock.patch.object(samplers, "flipped_choice", flipped_choice),
         # What would do is searched for, and not the matter here.
         mock.patch.object(PrivateGreedy, "_warn"),
     ):
@@ -400,7 +399,7 @@ def test_flips_favour_nobody_beyond_what_they_gain():
     for _ in range(2000):
         scores, rise = rng.exponential(size=4) * rng.choice([0.1, 1.0, 8.0]), rng.random(4)
         rise *= rng.random(4) < 0.5
-        before, after = (flips.flip_probabilities(s, 0.7) for s in (scores, scores + rise))
+        before, after = (samplers.flip_probabilities(s, 0.7) for s in (scores, scores + rise))
         excess = np.log(after / before) - 0.7 * rise
         assert excess.max() <= 1e-12
         nearest = max(nearest, float((np.log(after / before) / 0.7).max()))
@@ -412,7 +411,7 @@ def test_flips_lose_no_more_than_exponential_weights():
     for _ in range(500):
         scores = rng.exponential(size=6) * rng.choice([0.1, 1.0, 8.0])
         weights = np.exp(samplers.choice_log_probabilities(scores, 1.0))
-        assert flips.flip_probabilities(scores, 1.0) @ scores >= weights @ scores - 1e-12
+        assert samplers.flip_probabilities(scores, 1.0) @ scores >= weights @ scores - 1e-12
 
 
 class _Script:
@@ -445,14 +444,14 @@ def test_flips_settle_close_calls_with_more_bits():
     # Just below the threshold candidate 0 is kept as well, and the last word decides between the two.
     for more, kept in ((second - 1, True), (second + 2, False)):
         source = _Script([first, 0, more, 0])
-        assert flips.flipped_choice(source, scores, 1.0) == (0 if kept else 1)
+        assert samplers.flipped_choice(source, scores, 1.0) == (0 if kept else 1)
 
 
 def test_flips_follow_their_probabilities():
     scores, rate = np.array([3.0, 2.5, 0.0, 1.0]), 0.8
     source = dc.privacy.ReproducibleRandomness(5)
-    counts = np.bincount([flips.flipped_choice(source, scores, rate) for _ in range(20_000)], minlength=4)
-    expected = flips.flip_probabilities(scores, rate) * counts.sum()
+    counts = np.bincount([samplers.flipped_choice(source, scores, rate) for _ in range(20_000)], minlength=4)
+    expected = samplers.flip_probabilities(scores, rate) * counts.sum()
     assert stats.chisquare(counts, expected).pvalue > 1e-6
 
 
@@ -702,7 +701,7 @@ def _released_gains(people, budget, method, constraint=2, **options):
 
     with (
         mock.patch.object(samplers, "exponential_choice", return_value=0),
-        mock.patch.object(flips, "flipped_choice", return_value=0),
+        mock.patch.object(samplers, "flipped_choice", return_value=0),
         mock.patch.object(dc.Gate, "laplace", recorder("laplace")),
         mock.patch.object(dc.Gate, "gaussian", recorder("gaussian")),
         mock.patch.object(PrivateGreedy, "_warn"),

@@ -10,8 +10,8 @@ import pytest
 import discreet as dc
 from discreet.constraints.domains import Ball
 from discreet.objectives.losses import Linear
+from discreet.privacy import samplers
 from discreet.privacy.randomness import ReproducibleRandomness
-from discreet.privacy.samplers import noise as sampler
 from discreet.privacy.samplers import noise_rows, noise_steps, spherical_rows, spherical_steps
 
 ROUNDS, ITEMS = 67, 5
@@ -54,7 +54,7 @@ class Given:
 @pytest.mark.parametrize("law", LAWS)
 def test_rows_that_need_more_digits_are_those_drawn_one_by_one(law):
     """A first word at the very border of a cell, and a place that is not kept, in rows of two."""
-    border = int(sampler.noise_table(law != "laplace")[0][3])
+    border = int(samplers.noise_table(law != "laplace")[0][3])
     last = (1 << 64) - 1  # at the end of a cell, where a place is kept least often
     words = [border, 7, 5, last, last >> 1, last, border, last, 9, 9]
     together, alone = LAWS[law]

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 import discreet as dc
 from discreet.privacy import samplers
 from discreet.privacy.prefix_sum import RunningSum
-from discreet.privacy.samplers import flips
 
 
 def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict[tuple[int, ...], float]:
@@ -46,7 +45,7 @@ def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict
             return seen[-1]
 
         def flipped(_, scores, rate, scripted=scripted, seen=seen) -> int:
-            seen.append(scripted(flips.flip_probabilities(scores, rate)))
+            seen.append(scripted(samplers.flip_probabilities(scores, rate)))
             return seen[-1]
 
         def sample(_, people, keep, scripted=scripted) -> NDArray[np.int64]:
@@ -55,7 +54,7 @@ def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict
 
         with (
             mock.patch.object(samplers, "exponential_choice", choice),
-            mock.patch.object(flips, "flipped_choice", flipped),
+            mock.patch.object(samplers, "flipped_choice", flipped),
             mock.patch.object(dc.privacy.Release, "sample", sample),
         ):
             program(dc.Gate(budget, 0))

@@ -13,9 +13,8 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.core.digits import own_digits
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
-from discreet.privacy.samplers import choice, flips
+from discreet.privacy.conversions import own_digits
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -37,7 +36,7 @@ def test_choices_follow_the_exponential_weights(rate):
 
 def _edges(scores, rate):
     """Left end, end of what counts, and right end of each cell, as parts of the whole line."""
-    high, low = (part.tolist() for part in choice.cell_widths(scores, rate))
+    high, low = (part.tolist() for part in samplers.cell_widths(scores, rate))
     widths = [(h << 46) + v for h, v in zip(high, low, strict=True)]
     ends = list(itertools.accumulate(widths, initial=0))
     with mpmath.workprec(400):
@@ -132,7 +131,7 @@ HARD = {
 def test_cells_are_as_wide_as_the_weights_and_hardly_wider(case):
     """The two claims that `exact_draw` rests on, for scores and rates at the ends of what floats can hold."""
     scores, rate = HARD[case]
-    high, low = (part.tolist() for part in choice.cell_widths(scores, rate))
+    high, low = (part.tolist() for part in samplers.cell_widths(scores, rate))
     unit, top = conversions.exact(rate), Fraction(scores.max().item())
     with mpmath.workprec(2500):
         weights = [mpmath.exp(_mpf(unit * (Fraction(s) - top))) for s in scores.tolist()]
@@ -144,7 +143,7 @@ def test_cells_are_as_wide_as_the_weights_and_hardly_wider(case):
 
 def _enumerated(scores, rate, known=14):
     """Least and largest probability of each index, from every prefix of ``known`` bits of a draw."""
-    cells = choice._Cells(scores, conversions.exact(rate))
+    cells = samplers._Cells(scores, conversions.exact(rate))
     sure, open_ = np.zeros(scores.size), np.zeros(scores.size)
     for bits in range(1 << known):
         index, counts = cells.find(bits, known)
@@ -156,8 +155,8 @@ def _enumerated(scores, rate, known=14):
 
 
 def _floored(scores, rate):
-    widths = np.exp(choice.exponents(scores, rate)) * 2.0**choice._BITS
-    return np.floor(widths).astype(np.int64), np.floor(widths % 1 * 2.0**choice._BITS).astype(np.int64)
+    widths = np.exp(samplers.exponents(scores, rate)) * 2.0**samplers._BITS
+    return np.floor(widths).astype(np.int64), np.floor(widths % 1 * 2.0**samplers._BITS).astype(np.int64)
 
 
 FAULTS = {
@@ -173,7 +172,7 @@ def test_every_prefix_of_an_exact_draw(fault):
     """Wide units, 2^-4 of the largest weight, so that a third of the points may not count; all prefixes."""
     injected = dict(FAULTS[fault])
     factor = injected.pop("unit", 1)
-    original, broken = choice._Cells._counts, False
+    original, broken = samplers._Cells._counts, False
 
     def counts(cells, *given):
         cells._unit *= factor
@@ -183,9 +182,9 @@ def test_every_prefix_of_an_exact_draw(fault):
             cells._unit /= factor
 
     with (
-        mock.patch.object(choice, "_BITS", 2),
-        mock.patch.object(choice, "cell_widths", injected.get("cell_widths", choice.cell_widths)),
-        mock.patch.object(choice._Cells, "_counts", counts),
+        mock.patch.object(samplers, "_BITS", 2),
+        mock.patch.object(samplers, "cell_widths", injected.get("cell_widths", samplers.cell_widths)),
+        mock.patch.object(samplers._Cells, "_counts", counts),
     ):
         for scores in ([0.0, -1.0], [-0.3, -2.0, 0.0, -0.3, -9.0], [-1.0, 0.0, -1.5, -2.5, -3.5]):
             low, high = _enumerated(np.array(scores), 1.0)
@@ -202,8 +201,8 @@ def test_choices_that_are_all_settled_follow_the_weights():
     scores = np.array([0.0, 0.5, 1.0, 0.9, -2.0])
     source, expected = ReproducibleRandomness(5), np.exp(samplers.choice_log_probabilities(scores, 1.3))
     with (
-        mock.patch.object(choice, "_UNIT", 1.0),
-        mock.patch.object(choice, "exact_draw", wraps=choice.exact_draw) as settled,
+        mock.patch.object(samplers, "_UNIT", 1.0),
+        mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as settled,
     ):
         picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(3000)]
     assert settled.call_count == 3000
@@ -214,7 +213,7 @@ def test_choices_that_are_all_settled_follow_the_weights():
 def test_one_weight_is_computed_to_many_digits_however_many_there_are(case):
     """What takes long must not be done for every index; blocks of them are added up in 64 bits."""
     scores, rate = HARD[case]
-    many = np.resize(scores, 3 * choice._BLOCK + 5)
+    many = np.resize(scores, 3 * samplers._BLOCK + 5)
     mp = own_digits()
     for word in (0, 1 << 63, 2**64 - 1, 3):
         with mock.patch.object(mp, "exp", wraps=mp.exp) as computed:
@@ -228,7 +227,7 @@ def test_blocks_of_cells_join_without_a_seam():
     scores, source = np.random.default_rng(6).normal(size=40), ReproducibleRandomness(7)
     for word in source.words(300).tolist():
         whole = samplers.exact_draw(scores, Fraction(1), iter([word, 1]))
-        with mock.patch.object(choice, "_BLOCK", 3):
+        with mock.patch.object(samplers, "_BLOCK", 3):
             assert samplers.exact_draw(scores, Fraction(1), iter([word, 1])) == whole
 
 
@@ -396,7 +395,7 @@ def test_bad_scores_are_refused_and_nothing_is_spent():
 def test_flips_of_scores_too_far_apart_for_floats():
     """One is kept, the other with exp(-1.82), and of two that are kept each is taken half of the time."""
     source, scores = ReproducibleRandomness(4), np.array([9.1e307, -9.1e307])
-    picks = [flips.flipped_choice(source, scores, 1e-308) for _ in range(2000)]
+    picks = [samplers.flipped_choice(source, scores, 1e-308) for _ in range(2000)]
     assert stats.binomtest(sum(picks), 2000, math.exp(-1.82) / 2).pvalue > 1e-6
 
 
@@ -423,7 +422,7 @@ def test_flips_cost_a_pure_epsilon_and_are_not_of_bounded_range(width):
     spread = least = 0.0
     for before, after in _flip_pairs(width):
         for one, two in ((before, after), (after, before)):
-            p, q = (flips.flip_probabilities(scores, 1.0) for scores in (one, two))
+            p, q = (samplers.flip_probabilities(scores, 1.0) for scores in (one, two))
             losses = np.log(p / q)
             assert np.abs(losses).max() <= width * (1.0 + 1e-9)
             spread = max(spread, np.ptp(losses))

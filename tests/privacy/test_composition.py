@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
-from discreet.privacy import composition, loss_distributions
+from discreet.privacy import composition
 from discreet.privacy.composition import SMALLEST_DELTA, adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.conversions import gdp_delta, gdp_epsilon, zcdp_epsilon
 
@@ -345,8 +345,8 @@ def test_convolution_of_many_losses_is_exact_far_into_the_tail() -> None:
     # Losses -1 and 1 on the grid: their 5000-fold sum is binomial.
     grid, count = 1e-3, 5000
     up = 1 / (1 + math.exp(-grid))
-    coin = loss_distributions.Losses(-1, np.array([1 - up, 0.0, up]), 0.0, count)
-    total = loss_distributions.Composition.of([coin], grid, 0.0)
+    coin = composition.Losses(-1, np.array([1 - up, 0.0, up]), 0.0, count)
+    total = composition.Composition.of([coin], grid, 0.0)
     for delta in (1e-2, 1e-6, 1e-9, SMALLEST_DELTA):
         exact = attack_epsilon(delta, 2 * grid, count, grid)
         value = total.epsilon(delta)
@@ -381,8 +381,8 @@ def test_below_the_composition_of_single_step_envelopes() -> None:
     assert adaptive_choices_epsilon(1e-6, [(width, steps)]) < low
     # The same envelope through our own single-step curve and convolution.
     curve = composition._curve(width, 1, 64)
-    losses = loss_distributions.losses_of_curve(curve, width / 64, width / 64, steps)
-    assert loss_distributions.Composition.of([losses], width / 64, 0.0).epsilon(1e-6) == pytest.approx(
+    losses = composition.losses_of_curve(curve, width / 64, width / 64, steps)
+    assert composition.Composition.of([losses], width / 64, 0.0).epsilon(1e-6) == pytest.approx(
         estimate, rel=5e-3
     )
 
@@ -394,7 +394,7 @@ def test_loss_distribution_reproduces_the_curve() -> None:
     width, steps, cells = 0.05, 40, 8
     curve = composition._curve(width, steps, cells)
     spacing = width / cells
-    part = loss_distributions.losses_of_curve(curve, spacing, spacing, 1)
+    part = composition.losses_of_curve(curve, spacing, spacing, 1)
     losses = part.losses(spacing)
     assert 0.0 <= part.masses.sum() + part.lost - 1.0 < 1e-10  # rounding may only add
     assert 0.0 <= part.masses @ np.exp(-losses) + part.lost - 1.0 < 1e-10  # the other input's masses

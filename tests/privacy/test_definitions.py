@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import limits
+from discreet.privacy import account
 from discreet.privacy.accountant import Accountant
 from discreet.privacy.conversions import gdp_epsilon
 
@@ -122,7 +122,7 @@ def test_a_union_of_definitions_would_be_noticed(monkeypatch):
     budget = BUDGETS["small"]
 
     def any_definition(books, loss):
-        return limits.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
+        return account.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
 
     monkeypatch.setattr(Accountant, "fits_in", any_definition)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
@@ -134,7 +134,7 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
     budget = dc.Budget(1.0, 0.01)
 
     def loose(books, loss):
-        return limits.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
+        return account.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
 
     monkeypatch.setattr(Accountant, "fits_in", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))

@@ -13,7 +13,7 @@ from scipy import stats
 import discreet as dc
 from discreet.kernels.noise import REJECTED, UNDECIDED, attempt_noise
 from discreet.privacy import ReproducibleRandomness, samplers
-from discreet.privacy.samplers import Grid, noise, spherical
+from discreet.privacy.samplers import Grid
 
 SCALE = 2.0**samplers.STEPS_BITS
 IDEAL = {False: stats.laplace, True: stats.norm}
@@ -44,7 +44,7 @@ def _attempt(words, gaussian):
     words = np.asarray(words, dtype=np.uint64)
     out, places = np.zeros((2, words.size // 2), dtype=np.int64)
     why = np.zeros(out.size, dtype=np.uint8)
-    failed = attempt_noise(words, *noise.noise_table(gaussian), gaussian, 0, out, places, why)
+    failed = attempt_noise(words, *samplers.noise_table(gaussian), gaussian, 0, out, places, why)
     status = np.full(out.size, DONE, dtype=np.uint8)
     status[places[:failed]] = why[:failed]
     return out, status
@@ -52,7 +52,7 @@ def _attempt(words, gaussian):
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_table_holds_the_distribution_function(gaussian):
-    cells, guide = noise.noise_table(gaussian)
+    cells, guide = samplers.noise_table(gaussian)
     with mpmath.workprec(300):
         for cell in [*range(8), *range(8, cells.size - 1, 997)]:
             end = mpmath.mpf(cell + 1) / 1024
@@ -74,7 +74,7 @@ def test_compiled_attempt_equals_the_exact_twin(gaussian):
     assert (status == REJECTED).sum() >= 10
     for index in range(out.size):
         source = Scripted([])
-        exact, _ = noise.settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
+        exact, _ = samplers.settle(int(words[2 * index]), int(words[2 * index + 1]), source, gaussian)
         if status[index] == DONE:
             assert exact == out[index]
             assert source.taken == 0
@@ -84,7 +84,7 @@ def test_compiled_attempt_equals_the_exact_twin(gaussian):
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_undecided_words_are_settled_by_more_bits(gaussian):
-    cells, _ = noise.noise_table(gaussian)
+    cells, _ = samplers.noise_table(gaussian)
     border = int(cells[700])  # exactly on a table entry: 64 bits cannot tell the cell
     keep = 5  # low test bits: the place is kept
     _, status = _attempt([border, keep], gaussian)
@@ -93,10 +93,10 @@ def test_undecided_words_are_settled_by_more_bits(gaussian):
         end = mpmath.mpf(701) / 1024
         below = (mpmath.erf(end / mpmath.sqrt(2)) if gaussian else 1 - mpmath.exp(-end)) * 2**64
         next_word = int((below - border) * 2**64)
-    lower, _ = noise.settle(border, keep, Scripted([max(0, next_word - 10)]), gaussian)
-    upper, _ = noise.settle(border, keep, Scripted([min(2**64 - 1, next_word + 10)]), gaussian)
-    assert lower >> (noise.CELL_BITS + 1) == 700
-    assert upper >> (noise.CELL_BITS + 1) == 701
+    lower, _ = samplers.settle(border, keep, Scripted([max(0, next_word - 10)]), gaussian)
+    upper, _ = samplers.settle(border, keep, Scripted([min(2**64 - 1, next_word + 10)]), gaussian)
+    assert lower >> (samplers.CELL_BITS + 1) == 700
+    assert upper >> (samplers.CELL_BITS + 1) == 701
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -108,11 +108,11 @@ def test_undecided_tests_are_settled_by_more_bits(gaussian):
         threshold = mpmath.exp(-(rise * rise / 2 if gaussian else rise)) * 2**40
     word = (int(threshold) << 24) | place
     assert _attempt([1, word], gaussian)[1][0] == UNDECIDED
-    floor, within = noise.settle(1, word, Scripted([0] * 4), gaussian)
+    floor, within = samplers.settle(1, word, Scripted([0] * 4), gaussian)
     assert floor == (1 << 23) - 1
     assert within.first(64) == 0  # the bits of the place that the test looked at are the variable's own
     kept = 7  # a place that is surely kept, for the next try in the same cell
-    assert noise.settle(1, word, Scripted([2**64 - 1] * 2 + [kept]), gaussian)[0] == 14
+    assert samplers.settle(1, word, Scripted([2**64 - 1] * 2 + [kept]), gaussian)[0] == 14
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -140,14 +140,14 @@ def test_tail_of_the_gaussian_is_there():
     seen = int((np.abs(draws) > 4.0).sum())
     assert stats.binomtest(seen, draws.size, 2 * stats.norm.sf(4.0)).pvalue > 1e-6
     # the last table cell reaches past nine standard deviations, so nothing is cut off before 2^-64
-    assert noise.noise_table(True)[0].size > 9 * 1024
+    assert samplers.noise_table(True)[0].size > 9 * 1024
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_rejected_places_are_drawn_again_in_the_same_cell(gaussian):
     """Redrawing the cell as well would favour cells with few rejections (4e-4 of the variance)."""
     cell = 2500
-    first = int(noise.noise_table(gaussian)[0][cell]) - 1000
+    first = int(samplers.noise_table(gaussian)[0][cell]) - 1000
     rejected, kept = (2**40 - 1) << 24 | ((1 << 22) - 1), 12345
     assert _attempt([first, rejected], gaussian)[1][0] == REJECTED
     source = Scripted([first, rejected, rejected, kept])
@@ -187,8 +187,8 @@ def test_rounded_gaussian_on_a_coarse_grid_is_gaussian_private(shift, epsilon):
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_draws_are_half_steps_rounded(gaussian):
     """Also those that are drawn again, or decided with more bits."""
-    for words in ([], [0, 0], [int(noise.noise_table(gaussian)[0][7]), 5]):
-        halves, _ = noise.half_steps(Scripted(words, 8), 100_000, gaussian=gaussian)
+    for words in ([], [0, 0], [int(samplers.noise_table(gaussian)[0][7]), 5]):
+        halves, _ = samplers.half_steps(Scripted(words, 8), 100_000, gaussian=gaussian)
         draws = samplers.noise_steps(Scripted(words, 8), 100_000, gaussian=gaussian)
         assert np.array_equal(draws, (halves + 1) >> 1)
 
@@ -296,8 +296,8 @@ def test_spherical_floats_round_as_exact_integers_do(dimension):
     for seed in range(40_000 // (dimension + 100)):
         quick = samplers.spherical_steps(ReproducibleRandomness(seed), dimension)
         source = ReproducibleRandomness(seed)
-        reals = [spherical.Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False)]
-        slow = spherical.settled_sphere(*reals, np.arange(dimension))
+        reals = [samplers.Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False)]
+        slow = samplers.settled_sphere(*reals, np.arange(dimension))
         assert quick.tolist() == slow.tolist()
 
 
@@ -307,7 +307,7 @@ def test_spherical_floats_are_as_close_as_is_claimed(dimension):
     worst = 0.0
     for seed in range(200):
         source = ReproducibleRandomness(seed)
-        gaussians, parts = (spherical.Reals(source, dimension, gaussian=g) for g in (True, False))
+        gaussians, parts = (samplers.Reals(source, dimension, gaussian=g) for g in (True, False))
         values, sizes = gaussians.floats(), parts.floats()
         norm, length = math.sqrt(math.fsum(values * values)), math.fsum(sizes)
         with mpmath.workprec(300):
@@ -329,10 +329,10 @@ def test_bits_of_a_settled_variable_are_its_own():
         word = (int(threshold) - 64) << 24 | sign << 23 | place  # kept at the start of the half step only
         test, own = 0, 0x123456789ABCDEF0  # further bits of the test, and of the place
         source = Scripted([1, word, test, own])
-        floors, further = noise.half_steps(source, 1, gaussian=False)
+        floors, further = samplers.half_steps(source, 1, gaussian=False)
         assert floors.tolist() == [~place if sign else place]
         assert further[0].first(64) == (own ^ (2**64 - 1) if sign else own)
-        reals = spherical.Reals(Scripted([1, word, test, own]), 1, gaussian=False)
+        reals = samplers.Reals(Scripted([1, word, test, own]), 1, gaussian=False)
         assert reals.starts(64) == [(place << 64) + own]
 
 
@@ -349,7 +349,7 @@ def test_spherical_draws_near_a_border_take_more_bits():
             return [(floor << bits) + (1 << (bits - 65) if bits > 64 else 0) for floor in self._floors]
 
     gaussians, parts = Fixed([1 << 40]), Fixed([(1 << 33) + 1])
-    assert spherical.settled_sphere(gaussians, parts, np.arange(1)).tolist() == [(1 << 32) + 1]
+    assert samplers.settled_sphere(gaussians, parts, np.arange(1)).tolist() == [(1 << 32) + 1]
     assert len(gaussians.asked) > 1
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import Entry, Releases, VectorBounds
+from discreet.privacy import Entry, Releases, VectorBounds, samplers
 from discreet.privacy import conversions as cv
 from discreet.privacy.account import Account
 from discreet.privacy.composition import adaptive_choices_delta, adaptive_choices_epsilon
 from discreet.privacy.events import ApproximateRelease, GaussianNoise, LaplaceNoise
-from discreet.privacy.samplers import choice
 
 DIGITS = 60
 TINY = mpmath.mpf(5e-324)
@@ -232,7 +231,7 @@ def test_threads_do_not_share_digits():
 def test_choices_at_a_border_do_not_depend_on_other_threads():
     """Words next to where points stop to count are decided by digits, which another thread must not cut."""
     scores = np.array([0.0, 0.3, 0.7])
-    high, low = choice.cell_widths(scores, 1.0)
+    high, low = samplers.cell_widths(scores, 1.0)
     widths = [(h << 46) + v for h, v in zip(high.tolist(), low.tolist(), strict=True)]
     words = []
     with mpmath.workprec(300):
@@ -252,7 +251,7 @@ def test_choices_at_a_border_do_not_depend_on_other_threads():
     thread.start()
     try:
         found = [
-            choice.exact_draw(scores, Fraction(1), iter([word, 3 << 62])) == index
+            samplers.exact_draw(scores, Fraction(1), iter([word, 3 << 62])) == index
             for word, index in words * 50
         ]
     finally:

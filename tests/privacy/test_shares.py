@@ -25,9 +25,9 @@ from discreet.privacy import (
     VectorBounds,
     spend_from,
 )
+from discreet.privacy.account import Filter, smallest_epsilon
 from discreet.privacy.conversions import gdp_delta
 from discreet.privacy.events import Loss
-from discreet.privacy.limits import Filter, smallest_epsilon
 
 BUDGETS = {
     "pure": dc.Budget(1.0),

@@ -16,7 +16,7 @@ import pytest
 import discreet as dc
 from discreet import privacy as pv
 from discreet.privacy import Entry, Releases, VectorBounds, composition, conversions, factorizations
-from discreet.privacy.limits import smallest_epsilon
+from discreet.privacy.account import smallest_epsilon
 from tests.online.test_unchanged import _plain, _same
 
 STORED = Path(__file__).with_name("unchanged.json")

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ..privacy import Gate, Release, ReproducibleRandomness, RunningSum, samplers
 from ..privacy.ordered import OrderedExperts
-from ..privacy.samplers import flips
 
 Floats = NDArray[np.float64]
 # Given the probabilities of some candidates, the place of the one that is taken.
@@ -111,7 +110,7 @@ def scripted_choices(decide: Decide) -> Iterator[None]:
 
     def flipped(self: Release, scores: Floats, rate: float | None = None) -> int:
         _, scores, used = flips_before(self, scores, rate_of(self, rate))
-        return decide(flips.flip_probabilities(scores, used))
+        return decide(samplers.flip_probabilities(scores, used))
 
     def sample(self: Release, people: int, keep: int) -> NDArray[np.int64]:
         _, people, keep = kept_before(self, people, keep)

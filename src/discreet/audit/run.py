@@ -22,8 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.progress import track
-from ..core.table import table
+from ..core.text import table, track
 from .cases import DEEP, QUICK, Finding
 from .settings import chosen
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.extras import install
+from ..core.text import install
 
 if TYPE_CHECKING:
     from ..data.source import Source

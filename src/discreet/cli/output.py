@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..core.files import replacing
-from ..core.table import table
+from ..core.state import replacing
+from ..core.text import table
 from .options import same_file
 
 # Wide enough for anything: what is piped into a file or another program is not folded.

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..core.extras import install
-from ..core.table import table
+from ..core.text import install, table
 from .options import (
     EVENTS,
     PRIVATE_EVENTS,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..core.extras import install
+from ..core.text import install
 from .options import EVENTS, KINDS, add, as_settings, check_items_option, given
 from .output import as_json, fitted, printable, wrapped
 

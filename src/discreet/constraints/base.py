@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import shown, vector, whole
-from ..core.fixed import fixed
+from ..core.guards import fixed
 
 Items = NDArray[np.intp]
 Vector = NDArray[np.float64]

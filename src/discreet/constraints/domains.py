@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.fixed import fixed
+from ..core.guards import fixed
 
 Vector = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pickle
+import tempfile
 import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import checks
-from .files import replacing
 
 _MAGIC = "discreet-state"
 VERSION = 2
@@ -33,6 +33,37 @@ State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 # From each version that can still be read to the next one. A file of an older version passes through all of
 # them; one without a way here is refused.
 MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, NDArray[Any]]], State]] = {}
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
+    """A new file to write, which takes the place of ``path`` when all of it is on disk; a link stays one.
+
+    It has the mode of any other new file of this user; ``private``: only its owner may read it.
+    """
+    target = Path(path).resolve()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+        _to_disk(name, os.O_RDWR)
+        if not private:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+        if os.name == "posix":
+            _to_disk(target.parent, os.O_RDONLY)  # the new name, too, survives a crash
+    finally:
+        Path(name).unlink(missing_ok=True)  # it is there only if something went wrong
+
+
+def _to_disk(path: str | Path, how: int) -> None:
+    handle = os.open(path, how)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def snapshot(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..core.checks import instance, one_of, real, whole
 from ..core.identity import name_of
 from ..core.labels import plain_label
-from ..core.progress import track
+from ..core.text import track
 from ..kernels import stores
 from .costs import Needs
 from .events import GoodRows, PrivateCatalogue, amounts, unlisted

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError
-from ..core.extras import install
 from ..core.identity import is_text
+from ..core.text import install
 from ..kernels.csv import BEHIND, ENDLESS, FINE, OPEN, CsvLines
 from .labels import FINE_TIMES
 from .source import COMPRESSED, Batch, Column, Source, Text

@@ -22,8 +22,7 @@ import numpy as np
 
 from ..client import Client
 from ..core import checks
-from ..core.extras import install
-from ..core.table import table
+from ..core.text import install, table
 from ..objectives import Population, greedy
 from ..objectives.base import value_to_each
 from ..online import HedgeSelector, OnlineSelector, PhasedSelector

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.extras import install
+from ..core.text import install
 from .regret import Regret, best_fixed_set, mean_band
 
 if TYPE_CHECKING:

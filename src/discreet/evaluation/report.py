@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..core.files import replacing
+from ..core.state import replacing
 from . import plots
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..core import checks
-from ..core.extras import install
-from ..core.files import replacing
-from ..core.progress import track
+from ..core.state import replacing
+from ..core.text import install, track
 from ..privacy import PublicRandomness
 from .regret import Regret, best_fixed_set
 

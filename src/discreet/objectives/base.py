@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
-from ..core.fixed import fixed
+from ..core.guards import fixed
 from ..core.labels import all_numbers, check_distinct, item_numbers
 from ..privacy import PublicRandomness
 from . import answers

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.checks import DataError, named_rows, one_of, one_person, vector, whole
-from ..core.fixed import fixed
+from ..core.guards import fixed
 from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population

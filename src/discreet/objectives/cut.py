@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, per_person, shown, whole
-from ..core.fixed import fix, read_only
+from ..core.guards import fix, read_only
 from .base import Floats, Items, Population, State
 from .matrices import SparseMatrix, as_sparse, checked
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..constraints.domains import Domain
 from ..core import checks
-from ..core.fixed import fixed
+from ..core.guards import fixed
 from ..kernels.convex import DISTANCE, LINEAR, LOGISTIC, SQUARED, RowLosses
 from .devices import row_lengths, row_sums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..core.extras import install
+from ..core.text import install
 
 if TYPE_CHECKING:
     from .continuous import ContinuousGreedy

@@ -20,7 +20,7 @@ from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..constraints.residual import Residual
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives import MutualInformation, Population, answers
 from ..objectives.base import Known, SharedSets, random_rows
 from ..objectives.fixed_point import row_parts

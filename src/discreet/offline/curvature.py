@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..constraints import Constraint
 from ..constraints.residual import Residual
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives import Population
 from ..privacy import Event, GaussianNoise, PublicRandomness, Seed
 from ..privacy.accountant import Spending

@@ -19,7 +19,7 @@ from ..bounds.charged_costs import ChargedCosts
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid
 from ..constraints.residual import Residual
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives import MutualInformation, Population, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import (
@@ -34,10 +34,10 @@ from ..privacy import (
     Share,
 )
 from ..privacy import picks as accounts
+from ..privacy.account import event_loss
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..privacy.picks import ExactChoices, Picks, decomposable_delta
-from ..privacy.releases import event_loss
 from ..results import Selection
 from .selector import Allowance, OfflineSelector
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from ..constraints import Cardinality, Constraint
 from ..constraints.residual import Residual
 from ..core import checks
-from ..core.fixed import fixed
+from ..core.guards import Turns, fixed
 from ..core.labels import item_numbers, listed
-from ..core.turns import Turns
 from ..objectives import Population
 from ..privacy import (
     Account,
@@ -28,10 +27,9 @@ from ..privacy import (
     Share,
     spend_from,
 )
+from ..privacy.account import event_loss, filter_of
 from ..privacy.accountant import Spending
 from ..privacy.events import Loss
-from ..privacy.limits import filter_of
-from ..privacy.releases import event_loss
 from ..results import Selection
 
 Floats = NDArray[np.float64]

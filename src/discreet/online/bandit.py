@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from .. import bounds
 from ..bounds import bandit as limits
 from ..core import checks
-from ..core.progress import track
 from ..core.state import in_range
+from ..core.text import track
 from ..kernels.experts import Exploration
 from ..kernels.selection import add_lists
 from ..objectives import answers

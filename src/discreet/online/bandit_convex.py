@@ -13,7 +13,7 @@ import numpy as np
 from ..bounds import convex as bounds
 from ..constraints.domains import Domain
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives.losses import Losses
 from ..privacy import LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
 from ..privacy.accountant import Spending

@@ -21,7 +21,7 @@ from ..bounds import convex as bounds
 from ..bounds.selection import gaussian_maximum, laplace_maximum
 from ..constraints.domains import Ball, Box, Domain, Missing, Simplex
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..kernels.convex import Leader, shorten
 from ..objectives import answers
 from ..objectives.losses import Losses, cost_functions

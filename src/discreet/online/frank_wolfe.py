@@ -18,7 +18,7 @@ from ..bounds.selection import ALPHA
 from ..constraints import Constraint, Matroid, PartitionMatroid
 from ..constraints.domains import Box
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.devices import row_sums

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from

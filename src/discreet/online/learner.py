@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import fix, fixed
+from ..core.guards import Turns, fix, fixed
 from ..core.labels import check_distinct, plain_label
-from ..core.progress import track
 from ..core.state import (
     State,
     capture,
@@ -46,7 +45,7 @@ from ..core.state import (
     state_class,
     write_state,
 )
-from ..core.turns import Turns
+from ..core.text import track
 from ..objectives import Population, answers
 from ..objectives.rows import Rows, function_rows
 from ..privacy import (

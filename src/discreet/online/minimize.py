@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
-from ..core.progress import track
+from ..core.text import track
 from ..kernels.minimization import Chain, Cuts
 from ..objectives import GraphCut, Population, answers
 from ..privacy import (

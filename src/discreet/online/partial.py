@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import fixed, read_only
+from ..core.guards import fixed, read_only
 from ..objectives import Population
 from ..privacy import random_id
 

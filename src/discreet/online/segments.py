@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import fix, fixed
+from ..core.guards import Turns, fix, fixed
 from ..core.labels import plain_label
-from ..core.progress import track
 from ..core.state import State, capture, read_state, refusing, restore, state_bytes, write_state
-from ..core.turns import Turns
+from ..core.text import track
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
 from ..results import Selection, Trace

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.progress import track
 from ..core.state import in_range
+from ..core.text import track
 from ..kernels.selection import add_set, subtract_outer
 from ..objectives.rows import Rows
 from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .account import Account
+from .account import Account, Entry, Releases, Remaining
 from .accountant import BudgetExceeded, Gate, Preview, Release, spend_from
 from .budget import Budget, Share
 from .events import (
@@ -20,7 +20,6 @@ from .events import (
 )
 from .factorizations import tree_levels
 from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger, SQLiteLedger
-from .limits import Remaining
 from .partitions import select_partitions
 from .picks import ExactChoices
 from .population import PeopleSplit, PeriodClosed, Periods
@@ -33,7 +32,6 @@ from .randomness import (
     Seed,
     random_id,
 )
-from .releases import Entry, Releases
 
 __all__ = [
     "Account",

@@ -3,21 +3,27 @@
 Losses are added up in every privacy definition at once (`Loss`): pure epsilon, zCDP, Gaussian DP. For a list
 of releases that was fixed in advance all sums hold together, and the report takes the smallest epsilon. For
 releases that were chosen after seeing answers that is not so: which sum comes out small then depends on the
-answers. A `Gate` therefore keeps to one definition (`limits.Filter`), fixed before the first answer.
+answers. A `Gate` therefore keeps to one definition (`Filter`), fixed before the first answer.
+
+Sequential composition adds losses up; parallel composition over disjoint groups of people takes the worst of
+them. Both are computed by `Releases` and nowhere else: the accountant, accounts, previews and plans ask it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ..core import checks
-from ..core.table import table
+from ..core.text import table
+from . import conversions
 from .budget import DEFINITIONS, Budget
-from .conversions import rounded_up
+from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
 from .events import (
     ApproximateRelease,
     Event,
@@ -30,10 +36,468 @@ from .events import (
     PureRelease,
     SphericalLaplaceNoise,
 )
-from .limits import check_group, epsilons, person_pure, smallest_delta, smallest_epsilon, squared
 from .partitions import ThresholdedCounts
 from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
-from .releases import Releases, event_loss
+
+# --- releases and their composition ----------------------------------------------------------------------
+
+
+_NOTHING = Loss()
+Group = tuple[str, ...]
+
+
+class Entry(NamedTuple):
+    """A kind of release: under which label, by which mechanism, and how the people of several compare.
+
+    ``disjoint``: such releases are made about one group of people after the other, and nobody is in two of
+    them (parallel composition). The count of an entry is then what is released about one group.
+    """
+
+    label: str
+    event: Event
+    disjoint: bool = False
+
+
+class Releases:
+    """Releases in the order they first happened, and those of disjoint groups of people.
+
+    ``sequential``: the parts are not disjoint groups but one after the other, with the same people in all of
+    them, so that their losses add up.
+    """
+
+    def __init__(self, above: Releases | None = None, *, sequential: bool = False) -> None:
+        self.counts: dict[Entry, int] = {}
+        self.parts: dict[str, Releases] = {}
+        self.sequential = sequential
+        self._above = above
+        self._settled = _NOTHING
+        self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
+        self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
+
+    def add(self, entry: Entry, count: int) -> None:
+        """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
+        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
+        event = entry.event
+        self.counts[entry] = self.counts.get(entry, 0) + count
+        if self._running is not None and self._running[0] == event:
+            self._running = (event, self._running[1] + count)
+        else:
+            self._settled = self.own
+            self._running = (event, count)
+        place = self
+        while place._above is not None:
+            place._above._worst = place._above._worst.worst(place.loss)
+            place = place._above
+
+    def part(self, name: str) -> Releases:
+        """The releases about one group of people."""
+        if name not in self.parts:
+            self.parts[name] = Releases(self)
+        return self.parts[name]
+
+    def of_group(self, group: Group) -> Releases:
+        """The releases about a group by its path from here; () is this one."""
+        place = self
+        for name in group:
+            place = place.part(name)
+        return place
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has been released here or in a part."""
+        return not self.counts and all(part.empty for part in self.parts.values())
+
+    @property
+    def own(self) -> Loss:
+        """Loss of the releases made here, parts aside."""
+        if self._running is None:
+            return self._settled
+        event, count = self._running
+        return self._settled + event_loss(event) * count
+
+    @property
+    def loss(self) -> Loss:
+        """Own releases, plus the worst of the parts: nobody is in more than one of them."""
+        if self.sequential:
+            return sum((part.loss for part in self.parts.values()), self.own)
+        return self.own + self._worst if self.parts else self.own
+
+    def loss_with(self, more: Loss) -> Loss:
+        """The loss of the whole, from the top, if ``more`` were released here."""
+        total, place = self.loss + more, self
+        while place._above is not None:
+            place = place._above
+            total = place.loss + more if place.sequential else place.own + place._worst.worst(total)
+        return total
+
+    def loss_seen(self) -> Loss:
+        """The loss of the people of this group: what is here and above, not beside."""
+        total, place = self.loss, self
+        while place._above is not None:
+            place = place._above
+            total += place.own
+        return total
+
+    def entries(self) -> Iterator[tuple[Group, Entry, int]]:
+        """Every entry with its group and its count."""
+        yield from (((), entry, count) for entry, count in self.counts.items())
+        for name, part in self.parts.items():
+            yield from (((name, *group), entry, count) for group, entry, count in part.entries())
+
+    def copy(self, above: Releases | None = None) -> Releases:
+        twin = Releases(above, sequential=self.sequential)
+        twin.counts, twin._settled, twin._worst = dict(self.counts), self.own, self._worst
+        twin.parts = {name: part.copy(twin) for name, part in self.parts.items()}
+        return twin
+
+    def paths(self) -> Iterator[list[tuple[Event, int]]]:
+        """For each group of people, every release that concerns it."""
+        mine = [(entry.event, count) for entry, count in self.counts.items()]
+        if not self.parts:
+            yield mine
+        elif self.sequential:
+            for paths in itertools.product(*(part.paths() for part in self.parts.values())):
+                yield mine + [pair for path in paths for pair in path]
+        else:
+            for part in self.parts.values():
+                for path in part.paths():
+                    yield mine + path
+
+    @property
+    def n_paths(self) -> int:
+        """How many `paths` there are."""
+        numbers = [part.n_paths for part in self.parts.values()]
+        return math.prod(numbers) if self.sequential or not numbers else sum(numbers)
+
+    @property
+    def divided(self) -> bool:
+        """Whether there are disjoint groups of people anywhere in it."""
+        disjoint = bool(self.parts) and not self.sequential
+        return disjoint or any(part.divided for part in self.parts.values())
+
+    def check_families(self, group: Group) -> None:
+        """Refuse groups that people of others may be in as well: parts of another split of the same people.
+
+        A name "family: part" belongs to a family; groups beside each other must all be of one.
+        """
+        place = self
+        for name in group:
+            family = name.rpartition(": ")[0]
+            for other, part in place.parts.items():
+                if other.rpartition(": ")[0] != family and not part.empty:
+                    raise ValueError(
+                        f"group {name!r} lies beside {other!r}, which divides the same people differently:"
+                        " somebody may be in both; use the groups of one division"
+                    )
+            place = place.part(name)
+
+    def events(self) -> Iterator[Event]:
+        yield from (entry.event for entry in self.counts)
+        for part in self.parts.values():
+            yield from part.events()
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "releases": [
+                {"label": entry.label, "count": count, "event": entry.event.to_json()}
+                | ({"disjoint": True} if entry.disjoint else {})
+                for entry, count in self.counts.items()
+            ],
+            "parts": {name: part.to_json() for name, part in self.parts.items()},
+        } | ({"sequential": True} if self.sequential else {})
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Releases:
+        releases = cls()
+        releases._read(record)
+        return releases
+
+    def _read(self, record: dict[str, Any]) -> None:
+        self.sequential = flag(checks.record("the record of releases", record), "sequential")
+        for row in record["releases"]:
+            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
+            self.add(Entry(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint")), count)
+        for name, part in checks.record("parts", record["parts"]).items():
+            self.part(name)._read(part)
+
+
+def flag(record: dict[str, Any], name: str) -> bool:
+    """Whether a record says so; refused where it says something else than yes or no."""
+    value = record.get(name, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {checks.shown(value)}")
+    return value
+
+
+@lru_cache(maxsize=1024)
+def event_loss(event: Event) -> Loss:
+    """``event.loss()``, remembered: long streams repeat the same event."""
+    checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
+    return event.loss()
+
+
+# --- the guarantee that a loss gives one person, and the loss that a budget allows -----------------------
+
+
+_NO_DELTA = Fraction(0)
+
+
+def person_pure(loss: Loss, rounds: int) -> float:
+    if loss.pure is None or loss.rest_rho is None or loss.rest_rho > 0:
+        return math.inf
+    return rounded_up(loss.pure * rounds)
+
+
+def squared(value: Fraction | None, rounds: int) -> float:
+    return math.inf if value is None else rounded_up(value * rounds**2)
+
+
+def _failure(loss: Loss, rounds: int) -> Fraction:
+    """Delta of a person from the approximate releases, by group privacy over ``rounds`` rounds.
+
+    (e, d) between neighbours gives ``d (1 + e^e + ... + e^((r-1) e))`` over r steps; the pure part of
+    the loss is the only e for which this is known, so more than one round needs it to be finite.
+    """
+    if loss.delta == 0 or rounds == 1:
+        return loss.delta
+    if loss.pure is None or loss.rest_rho != 0:
+        return Fraction(1)
+    exponent = (rounds - 1) * loss.pure
+    if exponent > 5000:  # beyond any delta that a float can hold
+        return Fraction(1)
+    return min(Fraction(1), loss.delta * rounds * conversions.exponential_above(exponent))
+
+
+def epsilons(
+    loss: Loss, budget: Budget, delta: float, definition: str | None = None
+) -> list[tuple[str, float]]:
+    """(name, epsilon) in ``definition``; in every one, and in mixtures of two, if that is None."""
+    rounds = budget.max_rounds_per_person
+    spare = exact(delta) - _failure(loss, rounds)
+    if spare < 0:
+        return [("nothing: delta is used up", math.inf)]
+    left = rounded_down(spare)
+    pairs = [("pure", "pure epsilon", person_pure(loss, rounds))]
+    if rounds == 1 or loss.delta == 0:
+        pairs.append(("zcdp", "zCDP", conversions.zcdp_epsilon(squared(loss.rho, rounds), left)))
+        mu = math.sqrt(squared(loss.mu_squared, rounds))
+        pairs.append(("gdp", "Gaussian DP", conversions.gdp_epsilon(mu, left)))
+        if loss.pure and loss.rest_rho:
+            pure = rounded_up(loss.pure * rounds)
+            rest = conversions.zcdp_epsilon(squared(loss.rest_rho, rounds), left)
+            pairs.append(("mixed", "pure epsilon + zCDP", _sum_above(pure, rest)))
+            rest = conversions.gdp_epsilon(math.sqrt(squared(loss.rest_mu_squared, rounds)), left)
+            pairs.append(("mixed", "pure epsilon + Gaussian DP", _sum_above(pure, rest)))
+    found = [(words, epsilon) for name, words, epsilon in pairs if definition in (None, name)]
+    return found or [("nothing: group privacy of a delta is known for pure epsilon only", math.inf)]
+
+
+def _sum_above(pure: float, rest: float) -> float:
+    return rounded_up(exact(pure) + exact(rest)) if math.isfinite(pure + rest) else math.inf
+
+
+def smallest_epsilon(loss: Loss, budget: Budget, delta: float, definition: str | None = None) -> float:
+    """Smallest epsilon a person has at ``delta``, in ``definition`` or in the best of all."""
+    return min(value for _, value in epsilons(loss, budget, delta, definition))
+
+
+def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str | None = None) -> float:
+    """Smallest delta a person has at ``epsilon``, in ``definition`` or in the best of all."""
+    rounds = budget.max_rounds_per_person
+    if math.isinf(epsilon):
+        return 0.0
+    deltas = [1.0]
+    if definition in (None, "pure") and person_pure(loss, rounds) <= epsilon:
+        deltas.append(0.0)
+    if rounds == 1 or loss.delta == 0:
+        if definition in (None, "zcdp"):
+            deltas.append(conversions.zcdp_delta(squared(loss.rho, rounds), epsilon))
+        if definition in (None, "gdp"):
+            deltas.append(conversions.gdp_delta(math.sqrt(squared(loss.mu_squared, rounds)), epsilon))
+        mixed = definition is None and loss.pure and loss.rest_rho
+        if mixed and loss.pure and (apart := exact(epsilon) - loss.pure * rounds) > 0:
+            spare = rounded_down(apart)
+            deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), spare))
+            mu = math.sqrt(squared(loss.rest_mu_squared, rounds))
+            deltas.append(conversions.gdp_delta(mu, spare))
+    return min(1.0, rounded_up(exact(min(deltas)) + _failure(loss, rounds)))
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What may be spent, in one privacy definition that was fixed before the first answer.
+
+    ``limit`` bounds the definition's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum
+    of the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
+    at answers has no way to spend one instead of the other:
+
+    - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
+      adaptively chosen parameters: Rogers, Roth, Ullman and Vadhan 2016).
+    - "zcdp": rhos add up to at most the rho that gives epsilon at the rest of delta. The Renyi bound of every
+      order is a supermartingale, so this holds for adaptively chosen parameters (Feldman and Zrnic 2021;
+      Whitehouse, Ramdas, Rogers and Wu 2023).
+    - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
+    """
+
+    definition: str
+    limit: Fraction
+    failure: Fraction
+
+    @classmethod
+    def of(cls, budget: Budget, definition: str, failure: Fraction = _NO_DELTA) -> Filter:
+        """The filter of a private budget; ``failure`` of its delta is set aside in "zcdp" and "gdp"."""
+        rounds = budget.max_rounds_per_person
+        if definition == "pure":
+            epsilon = budget.epsilon_per_round
+            assert isinstance(epsilon, Fraction)
+            exponent = (rounds - 1) * epsilon
+            if exponent > 5000:  # beyond any delta that a float can hold
+                return cls(definition, epsilon, Fraction(0))
+            growth = rounds * conversions.exponential_above(exponent) if rounds > 1 else 1
+            return cls(definition, epsilon, exact(budget.delta) / growth)
+        left = rounded_down(exact(budget.delta) - failure)
+        if failure and (rounds > 1 or left <= 0.0):
+            return cls(definition, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
+        if definition == "zcdp":
+            return cls(definition, exact(budget.limit_rho(left)), failure)
+        return cls(definition, exact(budget.limit_mu(left)) ** 2, failure)
+
+    def part(self, fraction: Fraction) -> Filter:
+        """A fraction of both limits."""
+        return Filter(self.definition, self.limit * fraction, self.failure * fraction)
+
+    def spent(self, loss: Loss) -> Fraction | None:
+        """The definition's own sum; None where it is unbounded."""
+        if self.definition == "pure":
+            return loss.pure if loss.rest_rho == 0 else None
+        return loss.rho if self.definition == "zcdp" else loss.mu_squared
+
+    def fits(self, loss: Loss) -> bool:
+        """Whether ``loss`` per round keeps a person within the budget; exact comparison of fractions."""
+        spent = self.spent(loss)
+        return spent is not None and spent <= self.limit and loss.delta <= self.failure
+
+    def allows(self, loss: Loss) -> bool:
+        """The same for a loss that was added up again, perhaps in another order: rounded up differently."""
+        spent, room = self.spent(loss), 1 + Fraction(1, 1 << 400)
+        return spent is not None and spent <= self.limit * room and loss.delta <= self.failure * room
+
+
+@lru_cache(maxsize=256)
+def filter_of(budget: Budget, definition: str, failure: Fraction = _NO_DELTA) -> Filter:
+    """`Filter.of`, remembered."""
+    return Filter.of(budget, definition, failure)
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
+
+    At a gate that has fixed its privacy definition, each is what that definition has room for. Before that,
+    each is the limit of the definition that goes with it.
+    """
+
+    epsilon: float
+    rho: float
+    mu: float
+    delta: float
+
+    @classmethod
+    def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
+        """What people who have lost ``loss`` may still lose; ``chosen`` is the definition that is fixed."""
+        if not budget.private:
+            return cls(math.inf, math.inf, math.inf, budget.delta)
+        left = {}
+        for definition in DEFINITIONS if chosen is None else (chosen.definition,):
+            limit = filter_of(budget, definition) if chosen is None else chosen
+            spent = limit.spent(loss)
+            left[definition] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
+        failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
+        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
+        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
+        zero = Fraction(0)
+        rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
+        pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
+        return cls(
+            rounded_down(pure),
+            rounded_down(rho),
+            float(root_below(left.get("gdp", 2 * rho))),
+            rounded_down(max(zero, failure - loss.delta)),
+        )
+
+
+def filter_asked(budget: Budget, definition: str | None, failure: float | Fraction) -> Filter | None:
+    """The filter that the arguments of a gate ask for; None where the first release decides."""
+    number = checks.real("failure", failure, at_least=0.0)
+    aside = failure if isinstance(failure, Fraction) else exact(number)
+    if definition is None:
+        if aside:
+            raise ValueError(
+                f"failure={float(aside):g} goes with definition='zcdp' or definition='gdp'; give one"
+            )
+        return filter_of(budget, "pure") if budget.private and not budget.delta else None
+    checks.one_of("definition", definition, DEFINITIONS)
+    if definition == "pure":
+        if aside:
+            raise ValueError("failure= is for 'zcdp' and 'gdp'; in 'pure' all of delta is for failures")
+    elif budget.private and not budget.delta:
+        raise ValueError(
+            f"definition={definition!r} needs delta > 0; give the budget a delta or take definition='pure'"
+        )
+    elif aside and (aside >= exact(budget.delta) or budget.max_rounds_per_person > 1):
+        raise ValueError(
+            f"failure={float(aside):g} must be below delta={budget.delta:g}, with max_rounds_per_person=1"
+        )
+    return filter_of(budget, definition, aside) if budget.private else None
+
+
+def filter_for(loss: Loss, budget: Budget) -> Filter | None:
+    """The filter for releases of ``loss`` in all, known in advance; None if they fit none.
+
+    Without a delta that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the smaller
+    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it.
+    """
+    pure = filter_of(budget, "pure")
+    if not budget.delta or (loss.delta and pure.fits(loss)):
+        return pure if pure.fits(loss) else None
+    pairs = [filter_of(budget, definition, loss.delta) for definition in ("zcdp", "gdp")]
+    fitting = [one for one in pairs if one.limit and one.fits(loss)]
+    if fitting:
+        return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)
+    return pure if pure.fits(loss) else None
+
+
+def check_group(entry: Entry, group: Group, budget: Budget) -> None:
+    """Refuse a release about all rounds of a person that a budget would count as something else.
+
+    Its loss is that of ``participations`` rounds, so the budget must be about as many. And it must be about
+    everybody: of several disjoint groups the account takes the worst one, which bounds what somebody loses
+    whose rounds are in two of them only where losses grow in proportion to rounds.
+    """
+    event = entry.event
+    if not isinstance(event, GroupGaussianNoise):
+        return
+    if event.participations != budget.max_rounds_per_person:
+        raise ValueError(
+            f"{entry.label!r} is about participations={event.participations} rounds of a person; the budget"
+            f" has max_rounds_per_person={budget.max_rounds_per_person}"
+        )
+    if (entry.disjoint or group) and event.participations > 1:
+        raise ValueError(
+            f"{entry.label!r} counts all rounds of a person together, and somebody's may be in several"
+            " disjoint groups; leave min_separation out there"
+        )
+
+
+def fits(loss: Loss, budget: Budget) -> bool:
+    """Whether releases of ``loss`` per round, known in advance, keep a person within ``budget``."""
+    return not budget.private or filter_for(loss, budget) is not None
+
+
+# --- the account -----------------------------------------------------------------------------------------
+
 
 # What events guarantee that name no mechanism.
 _DEFINITIONS_OF = {
@@ -169,7 +633,7 @@ class Account:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        from ..core.html import card, grid, line
+        from ..core.text import card, grid, line
 
         above, below = self.summary()
         header, rows = self.releases()

@@ -17,17 +17,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.fixed import fix, fixed
+from ..core.guards import fix, fixed
 from ..core.state import Saved, refusing
 from . import randomness as sources
 from . import samplers
-from .account import Account
+from .account import (
+    Account,
+    Entry,
+    Filter,
+    Group,
+    Releases,
+    Remaining,
+    check_group,
+    event_loss,
+    filter_asked,
+    filter_for,
+    filter_of,
+    fits,
+    smallest_epsilon,
+)
 from .budget import DEFINITIONS, Budget, Share, fractions
 from .conversions import exact, fraction
 from .events import (
@@ -42,29 +56,8 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
-from .limits import (
-    Filter,
-    Remaining,
-    check_group,
-    filter_asked,
-    filter_for,
-    filter_of,
-    fits,
-    smallest_epsilon,
-)
 from .picks import ExactChoices
 from .randomness import PublicRandomness, Seed
-from .releases import Entry, Group, Releases, event_loss
-from .samplers import flips
-from .samplers.values import (
-    amount,
-    exact_floats,
-    float_values,
-    noise_grid,
-    returned,
-    root_above_whole,
-    touched,
-)
 
 if TYPE_CHECKING:
     from .ordered import OrderedExperts
@@ -567,7 +560,7 @@ class Release:
         return samplers.exponential_choice(self._source, scores, paid)
 
     def flipped_choice(self, scores: Floats, rate: float | None = None) -> int:
-        """An index, drawn by permute and flip (`flips.flipped_choice`), exactly.
+        """An index, drawn by permute and flip (`samplers.flipped_choice`), exactly.
 
         An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
         """
@@ -575,7 +568,7 @@ class Release:
             raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
         paid = self._rate(rate)
         self._draw()
-        return flips.flipped_choice(self._source, scores, paid)
+        return samplers.flipped_choice(self._source, scores, paid)
 
     def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
         """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
@@ -799,7 +792,7 @@ class Gate:
         Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
         exact (see `samplers.exponential_choice`).
         """
-        candidates = exact_floats("scores", scores)
+        candidates = _exact_floats("scores", scores)
         if candidates.size == 0:
             raise ValueError("scores is empty; there is nothing to choose from")
         if (
@@ -833,10 +826,7 @@ class Gate:
 
         Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
-        array, scalar = float_values(values)
-        event = LaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
-        grid = noise_grid(event.scale, event.sensitivity, Fraction(touched(changed, array)))
-        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+        return self._noisy(values, LaplaceNoise(sensitivity, scale), changed, label)
 
     def gaussian(
         self,
@@ -851,12 +841,9 @@ class Gate:
 
         Formal guarantee: (sensitivity/sigma)-Gaussian DP, exact on the grid.
         """
-        array, scalar = float_values(values)
         if self.budget.private and not self.budget.delta:
             raise ValueError("Gaussian noise needs delta > 0; give the budget a delta or use laplace()")
-        event = GaussianNoise(amount("sensitivity", sensitivity), amount("sigma", sigma))
-        grid = noise_grid(event.sigma, event.sensitivity, root_above_whole(touched(changed, array)))
-        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+        return self._noisy(values, GaussianNoise(sensitivity, sigma), changed, label)
 
     def spherical_laplace(
         self,
@@ -871,10 +858,26 @@ class Gate:
 
         Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
-        array, scalar = float_values(values)
-        event = SphericalLaplaceNoise(amount("sensitivity", sensitivity), amount("scale", scale))
-        grid = noise_grid(event.scale, event.sensitivity, root_above_whole(touched(changed, array)))
-        return returned(self.reserve(event, label=label).noisy(array, grid), scalar)
+        return self._noisy(values, SphericalLaplaceNoise(sensitivity, scale), changed, label)
+
+    def _noisy(
+        self, values: ArrayLike, event: GaussianNoise | LaplaceNoise, changed: int | None, label: str
+    ) -> Any:
+        scalar = np.ndim(values) == 0
+        array = _exact_floats("values", cast(ArrayLike, [values]) if scalar else values)
+        if array.size == 0:
+            raise ValueError("values is empty; there is nothing to release")
+        moved = checks.whole(
+            "changed", array.size if changed is None else changed, at_least=1, at_most=array.size
+        )
+        scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
+        grid = None
+        if scale:
+            # Truncation can move each of the coordinates by a step: that, in the norm of the noise.
+            truncation = moved if type(event) is LaplaceNoise else math.isqrt(moved - 1) + 1
+            grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation)
+        noisy = self.reserve(event, label=label).noisy(array, grid)
+        return float(noisy[0]) if scalar else noisy
 
     def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
         """A private running sum of vectors, by ``method``: see `prefix_sum.METHODS`.
@@ -1077,6 +1080,20 @@ class Gate:
 
     def __repr__(self) -> str:
         return f"Gate({self.budget}, spent epsilon {self.spent.epsilon():.6g})"
+
+
+def _exact_floats(name: str, values: ArrayLike) -> Floats:
+    """The numbers as floats, each of them exactly: rounding would move them further than was declared."""
+    array = checks.vector(name, values)
+    given: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    if given.dtype == np.longdouble or given.dtype == object:
+        for number, rounded in zip(given.tolist(), array.tolist(), strict=True):
+            if (int(number) if isinstance(number, np.integer) else number) != rounded:
+                raise ValueError(
+                    f"{name} holds numbers that are not exact as floats of 64 bits; round them, and let the"
+                    " sensitivity say how far one person moves what is rounded"
+                )
+    return array
 
 
 Spending = Budget | Share | Gate

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -40,7 +41,252 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..kernels.composition import worst_case_curve
 from .conversions import gdp_delta, gdp_epsilon
-from .loss_distributions import TAIL, UNIT, Composition, losses_of_curve, losses_of_responses
+
+# --- discrete privacy loss distributions -----------------------------------------------------------------
+
+
+UNIT = 2.0**-53  # relative rounding error of one float operation
+TAIL = 1e-22  # probability that a window may cut off
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """Privacy losses ``(first + i) * grid`` with probability ``masses[i]``, ``count`` times independently.
+
+    ``lost`` bounds the probability of an infinite loss, per repetition.
+    """
+
+    first: int
+    masses: NDArray[np.float64]
+    lost: float
+    count: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.masses.size - 1
+
+    def losses(self, grid: float) -> NDArray[np.float64]:
+        return np.arange(self.first, self.last + 1, dtype=np.float64) * grid
+
+    def variance(self, grid: float) -> float:
+        losses = self.losses(grid)
+        return float(self.masses @ (losses - self.masses @ losses) ** 2)
+
+    def log_moment(self, tilt: float, grid: float) -> float:
+        """``log E[exp(tilt * loss)]`` of one repetition, without overflow."""
+        logs = self._tilted_logs(tilt, grid)
+        top = float(logs.max())
+        return top + math.log(float(np.exp(logs - top).sum()))
+
+    def tilted(self, tilt: float, grid: float) -> Losses:
+        """Masses times ``exp(tilt * loss)``, divided by their sum."""
+        masses = np.exp(self._tilted_logs(tilt, grid) - self.log_moment(tilt, grid))
+        return Losses(self.first, masses, self.lost, self.count)
+
+    def _tilted_logs(self, tilt: float, grid: float) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.masses) + tilt * self.losses(grid))
+
+
+def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, count: int) -> Losses:
+    """The loss distribution on ``grid`` whose delta runs through the curve at the grid points.
+
+    With ``above_l = (delta_l - delta_{l+1})/(1 - e^-grid)`` the mass at ``l grid`` is
+    ``above_{l-1} - e^-grid above_l``; the mirrored loss has ``e^-loss`` times that mass. Rounding, most
+    of it in the places of the grid points up to ten standard deviations out, can change a delta by
+    at most 200 units and therefore a mass by 200 units of ``delta/grid``; more than that is added.
+    """
+    last = math.ceil((curve.size - 1) * spacing / grid * (1.0 - 4.0 * UNIT))
+    ends = np.arange(last + 1) * (grid / spacing)
+    cell = np.minimum(ends.astype(np.int64), curve.size - 2)
+    share = np.minimum(np.expm1((ends - cell) * spacing) / math.expm1(spacing), 1.0)
+    deltas = curve[cell] * (1.0 - share) + curve[cell + 1] * share
+    step = -math.expm1(-grid)
+    above = np.append((deltas[:-1] - deltas[1:]) / step, 0.0)
+    error = 256.0 * UNIT * (deltas[:-1] / step + above[:-1])
+    upper = np.maximum(above[:-1] - math.exp(-grid) * above[1:], 0.0) + error
+    lower = upper * np.exp(-grid * np.arange(1, upper.size + 1))
+    centre = max(0.0, 1.0 - (1.0 + math.exp(-grid)) * above[0] - deltas[1]) + error[0] + 8.0 * UNIT
+    return Losses(-upper.size, np.concatenate([lower[::-1], [centre], upper]), float(deltas[-1]), count)
+
+
+def losses_of_responses(epsilon: float, count: int, grid: float) -> Losses:
+    """Loss distribution on ``grid`` of ``count`` steps of randomised response, composed exactly.
+
+    The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the
+    grid such that its probability under both inputs stays what it is; rounding goes up.
+    """
+    centre = min(count, math.floor((count + 1) / (1.0 + math.exp(-epsilon))))
+    span = math.ceil(math.sqrt(-count * math.log(TAIL) / 2.0)) + 1  # Hoeffding
+    up = np.arange(centre, min(count, centre + span))
+    down = np.arange(centre, max(0, centre - span), -1)
+    rising = np.cumprod((count - up) / (up + 1.0) * math.exp(epsilon))
+    falling = np.cumprod(down / (count - down + 1.0) * math.exp(-epsilon))
+    weights = np.concatenate([falling[::-1], [1.0], rising])
+    masses = weights / weights.sum() * (1.0 + 8.0 * weights.size * UNIT)
+    losses = (2 * np.arange(centre - down.size, centre + up.size + 1) - count) * epsilon
+    slot = np.floor(losses / grid).astype(np.int64)
+    share = np.expm1(-np.clip(losses - slot * grid, 0.0, grid)) / math.expm1(-grid)
+    share = np.minimum(1.0, share + 8.0 * UNIT * (np.abs(losses) / grid + 1.0))
+    split = np.zeros(int(slot[-1] - slot[0]) + 2)
+    np.add.at(split, slot - slot[0], masses * (1.0 - share))
+    np.add.at(split, slot - slot[0] + 1, masses * share)
+    return Losses(int(slot[0]), split, 2.0 * TAIL, 1)
+
+
+def _log_gaussian_delta(mu: float, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the delta of mu-Gaussian DP, any sign of epsilon, rounded up.
+
+    ``Phi(-a) - e^epsilon Phi(-b)`` with ``a, b = epsilon/mu -+ mu/2``; where ``a > 0`` the common factor
+    ``exp(-a^2/2)`` of both terms is taken out first.
+    """
+    from scipy.special import erfcx, log_ndtr, ndtr
+
+    a, b = epsilons / mu - mu / 2.0, epsilons / mu + mu / 2.0
+    logs = np.empty(epsilons.size)
+    tail = a > 0.0
+    scaled = erfcx(a[tail] / math.sqrt(2.0))
+    rest = scaled * (1.0 + 16.0 * UNIT) - erfcx(b[tail] / math.sqrt(2.0))
+    logs[tail] = np.log(rest / 2.0) - a[tail] ** 2 / 2.0
+    first, second = log_ndtr(-b[~tail]), epsilons[~tail]
+    error = 8.0 * UNIT * (2.0 + np.abs(first) + np.abs(second))
+    rest = ndtr(-a[~tail]) - np.exp(first + second) * (1.0 - error) + 8.0 * UNIT
+    logs[~tail] = np.log(rest)
+    return logs
+
+
+def _log_peak(tilt: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Logarithm of the largest ``(1 - e^-y) e^(-tilt y)``: delta is at most that times a moment."""
+    return np.asarray(-np.log1p(tilt) - tilt * np.log1p(1.0 / np.asarray(tilt)))
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """The sum of independent discrete losses on ``grid`` and one Gaussian."""
+
+    parts: tuple[Losses, ...]
+    grid: float
+    mu: float
+    tilts: NDArray[np.float64]
+    moments: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, parts: Sequence[Losses], grid: float, mu: float) -> Composition:
+        variance = mu * mu + sum(part.count * part.variance(grid) for part in parts)
+        tilts = np.geomspace(0.02, 50.0, 64) / math.sqrt(variance)
+        moments = tilts * (tilts + 1.0) * mu * mu / 2.0
+        for part in parts:
+            moments += part.count * np.array([part.log_moment(tilt, grid) for tilt in tilts])
+        return cls(tuple(parts), grid, mu, tilts, moments)
+
+    # Any tilt is valid. The one with the least Chernoff bound has the least rounding error, because it
+    # puts the middle of the tilted distribution where the tail is wanted.
+
+    def delta(self, epsilon: float) -> float:
+        best = int(np.argmin(self.moments + _log_peak(self.tilts) - self.tilts * epsilon))
+        return self._tail(best).delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        bounds = (self.moments + _log_peak(self.tilts) - math.log(delta)) / self.tilts
+        best = int(np.argmin(bounds))
+        tail = self._tail(best)
+        if tail.delta(0.0) <= delta:
+            return 0.0
+        low, high = 0.0, max(self.grid, float(bounds[best]))
+        while tail.delta(high) > delta:
+            low, high = high, 1.1 * high
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if tail.delta(middle) <= delta else (middle, high)
+        return high
+
+    def _tail(self, index: int) -> _Tail:
+        """Convolution of the losses after tilting all of them by ``exp(tilt * loss)``.
+
+        Rounding: a transform of length N, a power of two, errs by ``8 log2(N)`` units in the 2-norm
+        (Higham 2002, theorem 24.2), which bounds the error of each coefficient ``f`` by some ``d``. The
+        n-th power errs by ``n d (|f| + d)^(n-1)`` and its own rounding. The sum of the errors of all N
+        masses is at most the 2-norm of the errors of the spectrum, plus that of the transform back.
+        """
+        from scipy.fft import irfft, rfft
+
+        tilt = float(self.tilts[index])
+        tilted = [part.tilted(tilt, self.grid) for part in self.parts]
+        spread = math.sqrt(sum(part.count * part.variance(self.grid) for part in tilted))
+        exponent = 10.0 / max(spread, self.grid)  # exp(-10^2/2) = TAIL for a Gaussian
+        room = -math.log(TAIL)
+        top = room + sum(part.count * part.log_moment(exponent, self.grid) for part in tilted)
+        bottom = room + sum(part.count * part.log_moment(-exponent, self.grid) for part in tilted)
+        start = sum(part.count * part.first for part in tilted)
+        low = max(start, -math.ceil(bottom / exponent / self.grid))
+        high = min(sum(part.count * part.last for part in tilted), math.ceil(top / exponent / self.grid))
+        longest = max(high - low + 1, *(part.masses.size for part in tilted))
+        size = 1 << (longest - 1).bit_length()
+        relative = 8.0 * math.log2(size) * UNIT * math.sqrt(size)
+        spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
+        envelope, errors = np.ones(spectrum.size), np.zeros(spectrum.size)
+        for part in tilted:
+            factor = rfft(part.masses, size)
+            error = relative * float(np.linalg.norm(part.masses))
+            spectrum *= factor**part.count
+            envelope *= (np.abs(factor) + error) ** part.count
+            errors += part.count * (error / (np.abs(factor) + error) + 16.0 * UNIT)
+        masses = np.maximum(np.roll(irfft(spectrum, size), (start - low) % size), 0.0)
+        missing = np.linalg.norm(envelope * errors) + relative * np.linalg.norm(masses)
+        return _Tail(
+            losses=np.arange(low, low + size, dtype=np.float64) * self.grid,
+            masses=masses,
+            mu=self.mu,
+            tilt=tilt,
+            moment=float(self.moments[index]),
+            missing=TAIL + 2.0 * float(missing),
+            lost=sum(part.count * part.lost for part in self.parts),
+            rounding=1e-11 + 1e-14 * sum(part.count for part in self.parts),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tail:
+    """Loss distribution near its upper tail: ``masses`` is proportional to ``exp(tilt * loss)`` times it.
+
+    ``moment`` is the logarithm of ``E[exp(tilt * loss)]`` with the Gaussian part included, ``missing``
+    bounds the error of the sum of any of the masses, ``lost`` the probability of an infinite loss and
+    ``rounding`` the relative error of the final sum.
+    """
+
+    losses: NDArray[np.float64]
+    masses: NDArray[np.float64]
+    mu: float
+    tilt: float
+    moment: float
+    missing: float
+    lost: float
+    rounding: float
+
+    def delta(self, epsilon: float) -> float:
+        """Expected ``delta_mu(epsilon - loss)``, plus everything that may be missing.
+
+        The discrete moment is the total one less the Gaussian's. An error ``x`` of the tilted masses
+        weighs at most ``x exp(peak + moment - tilt epsilon)``: Chernoff's bound, which ``delta_mu`` obeys.
+        """
+        bound = self.moment + float(_log_peak(self.tilt)) - self.tilt * epsilon
+        if bound > 600.0:
+            return 1.0  # far from the tail that was tilted for; the exponentials would overflow
+        scale = self.moment - self.tilt * (self.tilt + 1.0) * self.mu * self.mu / 2.0
+        gaps = epsilon - self.losses
+        if self.mu > 0.0:
+            logs = _log_gaussian_delta(self.mu, gaps)
+            value = float(self.masses @ np.exp(scale - self.tilt * self.losses + logs))
+        else:
+            above = gaps < 0.0
+            weights = np.exp(scale - self.tilt * self.losses[above])
+            value = float(self.masses[above] @ (weights * -np.expm1(gaps[above])))
+        value += self.lost + self.missing * math.exp(bound)
+        return min(1.0, value * (1.0 + self.rounding))
+
+
+# --- adaptive composition of exponential choices ---------------------------------------------------------
+
 
 SMALLEST_DELTA = 1e-12
 """No claim is made for deltas below this: cut-off tails and rounding would no longer be negligible."""

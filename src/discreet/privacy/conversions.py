@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from ..core import checks
-from ..core.digits import digits
 
 _WRITTEN = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 _ROOM = 2.0**-50
@@ -31,6 +32,34 @@ _SPARE = 2.0**-43
 # A delta that underflows is still not 0.
 _TINY = 5e-324
 _PRECISION = 128
+
+
+# mpmath keeps its working precision in one place for the whole process, so that two threads would change
+# each other's: each has a context of its own.
+_own = threading.local()
+
+
+def own_digits() -> Any:
+    """This thread's mpmath context, to be used like the module, with ``workprec`` around computations."""
+    mp = getattr(_own, "context", None)
+    if mp is None:
+        from mpmath import MPContext
+
+        mp = _own.context = MPContext()
+    return mp
+
+
+@contextmanager
+def digits(bits: int) -> Iterator[Any]:
+    """This thread's mpmath context, working with ``bits`` bits.
+
+    >>> with digits(200) as mp:
+    ...     str(mp.sqrt(2))[:42]
+    '1.4142135623730950488016887242096980785696'
+    """
+    mp = own_digits()
+    with mp.workprec(bits):
+        yield mp
 
 
 def _up(value: Any) -> float:

@@ -289,7 +289,7 @@ class ExponentialChoice(Event):
 
 @dataclass(frozen=True, eq=False)
 class FlippedChoice(Event):
-    """One draw by permute-and-flip (`samplers.flips`), at ``rate``; ``range`` as of an `ExponentialChoice`.
+    """One draw by permute-and-flip (`samplers.flipped_choice`); fields as of an `ExponentialChoice`.
 
     Only differences of scores matter to it, so a change of scores is one where each rises by between 0 and
     ``range``, and nothing becomes more than ``exp(rate * range)`` times as likely. Its privacy loss need not

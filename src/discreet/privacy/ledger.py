@@ -24,9 +24,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from ..core import checks
+from .account import Entry, Group, flag
 from .events import Event
 from .randomness import random_id
-from .releases import Entry, Group, flag
 
 try:
     import fcntl

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.digits import own_digits
 from . import samplers
-from .conversions import exact
+from .conversions import exact, own_digits
 from .events import ApproximateRelease, Number
 
 if TYPE_CHECKING:

@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import fixed
+from ..core.guards import fixed
 from ..core.identity import canonical
-from ..core.table import table
-from .account import Account
+from ..core.text import table
+from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
 from .budget import Budget
 from .conversions import exact, rounded_up
 from .events import ApproximateRelease, Event, Loss, PureRelease
 from .ledger import Charge, Ledger, MemoryLedger
-from .limits import Filter, filter_asked, smallest_epsilon
 from .randomness import Seed, randomness
-from .releases import Releases
 
 _SHORTEST, _LONGEST = 16, 64
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.fixed import fix, fixed
+from ..core.guards import fix, fixed
 from ..core.state import Saved, Settings, State, capture, read_state, refusing, restore, write_state
 from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
 from . import samplers

@@ -7,11 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ..core import checks
+from .account import event_loss, fits, smallest_epsilon
 from .budget import Budget, Share
 from .conversions import exact, rounded_up
 from .events import Event, Loss
-from .limits import fits, smallest_epsilon
-from .releases import event_loss
 
 
 class PublishedCalibrationWarning(UserWarning):

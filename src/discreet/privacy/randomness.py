@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.fixed import fixed
+from ..core.guards import fixed
 from ..core.state import Saved
 from ..kernels.noise import philox
 

@@ -27,7 +27,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from ..core.extras import install
+from ..core.text import install
 from .blocks import ALLOCATED, COLUMNS, OPEN
 
 # Which connections a transaction uses, where there are several: those of groups and of the process's own

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from ..core.extras import install
+from ..core.text import install
 from . import queries
 from .api import Receive, Scope, Send
 from .database import Database, StoreError

@@ -1,10 +1,38 @@
-"""Results in notebooks: small cards and tables with their style in them, on dark and on light pages."""
+"""Text for people: tables, cards of HTML, progress, and what to install."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
+    """Columns padded to their widest entry; numbers (anything that starts like one) to the right.
+
+    >>> print(table(["what", "how many"], [["apples", "12"], ["pears", "3"]]))
+    what    how many
+    apples        12
+    pears          3
+    """
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    to_right = [bool(column[1:]) and all(_numeric(cell) for cell in column[1:]) for column in columns]
+    lines = []
+    for row in [header, *rows]:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, to_right, strict=True)
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def _numeric(cell: str) -> bool:
+    return cell in ("", "-", "inf") or cell.lstrip("+-~<").replace(",", "")[:1].isdigit() or cell[:1] == "."
+
 
 # Colours are the page's own, or greys that show on black and on white.
 _EDGE = "1px solid rgba(128,128,128,.45)"
@@ -72,3 +100,41 @@ def _row(tag: str, cells: Sequence[str], right: Sequence[bool], *, bold: bool) -
         for cell, to_right in zip(cells, right, strict=True)
     )
     return f"<tr>{filled}</tr>"
+
+
+T = TypeVar("T")
+
+
+def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterator[T]:
+    """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is."""
+    if shown is not True:
+        yield from work
+        return
+    count = total if total is not None else len(work)  # type: ignore[arg-type]
+    start, last = time.monotonic(), 0.0
+    for place, item in enumerate(work):
+        now, done = time.monotonic(), item.start if isinstance(item, slice) else place
+        if now - last >= 0.2:
+            left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
+            print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
+            last = now
+        yield item
+    print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra to this installation.
+
+    Where the library is installed, from a wheel or from a clone, pip reads its extras off what is installed
+    and asks no index for it. Where it is only on the path, an index might have another package of its name.
+
+    >>> install("plots")
+    "pip install 'discreet[plots]'"
+    """
+    from importlib import metadata
+
+    try:
+        metadata.distribution("discreet")
+    except metadata.PackageNotFoundError:
+        return f"pip install '.[{extra}]' in a clone of discreet"
+    return f"pip install 'discreet[{extra}]'"
