@@ -127,10 +127,7 @@ def greedy(n_people: int, n_items: int) -> dict[str, Any]:
         growing.choose(item, sums)
     rows = made.row_source()
     low, span = rows.fresh(), rows.fresh() + rows.cap
-    loops = rows.device.loops
-    one = milliseconds(
-        lambda: loops.product_sums(rows.device, rows.people, rows.items, low, span, None, rows.tile)
-    )
+    one = milliseconds(lambda: rows.device.product_sums(rows.people, rows.items, low, span, None, rows.tile))
     seconds = min(s for s, _ in fast)
     return {
         "people": n_people,
@@ -164,12 +161,9 @@ def dense(size: int) -> dict[str, Any]:
                 rows.device.zeros(size, "float64") + 1e-6,
                 rows.device.zeros(size, "float64") + 2.0**36,
             )
-            loops = rows.device.loops
             numbers = (state, left, rows.caps)
             taken = milliseconds(
-                lambda r=rows, s=loops, n=numbers: s.gain_sums(
-                    r.device, r.kind.code, r.matrix, n, 1.0, 2.0**36, r.tile
-                )
+                lambda r=rows, n=numbers: r.device.gain_sums(r.kind.code, r.matrix, n, 1.0, 2.0**36, r.tile)
             )
             found[f"{family.__name__} {name}"] = {"ms": taken, "bytes": weights.nbytes}
             del rows
@@ -235,10 +229,10 @@ def gradient(n_people: int, n_items: int) -> dict[str, Any]:
         out = np.zeros(n_items, dtype=np.int64)
         inside = np.zeros((0, n_items), dtype=np.bool_)
         stored_rows = part.as_rows()
-        stored_rows.gradient_steps(x, inside, per_unit, 1 << 28, out)
+        stored_rows.add_gradients(x, inside, per_unit, 1 << 28, out, 0, stored_rows.n_rows)
         start = time.perf_counter()
         out[:] = 0
-        stored_rows.gradient_steps(x, inside, per_unit, 1 << 28, out)
+        stored_rows.add_gradients(x, inside, per_unit, 1 << 28, out, 0, stored_rows.n_rows)
         slow = 1e4 * (time.perf_counter() - start)
         same = family.from_array(weights[: n_people // 10]).row_source()
         found[family.__name__] = {

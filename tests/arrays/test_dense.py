@@ -19,7 +19,6 @@ from discreet.objectives import (
     devices,
 )
 from discreet.objectives.base import random_rows
-from discreet.objectives.devices import portable
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, PrivateGreedy
 
@@ -90,9 +89,7 @@ def test_multilinear_gradients_are_alike_on_every_device(name):
     found = [one.row_source().gradient_steps(x, per_unit, most, seed=5, samples=6) for one in made]
     assert all(np.array_equal(found[0], one) for one in found)
     if name in ("facility", "probabilistic"):  # in closed form: the numbers of the loops in memory
-        memory = np.zeros(N_ITEMS, dtype=np.int64)
-        rows, none = family(matrix(), **options).as_rows(), np.zeros((0, N_ITEMS), dtype=bool)
-        rows.gradient_steps(x, none, per_unit, most, memory)
+        memory = family(matrix(), **options).as_rows().gradient_steps(x, per_unit, most, seed=5, samples=6)
         assert np.array_equal(found[0], memory)
         return
     drawn = random_rows(x, 5, 6).astype(float)
@@ -188,21 +185,18 @@ def test_one_person_moves_a_score_by_at_most_the_bound_whatever_a_device_compute
         make = MAKERS[name][0]
         bound = make(ROWS).bound
     assert moved_too_far(make, ROWS, bound) <= 0.0
-    real = portable.whole_steps
+    real = devices.Device.steps
 
-    def wrong(xp, gains, per_unit, left, cut=real):
+    def wrong(device, gains, per_unit, left, cut=real):
         """Of any size and sign, but a function of the gain: that much a device must keep to."""
-        return cut(xp, gains * 1000.0 * xp.sin(gains * 1e6), per_unit, left)
+        return cut(device, gains * 1000.0 * device.xp.sin(gains * 1e6), per_unit, left)
 
-    def uncut(xp, gains, per_unit, left):
-        return wrong(xp, gains, per_unit, left, lambda xp, g, p, _: xp.floor(g * p))
+    def uncut(device, gains, per_unit, left):
+        return wrong(device, gains, per_unit, left, lambda device, g, p, _: device.xp.floor(g * p))
 
-    homes = ("discreet.objectives.arrays", "discreet.objectives.log_determinant", portable.__name__)
-    for home in homes:
-        monkeypatch.setattr(f"{home}.whole_steps", wrong)
+    monkeypatch.setattr(devices.Device, "steps", wrong)
     assert moved_too_far(make, ROWS, bound) <= 0.0
-    for home in homes:
-        monkeypatch.setattr(f"{home}.whole_steps", uncut)
+    monkeypatch.setattr(devices.Device, "steps", uncut)
     assert moved_too_far(make, ROWS, bound) > 1.0
 
 
@@ -227,15 +221,13 @@ def test_logarithms_are_the_same_in_every_kernel_and_right():
         1.0 + rng.random(3000) ** 9, np.exp(rng.uniform(0, 700, 3000)), powers, np.nextafter(powers, 0.0)[1:]
     ))  # fmt: skip
     exact = np.log(values)
-    strict = np.asarray(
-        portable.logarithm(devices.device_of(array_api_strict), array_api_strict.asarray(values))
-    )
+    strict = np.asarray(devices.device_of(array_api_strict).logarithm(array_api_strict.asarray(values)))
     assert np.abs(strict - exact).max() <= 2e-13
     assert np.abs(strict - exact)[:3000].max() <= 3e-16
     ours = np.empty(values.size)
     kernels.logarithms(values, ours)
     assert np.array_equal(strict, ours)
-    assert np.array_equal(portable.logarithm(devices.NUMPY, values[::3]), strict[::3])
+    assert np.array_equal(devices.NUMPY.logarithm(values[::3]), strict[::3])
 
 
 # --- what is refused ----------------------------------------------------------------------------------------
@@ -277,6 +269,6 @@ def test_a_lack_of_memory_names_the_tile(monkeypatch):
 
     people = FacilityLocation.from_array(matrix(), backend=array_api_strict, tile=8)
     assert people.tile == 8
-    monkeypatch.setattr(portable, "gain_sums", full)
+    monkeypatch.setattr(devices.Device, "gain_sums", full)
     with pytest.raises(MemoryError, match=r"tile of 8 people x 9 items"):
         people.gains([])

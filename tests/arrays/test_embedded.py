@@ -12,7 +12,6 @@ import discreet as dc
 from discreet.constraints import Knapsack, PartitionMatroid
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, EmbeddedFacilityLocation, FacilityLocation, devices
-from discreet.objectives.devices import processor as loops
 from discreet.objectives.embedded import GrowingSimilarities
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, PrivateGreedy
@@ -108,7 +107,7 @@ def test_sums_of_many_large_parts_do_not_overflow(monkeypatch):
     people, items = np.full((900, 800), -128, dtype=np.int8), np.full((3, 800), -128, dtype=np.int8)
     made = EmbeddedFacilityLocation(people, items, bound=800.0)
     assert made.gains([]).tolist() == [800.0] * 3
-    monkeypatch.setattr(loops, "_WHOLE", 1 << 62)  # the fault: sums that are emptied too late
+    monkeypatch.setattr(devices, "_WHOLE", 1 << 62)  # the fault: sums that are emptied too late
     assert made.gains([]).tolist() != [800.0] * 3
 
 
@@ -210,7 +209,7 @@ def test_sums_in_16_bit_floats_would_move_by_other_than_their_part(monkeypatch):
         return max(-least, most)
 
     assert moved() == 0.0
-    monkeypatch.setattr(loops, "product_sums", short)
+    monkeypatch.setattr(devices.Processor, "product_sums", short)
     assert moved() > 0.03
 
 
@@ -227,7 +226,7 @@ def test_a_lack_of_memory_names_the_tile(monkeypatch):
     people = EmbeddedFacilityLocation(*embeddings(), bound=BOUND, tile=(100, 30))
     assert people.tile == (100, 30)
     assert people.working_memory < 10_000_000
-    monkeypatch.setattr(loops, "product_sums", full)
+    monkeypatch.setattr(devices.Processor, "product_sums", full)
     with pytest.raises(MemoryError, match=r"the processor for a tile of 100 people x 30 items .* tile="):
         people.gains([])
 

@@ -48,11 +48,11 @@ def test_nobody_changes_another_persons_last_digit(monkeypatch) -> None:
     monkeypatch.setattr(log_determinant, "_ENTRIES", 3 * 40 * 40)  # three people at a time
     kernel, quality = _crowd(7, 40, 0.5)
     quality[4] *= 1e9
-    together = LogDeterminant(kernel, quality, bound=1e6)._rows.chain(np.arange(40))
+    together = LogDeterminant(kernel, quality, bound=1e6)._rows.added(np.arange(40))
     with pytest.raises(np.linalg.LinAlgError):
         np.linalg.cholesky(np.eye(40) + np.outer(quality[4], quality[4]) * kernel)
     for rows in ([0], [4], [5, 4], [6, 5, 2], [3, 0]):
-        apart = LogDeterminant(kernel, quality[rows], bound=1e6)._rows.chain(np.arange(40))
+        apart = LogDeterminant(kernel, quality[rows], bound=1e6)._rows.added(np.arange(40))
         np.testing.assert_array_equal(apart, together[rows])
 
 

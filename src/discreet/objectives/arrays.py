@@ -3,40 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError, whole
-from .base import Floats, Items, Population, random_rows
+from .base import Floats, random_rows
 from .devices import Device, device_of, row_sums, slices
-from .devices.portable import gain, moved, whole_steps
-from .fixed_point import StepSource, step
-from .rows import BEST, CAP, Kind
-
-if TYPE_CHECKING:
-    from .rows import RowPopulation
+from .fixed_point import StepPopulation
+from .rows import BEST, CAP, ConcaveOverModular, Kind, RowPopulation
 
 Steps = NDArray[np.int64]
 
 
-@dataclass(frozen=True, repr=False)
-class ArrayRows:
-    """Every row of ``matrix``, as a function of one kind; ``caps`` has one number for each.
-
-    ``tile`` is how many people are worked on at a time. ``share`` is the factor of the whole.
-    """
+@dataclass(frozen=True, repr=False, kw_only=True)
+class DeviceRows:
+    """People on a device; ``tile`` of them are worked on at a time. ``share`` is the factor of the whole."""
 
     device: Device
+    tile: int
+    share: float = 1.0
+
+    def growing(self, most: float, per_unit: float) -> GrowingArray:
+        raise NotImplementedError
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, share=factor * self.share)
+
+    def sums(self, chosen: Sequence[int], most: float, per_unit: float) -> Floats:
+        """What every item adds to the chosen ones, in steps."""
+        growing = self.growing(most, per_unit)
+        for item in chosen:
+            growing.move(item)
+        return growing.summed()
+
+    def chain(self, chosen: Sequence[int], most: float, per_unit: float) -> Floats:
+        """What each of these items adds when they are chosen in this order, in steps."""
+        growing = self.growing(most, per_unit)
+        return np.array([growing.move(item) for item in chosen], dtype=np.float64)
+
+
+class GrowingArray:
+    """A growing set (`fixed_point.Growing`); sums are a function of the people's states alone."""
+
+    _added: Floats
+
+    def begin(self, sums: Floats) -> None:
+        self._added = self.summed()
+        sums += self._added
+
+    def choose(self, item: int, sums: Floats) -> None:
+        self.move(item)
+        before, self._added = self._added, self.summed()
+        sums += self._added - before
+
+    def move(self, item: int) -> int:
+        """Choose an item; what it adds, in steps."""
+        raise NotImplementedError
+
+    def summed(self) -> Floats:
+        """What every item adds, in steps."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ArrayRows(DeviceRows):
+    """Every row of ``matrix``, as a function of one kind; ``caps`` has one number for each."""
+
     kind: Kind
     matrix: Any
     caps: Any
-    tile: int
-    share: float = 1.0
 
     @property
     def n_rows(self) -> int:
@@ -53,22 +92,19 @@ class ArrayRows:
             self, matrix=self.device.taken(self.matrix, places), caps=self.device.taken(self.caps, places)
         )
 
-    def scaled(self, factor: float) -> ArrayRows:
-        return replace(self, share=factor * self.share)
-
-    def growing(self, most: float, per_unit: float) -> GrowingArray:
-        return GrowingArray(self, most, per_unit)
+    def growing(self, most: float, per_unit: float) -> GrowingMatrix:
+        return GrowingMatrix(self, most, per_unit)
 
     def column(self, item: int) -> Any:
         """Everybody's weight of one item."""
         return self.device.cast(self.matrix[:, item], "float64")
 
-    def sums(self, state: Any, left: Any, per_unit: float, rows: Any = None) -> Floats:
+    def gain_sums(self, state: Any, left: Any, per_unit: float, rows: Any = None) -> Floats:
         """What every item adds, in steps, to rows in these states with these steps left."""
         numbers = (state, left, self.caps)
         with self.room():
-            found = self.device.loops.gain_sums(
-                self.device, self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile, rows
+            found = self.device.gain_sums(
+                self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile, rows
             )
             return self.device.numpy(found)
 
@@ -150,20 +186,20 @@ class ArrayRows:
         found = []
         for t in range(self.n_items):
             rest = xp.where(drawn[:, t : t + 1], xp.clip(totals - weights[t, :], min=0.0), totals)
-            slope = self.share * gain(device, self.kind.code, rest, weights[t, :], cap)
+            slope = self.share * device.gain(self.kind.code, rest, weights[t, :], cap)
             steps = xp.sum(self._cut(slope, per_unit, most), axis=0)
             found.append(xp.sum(xp.floor(steps / float(drawn.shape[0]))))
         return xp.stack(found)
 
     def _cut(self, slope: Any, per_unit: float, most: float) -> Any:
-        return whole_steps(self.device.xp, slope, per_unit, self.device.xp.full_like(slope, most))
+        return self.device.steps(slope, per_unit, self.device.xp.full_like(slope, most))
 
 
-class GrowingArray:
-    """A growing set: one number of state for each row, and the steps that it may still add.
+class GrowingMatrix(GrowingArray):
+    """One number of state for each row, and the steps that it may still add.
 
-    Sums are a function of the states alone. Where few rows have changed, what those added before is taken
-    off and what they add now is put in its place, both to the last step.
+    Where few rows have changed, what those added before is taken off and what they add now is put in its
+    place, both to the last step.
     """
 
     def __init__(self, rows: ArrayRows, most: float, per_unit: float) -> None:
@@ -171,106 +207,36 @@ class GrowingArray:
         self._rows, self._per_unit = rows, per_unit
         self._state = device.zeros(rows.n_rows, "float64") + rows.kind.fresh
         self._left = device.zeros(rows.n_rows, "float64") + most
-        self._added: Floats | None = None
         self.looked_at = 0  # rows, in all passes
 
-    def begin(self, sums: Floats) -> None:
-        self._added = self._pass(self._state, self._left)
-        sums += self._added
-
     def choose(self, item: int, sums: Floats) -> None:
-        assert self._added is not None
-        state, left = self._state, self._left
+        state, left, before = self._state, self._left, self._added
         self.move(item)
-        xp = self._rows.device.xp
-        (changed,) = xp.nonzero((state != self._state) | (left != self._left))
+        (changed,) = self._rows.device.xp.nonzero((state != self._state) | (left != self._left))
         if 2 * int(changed.shape[0]) > self._rows.n_rows:
-            now = self._pass(self._state, self._left)
+            self._added = self.summed()
         elif changed.shape[0]:
-            before, after = (self._pass(*n, changed) for n in ((state, left), (self._state, self._left)))
-            now = self._added + (after - before)
-        else:
-            now = self._added
-        sums += now - self._added
-        self._added = now
+            after = self._pass(self._state, self._left, changed)
+            self._added = before + (after - self._pass(state, left, changed))
+        sums += self._added - before
 
     def move(self, item: int) -> int:
-        """Choose an item; what it adds, in steps."""
-        rows, xp = self._rows, self._rows.device.xp
+        rows, device = self._rows, self._rows.device
         state, left, weight = self._state, self._left, self._rows.column(item)
-        added = rows.share * gain(rows.device, rows.kind.code, state, weight, rows.caps)
-        steps = whole_steps(xp, added, self._per_unit, left)
-        self._state, self._left = moved(xp, rows.kind.code, state, weight, rows.caps), left - steps
-        return int(xp.sum(steps))
+        added = rows.share * device.gain(rows.kind.code, state, weight, rows.caps)
+        steps = device.steps(added, self._per_unit, left)
+        self._state, self._left = device.moved(rows.kind.code, state, weight, rows.caps), left - steps
+        return int(device.xp.sum(steps))
+
+    def summed(self) -> Floats:
+        return self._pass(self._state, self._left)
 
     def _pass(self, state: Any, left: Any, changed: Any = None) -> Floats:
         self.looked_at += self._rows.n_rows if changed is None else int(changed.shape[0])
-        return self._rows.sums(state, left, self._per_unit, changed)
+        return self._rows.gain_sums(state, left, self._per_unit, changed)
 
 
-class InWholeSteps(Population):
-    """Averages over people on a device, from sums in whole steps; people stay on the device."""
-
-    built_in = True
-    _rows: Any  # ArrayRows or DeterminantRows
-
-    @property
-    def backend(self) -> str:
-        """The library whose array holds the people."""
-        return str(self._rows.device.name)
-
-    @property
-    def tile(self) -> int:
-        """How many people are worked on at a time."""
-        return int(self._rows.tile)
-
-    def row_source(self) -> StepSource:
-        found: StepSource = self._rows
-        return found
-
-    def __len__(self) -> int:
-        return int(self._rows.n_rows)
-
-    @cached_property
-    def _steps(self) -> tuple[float, float]:
-        """How many steps one person has, and how many there are to 1."""
-        bound = self.bound_of(self.at_most or self.n_items)
-        per_unit = 1.0 / step(bound, len(self))
-        return float(math.floor(bound * per_unit)), per_unit
-
-    def _averages(self, steps: Any) -> Floats:
-        return np.asarray(steps / self._steps[1] / len(self), dtype=np.float64)
-
-    def _value(self, items: Items) -> float:
-        return float(self._chain(items).sum())
-
-    def _gains(self, items: Items) -> Floats:
-        growing, sums = self._rows.growing(*self._steps), np.zeros(self.n_items)
-        for item in items.tolist():
-            growing.move(item)
-        growing.begin(sums)
-        return self._averages(sums)
-
-    def _chain(self, order: Items) -> Floats:
-        growing = self._rows.growing(*self._steps)
-        return self._averages(np.array([growing.move(item) for item in order.tolist()], dtype=np.float64))
-
-    def _contributions(self, items: Items) -> Floats:
-        # f(S) - f(S without j) is the gradient of the multilinear extension at the corner S.
-        corner = np.zeros(self.n_items)
-        corner[items] = 1.0
-        most, per_unit = self._steps
-        found = self._rows.gradient_steps(corner, per_unit, int(most), seed=0, samples=2)
-        return self._averages(found)[items]
-
-    def _take(self, rows: Items) -> Self:
-        taken = self._like()
-        taken.__dict__.pop("_steps", None)
-        taken._rows = self._rows.take(rows)
-        return taken
-
-
-class ArrayPopulation(InWholeSteps):
+class ArrayPopulation(StepPopulation):
     """People in the rows of an array, as functions of one family; made by ``from_array`` of the family.
 
     The array stays where it is: on the device, in 32 or 64 bits. ``value`` and ``gains`` are in whole steps:
@@ -292,23 +258,46 @@ class ArrayPopulation(InWholeSteps):
         backend: Any = None,
         tile: int | None = None,
     ) -> None:
-        _of_all_sets(options)
+        if options.get("at_most") is not None:
+            raise ValueError(
+                "at_most= is for people in memory or in a store; leave it out, with a bound= of all sets"
+            )
         device = device_of(backend, array)
         self._family, self._options = family, dict(options)
         matrix = matrix_of(family._argument, array, device)
-        self.n_items = int(matrix.shape[1])
-        like = family(np.zeros((1, self.n_items)), **_without(options, "cap", "labels"), **_cap_of(options))
-        kind = like._rows.kind
-        if not family._dense or kind.code < 0 or family._caps is not _plain_caps(family):
+        count, self.n_items = int(matrix.shape[0]), int(matrix.shape[1])
+        plain = {name: value for name, value in options.items() if name != "labels"}
+        if plain.get("cap") is not None:
+            plain["cap"] = 1.0
+        kind = family(np.zeros((1, self.n_items)), **plain)._rows.kind
+        known = (RowPopulation._caps, ConcaveOverModular._caps)
+        if not family._dense or kind.code < 0 or family._caps not in known:
             raise ValueError(f"{family.__name__} of this kind cannot be asked of an array on a device")
-        caps = _caps(options, int(matrix.shape[0])) if kind is CAP else np.full(matrix.shape[0], np.inf)
-        people = max(1, device.loops.GAINS_TILE // self.n_items) if tile is None else whole_tile(tile)
+        caps = np.full(count, np.inf)
+        if kind is CAP:
+            one = ConcaveOverModular(np.zeros((count, 1)), concave="capped", cap=options["cap"])
+            caps = np.array(one._rows.cap)
+        people = max(1, device.gains_tile // self.n_items) if tile is None else whole_tile(tile)
         self._rows = ArrayRows(
-            device, kind, matrix, device.array(caps, "float64"), min(people, int(matrix.shape[0]))
+            device=device,
+            kind=kind,
+            matrix=matrix,
+            caps=device.array(caps, "float64"),
+            tile=min(people, count),
         )
         check_finite(family._argument, matrix, self._rows.tile, device.xp, family._highest)
         self._name_items(options.get("labels"))
         self._declare(options.get("bound"))
+
+    @property
+    def backend(self) -> str:
+        """The library whose array holds the people."""
+        return str(self._rows.device.name)
+
+    @property
+    def tile(self) -> int:
+        """How many people are worked on at a time."""
+        return int(self._rows.tile)
 
     def __repr__(self) -> str:
         return f"{self._family.__name__}.from_array({self.n_items} items)"
@@ -376,35 +365,6 @@ def check_finite(name: str, matrix: Any, tile: int, xp: Any, largest: float) -> 
                 f"{name} has an entry that is not allowed: entries must be finite, at least 0{limit}",
                 f"entries lie between {lowest:g} and {highest:g}",
             )
-
-
-def _plain_caps(family: type[RowPopulation]) -> Any:
-    """The way of caps that a device knows of: none, or numbers that were given."""
-    from .rows import ConcaveOverModular, RowPopulation
-
-    return ConcaveOverModular._caps if issubclass(family, ConcaveOverModular) else RowPopulation._caps
-
-
-def _of_all_sets(options: Mapping[str, Any]) -> None:
-    if options.get("at_most") is not None:
-        raise ValueError(
-            "at_most= is for people in memory or in a store; leave it out, with a bound= of all sets"
-        )
-
-
-def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in names}
-
-
-def _cap_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"cap": 1.0} if options.get("cap") is not None else {}
-
-
-def _caps(options: Mapping[str, Any], count: int) -> Floats:
-    from .rows import ConcaveOverModular
-
-    some = ConcaveOverModular(np.zeros((count, 1)), concave="capped", cap=options["cap"])
-    return np.array(some._rows.cap)
 
 
 def numbers(name: str, values: Any) -> Any:

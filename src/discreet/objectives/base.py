@@ -302,7 +302,7 @@ class Population(ABC):
         """One sparse row per person, for compiled loops over streams; None for families without rows."""
         return None
 
-    def row_source(self) -> Rows | StepSource | None:
+    def row_source(self) -> StepSource | None:
         """Rows to be summed up in whole steps, in memory or elsewhere; None for families without."""
         return self.as_rows()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.checks import DataError, real, shown, whole
 from .arrays import ArrayRows, numbers
-from .base import FAMILY_BOUND, Floats, Items, Population, State
+from .base import FAMILY_BOUND, Floats, Items, Population
 from .devices import NUMPY, Device, device_of, row_sums, slices
 from .fixed_point import StepSource
 from .matrices import constant
@@ -55,7 +55,7 @@ class Similarities:
     @property
     def memory(self) -> int:
         """At most how many bytes a pass takes beside the embeddings and the numbers of its answer."""
-        return int(self.device.loops.tile_bytes(self.tile, int(self.people.shape[1])))
+        return int(self.device.tile_bytes(self.tile, int(self.people.shape[1])))
 
     def take(self, rows: Any) -> Similarities:
         """The named people, in that order."""
@@ -71,15 +71,14 @@ class Similarities:
     def sums(self, low: Any, span: Any, cut: tuple[int, int] | None = None) -> Steps:
         """For each item, the sum over people of what its similarity exceeds ``low`` by, at most ``span``."""
         with self.room():
-            given = self.people, self.items, low, span, cut, self.tile
-            found = self.device.loops.product_sums(self.device, *given)
+            found = self.device.product_sums(self.people, self.items, low, span, cut, self.tile)
             return self.device.numpy(found).astype(np.int64, copy=False)
 
     def of(self, items: NDArray[np.int64]) -> Any:
         """The similarities of everybody with a few items: people x items, on the device."""
         chosen = self.device.taken(self.items, self.device.array(items, "int64"))
         with self.room():
-            found = self.device.loops.products(self.device, self.people, chosen, self.tile)
+            found = self.device.products(self.people, chosen, self.tile)
             return self.cut(found)
 
     def cut(self, products: Any) -> Any:
@@ -122,7 +121,8 @@ class Similarities:
             some = replace(self, people=self.people[here, :])
             if self.device is NUMPY:
                 (rows,) = some.pieces()
-                rows.gradient_steps(x, np.zeros((0, x.size), dtype=np.bool_), per_unit, most, total)
+                none = np.zeros((0, x.size), dtype=np.bool_)
+                rows.add_gradients(x, none, per_unit, most, total, 0, rows.n_rows)
             else:
                 total += some._on_the_device().gradient_steps(x, per_unit, most, 0, 2)
         return total
@@ -134,7 +134,9 @@ class Similarities:
     def _on_the_device(self) -> ArrayRows:
         matrix = self.device.cast(self.of(np.arange(self.n_items)), "float64") * self.unit
         caps = self.device.zeros(self.n_rows, "float64")
-        return ArrayRows(self.device, BEST, matrix, caps, self.n_rows, self.share)
+        return ArrayRows(
+            device=self.device, kind=BEST, matrix=matrix, caps=caps, tile=self.n_rows, share=self.share
+        )
 
     def pieces(self) -> Iterator[Rows]:
         """Everybody's similarities with all items as numbers, few people at a time, in NumPy."""
@@ -272,7 +274,7 @@ class EmbeddedFacilityLocation(Population):
         cap = int(min(self._declared / unit, given.shape[1] * _PARTS**2))
         if not cap:
             raise ValueError(f"bound={bound:g} is less than one step of similarities; lower scale={scale:g}")
-        shape = device.loops.PRODUCTS_TILE if tile is None else _tile(tile)
+        shape = device.products_tile if tile is None else _tile(tile)
         self._rows = Similarities(device, given, catalogue, cap, unit, shape)
         self.n_items = int(catalogue.shape[0])
         self._name_items(labels)
@@ -316,9 +318,6 @@ class EmbeddedFacilityLocation(Population):
 
     def __len__(self) -> int:
         return self._rows.n_rows
-
-    def start(self) -> State:
-        return _EmbeddedState(self, self._rows)
 
     def row_source(self) -> StepSource:
         return self._rows
@@ -381,29 +380,6 @@ class EmbeddedFacilityLocation(Population):
         taken = self._like()
         taken._rows = self._rows.take(rows)
         return taken
-
-
-class _EmbeddedState(State):
-    """A growing set in whole numbers."""
-
-    def __init__(self, people: EmbeddedFacilityLocation, rows: Similarities) -> None:
-        self._people = people
-        self.items = []
-        self.value = 0.0
-        self._unit = rows.unit / len(people)
-        self._growing = GrowingSimilarities(replace(rows, share=1.0), float(rows.cap), 1.0 / rows.unit)
-        self._sums = np.zeros(people.n_items)
-        self._growing.begin(self._sums)
-
-    def gains(self) -> Floats:
-        now = self._sums * self._unit
-        now[self.items] = 0.0
-        return now
-
-    def _grow(self, item: int) -> float:
-        added = float(self._sums[item] * self._unit)
-        self._growing.choose(item, self._sums)
-        return added
 
 
 def _tile(tile: Any) -> tuple[int, int]:

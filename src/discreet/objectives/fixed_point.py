@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, Self
+from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import answers
-from .base import Floats, Population
+from .base import Floats, Items, Population
 from .mixture import Mixture
-from .rows import GrowingFunctions, Rows, function_rows
+from .rows import function_rows
 
 # A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
 _PLACES = 40
@@ -49,7 +50,7 @@ class Growing(Protocol):
 
 
 class StepSource(Protocol):
-    """Rows that lie elsewhere than in memory, and are asked for sums over all of them."""
+    """Rows in memory or elsewhere, which are asked for sums over all of them."""
 
     def scaled(self, factor: float) -> StepSource:
         """The same rows, each times ``factor``."""
@@ -66,19 +67,51 @@ class StepSource(Protocol):
         ...
 
 
-class GrowingTable:
-    """Rows in memory: one number of state for each, and the steps that it may still add to a chosen set."""
+class StepPopulation(Population):
+    """Averages over people who lie elsewhere, from sums in integer steps."""
 
-    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
-        self._rows, self._per_unit = rows, per_unit
-        self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
+    built_in = True
+    _rows: Any  # a StepSource
 
-    def begin(self, sums: Floats) -> None:
-        self._rows.table.sums(self._state, self._left, self._per_unit, sums)
+    def row_source(self) -> StepSource:
+        found: StepSource = self._rows
+        return found
 
-    def choose(self, item: int, sums: Floats) -> None:
-        rows = self._rows
-        rows.table.choose(item, self._state, self._left, self._per_unit, sums, rows.columns)
+    def __len__(self) -> int:
+        return int(self._rows.n_rows)
+
+    @cached_property
+    def _steps(self) -> tuple[float, float]:
+        """How many steps one person has, and how many there are to 1."""
+        bound = self.bound_of(self.at_most or self.n_items)
+        per_unit = 1.0 / step(bound, len(self))
+        return float(math.floor(bound * per_unit)), per_unit
+
+    def _averages(self, steps: Any) -> Floats:
+        return np.asarray(steps / self._steps[1] / len(self), dtype=np.float64)
+
+    def _value(self, items: Items) -> float:
+        return float(self._chain(items).sum())
+
+    def _gains(self, items: Items) -> Floats:
+        return self._averages(self._rows.sums(items.tolist(), *self._steps))
+
+    def _chain(self, order: Items) -> Floats:
+        return self._averages(self._rows.chain(order.tolist(), *self._steps))
+
+    def _contributions(self, items: Items) -> Floats:
+        # f(S) - f(S without j) is the gradient of the multilinear extension at the corner S.
+        corner = np.zeros(self.n_items)
+        corner[items] = 1.0
+        most, per_unit = self._steps
+        found = self._rows.gradient_steps(corner, per_unit, int(most), seed=0, samples=2)
+        return self._averages(found)[items]
+
+    def _take(self, rows: Items) -> Self:
+        taken = self._like()
+        taken.__dict__.pop("_steps", None)
+        taken._rows = self._rows.take(rows)
+        return taken
 
 
 class FixedPointGains:
@@ -96,7 +129,7 @@ class FixedPointGains:
     def __init__(
         self,
         n_items: int,
-        parts: Sequence[tuple[Rows | StepSource, float]],
+        parts: Sequence[tuple[StepSource, float]],
         others: Sequence[Population],
         unit: float,
         bound: float,
@@ -108,12 +141,7 @@ class FixedPointGains:
         self._left = np.full(len(others), self._high)
         self._parts: list[Growing] = []
         for rows, most in parts:
-            steps = float(math.floor(most * self._per_unit))
-            if isinstance(rows, Rows):
-                kind = GrowingTable if rows.kind.code >= 0 else GrowingFunctions
-                self._parts.append(kind(rows, steps, self._per_unit))
-            else:
-                self._parts.append(rows.growing(steps, self._per_unit))
+            self._parts.append(rows.growing(float(math.floor(most * self._per_unit)), self._per_unit))
         self._sums = np.zeros(n_items)
         for part in self._parts:
             part.begin(self._sums)
@@ -177,7 +205,7 @@ class FixedPointGains:
         return asked
 
 
-def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | None:
+def row_parts(people: Population) -> list[tuple[StepSource, float]] | None:
     """The population as rows for compiled loops, with a bound for each part of a person; None without rows.
 
     A mixture of rows is several parts: a person's bound is the sum of the parts' bounds.
@@ -187,7 +215,7 @@ def row_parts(people: Population) -> list[tuple[Rows | StepSource, float]] | Non
         return [(rows, people.bound_of(size))]
     if not isinstance(people, Mixture) or not people.one_by_one:
         return None
-    found: list[tuple[Rows | StepSource, float]] = []
+    found: list[tuple[StepSource, float]] = []
     for factor, part in people.parts:
         rows = part.row_source()
         if rows is None:

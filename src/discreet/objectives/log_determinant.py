@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..core.checks import whole
 from ..kernels.arrays import RATIO
-from .arrays import InWholeSteps, check_finite, matrix_of, whole_tile
+from .arrays import DeviceRows, GrowingArray, check_finite, matrix_of, whole_tile
 from .base import Floats, Items, random_rows
 from .devices import QUIET, Device, device_of, row_sums, slices
-from .devices.portable import gain, whole_steps
+from .fixed_point import StepPopulation
 from .matrices import checked
 from .rows import largest_totals
 
@@ -23,7 +23,7 @@ Steps = NDArray[np.int64]
 _ENTRIES = 1 << 20
 
 
-class LogDeterminant(InWholeSteps):
+class LogDeterminant(StepPopulation):
     """f(S) = log det(I + L_S), L[u, v] = q_u K[u, v] q_v with the person's own qualities q.
 
     ``kernel``: items x items, symmetric and positive semidefinite, public. ``quality``: people x items,
@@ -79,8 +79,10 @@ class LogDeterminant(InWholeSteps):
         own = device.cast(_on("quality", given, device), "float64")
         if own.shape[1] != self.n_items:
             raise ValueError(f"quality has {own.shape[1]} columns; kernel has {self.n_items} items")
-        few = max(1, device.loops.GAINS_TILE // self.n_items) if tile is None else whole_tile(tile)
-        self._rows = DeterminantRows(device, public, own, min(few, int(own.shape[0])))
+        few = max(1, device.gains_tile // self.n_items) if tile is None else whole_tile(tile)
+        self._rows = DeterminantRows(
+            device=device, kernel=public, quality=own, tile=min(few, int(own.shape[0]))
+        )
         check_finite("quality", own, self._rows.tile, device.xp, np.inf)
         self._name_items(labels)
         self._declare(bound)
@@ -90,7 +92,7 @@ class LogDeterminant(InWholeSteps):
         total, rows = np.zeros(items.size), self._rows
         for _, places, part in self._parts(np.arange(len(self)), items):
             added = part.last_gains(items[places])
-            steps = whole_steps(rows.device.xp, added, per_unit, rows.device.xp.full_like(added, most))
+            steps = rows.device.steps(added, per_unit, rows.device.xp.full_like(added, most))
             total[places] += rows.device.numpy(rows.device.xp.sum(steps, axis=0))
         return self._averages(total)
 
@@ -119,7 +121,7 @@ class LogDeterminant(InWholeSteps):
         if self.at_most is None:
             steps = np.zeros((people.size, self.n_items))
             for here, places, rows in self._parts(people, everything):
-                steps[here, places] = numpy(rows.chain(places))
+                steps[here, places] = numpy(rows.added(places))
             return np.asarray(np.maximum(row_sums(np, steps), alone.max(axis=1)))
         largest, kernel = largest_totals(alone, self.at_most), numpy(self._rows.kernel)
         for i, quality in enumerate(numpy(self._rows.take(people).quality)):
@@ -170,19 +172,16 @@ def _semidefinite(kernel: Any, xp: Any) -> Any:
     return kernel if lowest >= 0.0 else (axes * xp.clip(lengths, min=0.0)) @ xp.matrix_transpose(axes)
 
 
-@dataclass(frozen=True, repr=False)
-class DeterminantRows:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class DeterminantRows(DeviceRows):
     """log det(I + L_S) of each person, L[u, v] = q_u K[u, v] q_v with their own qualities q.
 
     All arithmetic is entry by entry: nobody's numbers depend on who else is there, nor on where they stand,
     as those of a library's products of matrices might.
     """
 
-    device: Device
     kernel: Any
     quality: Any
-    tile: int
-    share: float = 1.0
 
     @property
     def n_rows(self) -> int:
@@ -196,9 +195,6 @@ class DeterminantRows:
         """The named people, in that order; they stay on the device."""
         return replace(self, quality=self.device.taken(self.quality, self.device.array(rows, "int64")))
 
-    def scaled(self, factor: float) -> DeterminantRows:
-        return replace(self, share=factor * self.share)
-
     def growing(self, most: float, per_unit: float) -> GrowingDeterminants:
         return GrowingDeterminants(self, most, per_unit)
 
@@ -211,9 +207,8 @@ class DeterminantRows:
             steps: Any = 0.0
             for drawn in inside:
                 gains = some._marginals(np.flatnonzero(drawn))
-                steps = steps + whole_steps(
-                    device.xp, self.share * gains, per_unit, device.xp.full_like(gains, float(most))
-                )
+                limit = device.xp.full_like(gains, float(most))
+                steps = steps + device.steps(self.share * gains, per_unit, limit)
             total += device.numpy(device.xp.sum(device.xp.floor(steps / float(len(inside))), axis=0))
         return total.astype(np.int64)
 
@@ -232,7 +227,7 @@ class DeterminantRows:
             gains = xp.where(here, added[:, place : place + 1], gains)
         return gains
 
-    def chain(self, items: Steps) -> Any:
+    def added(self, items: Steps) -> Any:
         """What each item adds for each person when they are chosen in this order.
 
         The same operations as `FactorColumns.choose`, for the entries of these items only.
@@ -241,7 +236,7 @@ class DeterminantRows:
         left, rest = self._block(items)
         for t in range(items.size):
             ratio = xp.clip(rest[:, t : t + 1], min=1.0)
-            added.append(gain(self.device, RATIO, None, ratio[:, 0], None))
+            added.append(self.device.gain(RATIO, None, ratio[:, 0], None))
             later = _column(xp, left[:, 0, 1:], ratio, rest[:, t + 1 :])
             rest = xp.concat((rest[:, : t + 1], rest[:, t + 1 :] - later * later), axis=1)
             left = left[:, 1:, 1:] - xp.expand_dims(later, axis=2) * xp.expand_dims(later, axis=1)
@@ -260,7 +255,7 @@ class DeterminantRows:
         # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
         tiny = float(np.finfo(np.float64).tiny)
         shares = self.device.xp.clip(self._inverse_diagonal(items), min=tiny, max=1.0)
-        return gain(self.device, RATIO, None, 1.0 / shares, None)
+        return self.device.gain(RATIO, None, 1.0 / shares, None)
 
     @QUIET
     def _inverse_diagonal(self, items: Steps) -> Any:
@@ -311,11 +306,11 @@ class FactorColumns:
         column = _column(xp, row, ratio, self.rest)
         self.rest = self.rest - column * column
         self._columns.append(column)
-        return gain(self._device, RATIO, None, ratio[:, 0], None)
+        return self._device.gain(RATIO, None, ratio[:, 0], None)
 
     def gains(self) -> Any:
         """What each item would add for each of them."""
-        return gain(self._device, RATIO, None, self.rest, None)
+        return self._device.gain(RATIO, None, self.rest, None)
 
 
 def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
@@ -328,47 +323,32 @@ def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
     return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)
 
 
-class GrowingDeterminants:
-    """A growing set over all people; sums are a function of the states alone, and all summed again."""
+class GrowingDeterminants(GrowingArray):
+    """A growing set over all people, who are all summed again."""
 
     def __init__(self, rows: DeterminantRows, most: float, per_unit: float) -> None:
         self._rows, self._per_unit = rows, per_unit
-        stretches = list(slices(rows.n_rows, rows.tile))
+        chunks = list(slices(rows.n_rows, rows.tile))
         with rows.room():
-            self._parts = [FactorColumns(replace(rows, quality=rows.quality[here, :])) for here in stretches]
-            self._left = [rows.device.zeros(here.stop - here.start, "float64") + most for here in stretches]
-        self._added: Floats | None = None
-
-    def begin(self, sums: Floats) -> None:
-        self._added = self._pass()
-        sums += self._added
-
-    def choose(self, item: int, sums: Floats) -> None:
-        assert self._added is not None
-        self.move(item)
-        now = self._pass()
-        sums += now - self._added
-        self._added = now
+            self._parts = [FactorColumns(replace(rows, quality=rows.quality[here, :])) for here in chunks]
+            self._left = [rows.device.zeros(here.stop - here.start, "float64") + most for here in chunks]
 
     def move(self, item: int) -> int:
-        """Choose an item; what it adds, in steps."""
         rows, total = self._rows, 0
         with rows.room():
             for place, part in enumerate(self._parts):
                 left = self._left[place]
-                steps = whole_steps(rows.device.xp, rows.share * part.choose(item), self._per_unit, left)
+                steps = rows.device.steps(rows.share * part.choose(item), self._per_unit, left)
                 self._left[place] = left - steps
                 total += int(rows.device.xp.sum(steps))
         return total
 
-    def _pass(self) -> Floats:
-        rows, loops = self._rows, self._rows.device.loops
+    def summed(self) -> Floats:
+        rows, device = self._rows, self._rows.device
         total = np.zeros(rows.n_items)
         with rows.room():
             for part, left in zip(self._parts, self._left, strict=True):
                 numbers = (left, left, left)
-                found = loops.gain_sums(
-                    rows.device, RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile
-                )
-                total += rows.device.numpy(found)
+                found = device.gain_sums(RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile)
+                total += device.numpy(found)
         return total

@@ -23,7 +23,7 @@ from ..core.checks import DataError, one_of, per_person, real, whole
 from ..core.identity import name_of
 from ..kernels import rows as kernels
 from ..privacy.randomness import public_key
-from .base import FAMILY_BOUND, Floats, Items, Population, State
+from .base import FAMILY_BOUND, Floats, Items, Population, State, random_rows
 from .devices import row_sums, slices
 from .matrices import (
     CHUNK,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 # would decide the order of everybody's.
 _THREADED = 1 << 15
 _PARTS = 8
+_THREADED_ENTRIES = 1_000_000
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -255,22 +256,44 @@ class Rows:
             totals = list(threads.map(part, range(parts)))
         return sum(totals), outs.sum(axis=0)
 
+    def growing(self, most: float, per_unit: float) -> GrowingTable | GrowingFunctions:
+        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        return (GrowingFunctions if self.kind.gain else GrowingTable)(self, most, per_unit)
+
     def gradient_steps(
+        self, x: Floats, per_unit: float, most: int, seed: int, samples: int
+    ) -> NDArray[np.int64]:
+        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        inside = random_rows(x, seed, samples if self.kind.of_sums else 0)
+        threads = 1 if self.sparse.data.size < _THREADED_ENTRIES else os.cpu_count() or 1
+        cuts = np.linspace(0, self.n_rows, threads + 1).astype(int).tolist()
+        outs = np.zeros((threads, self.n_items), dtype=np.int64)
+
+        def part(t: int) -> None:
+            self.add_gradients(x, inside, per_unit, most, outs[t], cuts[t], cuts[t + 1])
+
+        if threads == 1:
+            part(0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(part, range(threads)))
+        return np.asarray(outs.sum(axis=0), dtype=np.int64)
+
+    def add_gradients(
         self,
         x: Floats,
         inside: NDArray[np.bool_],
         per_unit: float,
         most: int,
         out: NDArray[np.int64],
-        first: int = 0,
-        last: int | None = None,
+        first: int,
+        last: int,
     ) -> None:
-        """Add the gradients at ``x`` of the rows first..last-1 to ``out``: in steps, at most ``most`` each.
+        """Add the gradients of the rows first..last-1 to ``out``, in steps.
 
         ``inside`` are the sets over which rows without a closed form take a mean (`random_rows`).
         """
-        stop = self.n_rows if last is None else last
-        self.gradients.gradient_steps(x, inside.view(np.uint8), per_unit, most, out, first, stop)
+        self.gradients.gradient_steps(x, inside.view(np.uint8), per_unit, most, out, first, last)
 
 
 def _places(held: NDArray[np.int32], items: Items) -> tuple[Items, Items]:
@@ -419,6 +442,21 @@ class FunctionState(State):
         added = float(self._rows.chain(np.array([item]), self._state)[0])
         self._known &= bool(self._state[0] == before)
         return added
+
+
+class GrowingTable:
+    """A growing set over rows (`fixed_point.Growing`): a state for each, and the steps it may still add."""
+
+    def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
+        self._rows, self._per_unit = rows, per_unit
+        self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
+
+    def begin(self, sums: Floats) -> None:
+        self._rows.table.sums(self._state, self._left, self._per_unit, sums)
+
+    def choose(self, item: int, sums: Floats) -> None:
+        rows = self._rows
+        rows.table.choose(item, self._state, self._left, self._per_unit, sums, rows.columns)
 
 
 class GrowingFunctions:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import zip_longest
@@ -22,9 +20,8 @@ from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
 from ..objectives import MutualInformation, Population, answers
-from ..objectives.base import Known, SharedSets, random_rows
+from ..objectives.base import Known, SharedSets
 from ..objectives.fixed_point import row_parts
-from ..objectives.rows import Rows
 from ..privacy import (
     Event,
     ExponentialChoice,
@@ -48,8 +45,6 @@ Steps = NDArray[np.int64]
 MOST_PEOPLE = 1 << 22
 # Public factors between 0 and 1 are whole multiples of 2^-40.
 _FACTOR_BITS = 40
-# Rows with fewer entries than this are summed on one thread.
-_THREADED = 1_000_000
 SAMPLES = 300
 # So many values of sets are kept while a point is climbed to.
 _MOST_VALUES = 1 << 22
@@ -164,10 +159,7 @@ class SummedGradient:
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
         for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
             most = min(left, math.floor(bound / self.step))
-            if isinstance(rows, Rows):
-                total += self._compiled(rows, x, most, seed)
-            else:
-                total += rows.gradient_steps(x, 1.0 / self.step, most, seed, self._samples)
+            total += rows.gradient_steps(x, 1.0 / self.step, most, seed, self._samples)
             left -= most
         return total
 
@@ -187,22 +179,6 @@ class SummedGradient:
     def scores(self, values: Steps) -> Floats:
         """Steps as numbers, exactly."""
         return np.asarray(values * self.step, dtype=np.float64)
-
-    def _compiled(self, rows: Rows, x: Floats, most: int, seed: int) -> Steps:
-        inside = random_rows(x, seed, self._samples if rows.kind.of_sums else 0)
-
-        def part(first: int, last: int) -> Steps:
-            out = np.zeros(self.n_items, dtype=np.int64)
-            rows.gradient_steps(x, inside, 1.0 / self.step, most, out, first, last)
-            return out
-
-        if rows.sparse.data.size < _THREADED:
-            return part(0, rows.n_rows)
-        threads = os.cpu_count() or 1
-        cuts = np.linspace(0, rows.n_rows, threads + 1).astype(int).tolist()
-        with ThreadPoolExecutor(threads) as pool:
-            parts = list(pool.map(part, cuts[:-1], cuts[1:]))
-        return np.asarray(np.sum(parts, axis=0), dtype=np.int64)
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)

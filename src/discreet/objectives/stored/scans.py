@@ -181,7 +181,7 @@ class GradientSteps(_Added):
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[np.int64]:
         out = np.zeros(self.x.size, dtype=np.int64)
         for rows in _copied(self.shape, bucket, first, last, self.x.size):
-            rows.gradient_steps(self.x, self._inside, self.per_unit, self.most, out)
+            rows.add_gradients(self.x, self._inside, self.per_unit, self.most, out, 0, rows.n_rows)
         return out
 
 

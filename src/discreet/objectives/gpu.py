@@ -1,6 +1,6 @@
-"""The sums of `portable` as one Triton kernel each, for arrays of torch and CuPy on a GPU of NVIDIA's.
+"""Sums over people as one Triton kernel each, for arrays of torch and CuPy on a GPU of NVIDIA's.
 
-Gains of a people x items array take one pass over it. Their arithmetic is that of `portable`, operation by
+Gains of a people x items array take one pass over it. Their arithmetic is that of `Device`, operation by
 operation and never fused into others, so that whole steps agree to the last one.
 
 Products of embeddings are products of bytes in the tensor units, the rest of the work is in registers, and
@@ -18,12 +18,10 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from ...kernels.arrays import RATIO
-from ...kernels.rows import BEST, LOG, SQRT, SURVIVE
-from .portable import LN_2, ROOT_2, SERIES
+from ..kernels.arrays import RATIO
+from ..kernels.rows import BEST, LOG, SQRT, SURVIVE
+from .devices import LN_2, ROOT_2, SERIES, Device
 
-GAINS_TILE = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
-PRODUCTS_TILE = (1 << 20, 1 << 20)  # nothing of a tile lies in memory: so many people are gathered at a time
 # People and items of a block, and warps; for products stages of loading, too.
 _GAINS_BLOCK = (16, 128, 4)
 _PRODUCTS_BLOCK = (64, 128, 4, 4)
@@ -42,14 +40,6 @@ def _shared(*arrays: Any) -> list[Any]:
     return [one if one.is_contiguous() else one.contiguous() for one in found]
 
 
-def _handed_back(device: Any, tensor: Any) -> Any:
-    """A tensor as an array of the device's own library."""
-    if device.name == "torch":
-        return tensor
-    torch.cuda.current_stream(tensor.device).synchronize()
-    return device.xp.from_dlpack(tensor)
-
-
 def _zeros(like: Any, size: int, kind: str) -> Any:
     return torch.zeros(size, dtype=getattr(torch, kind), device=like.device)
 
@@ -59,7 +49,7 @@ def _zeros(like: Any, size: int, kind: str) -> Any:
 
 @triton.jit
 def _logarithm(value, constants):  # type: ignore[no-untyped-def]
-    """`portable.logarithm`, operation by operation."""
+    """`Device.logarithm`, operation by operation."""
     bits = value.to(tl.int64, bitcast=True)
     guess = ((bits >> 52) - 1023).to(tl.float64)
     scaled = ((bits & 0xFFFFFFFFFFFFF) | (1023 << 52)).to(tl.float64, bitcast=True)
@@ -110,44 +100,7 @@ def _gain_sums(  # type: ignore[no-untyped-def]
     tl.atomic_add(out + columns, tl.sum(totals, axis=0), mask=columns < m)
 
 
-def gain_sums(
-    device: Any,
-    code: int,
-    matrix: Any,
-    numbers: tuple[Any, Any, Any],
-    share: float,
-    per_unit: float,
-    tile: int,
-    rows: Any = None,
-) -> Any:
-    """`portable.gain_sums`."""
-    del tile
-    table, state, left, cap = _shared(matrix, *numbers)
-    (named,) = [state] if rows is None else _shared(rows)
-    n, m = table.shape[0] if rows is None else named.shape[0], table.shape[1]
-    out = _zeros(table, m, "float64")
-    if not n:
-        return _handed_back(device, out)
-    height, columns, warps = _GAINS_BLOCK
-    blocks = triton.cdiv(m, columns)
-    stretch = max(height, triton.cdiv(triton.cdiv(n, max(1, _GAINS_PROGRAMS // blocks)), height) * height)
-    factors = torch.tensor([share, per_unit, *_CONSTANTS], dtype=torch.float64, device=table.device)
-    with torch.cuda.device(table.device):
-        _gain_sums[(blocks, triton.cdiv(n, stretch))](
-            table, named, state, left, cap, out, n, m, stretch, factors,
-            KIND=code, NAMED=rows is not None, ROWS=height, COLUMNS=columns,
-            num_warps=warps, enable_fp_fusion=False,
-        )  # fmt: skip
-    return _handed_back(device, out)
-
-
 # --- products of embeddings ---------------------------------------------------------------------------------
-
-
-def tile_bytes(tile: tuple[int, int], width: int, cut: tuple[int, int] | None = None) -> int:
-    """At most how much memory a pass takes beside its arguments and what it returns."""
-    del cut
-    return tile[0] * (width + 16) + 8 * tile[1]
 
 
 @triton.jit
@@ -229,57 +182,100 @@ def _products(people, item, out, n, width, k, column, ROWS: tl.constexpr, WIDTH:
     tl.store(out + rows.to(tl.int64) * k + column, found, mask=rows < n)
 
 
-def product_sums(
-    device: Any,
-    people: Any,
-    items: Any,
-    low: Any,
-    span: Any,
-    cut: tuple[int, int] | None,
-    tile: tuple[int, int],
-) -> Any:
-    """`portable.product_sums`."""
-    del tile
-    mine, theirs, least, most = _shared(people, items, low, span)
-    (n, width), m = mine.shape, theirs.shape[0]
-    rows, columns, warps, stages = _PRODUCTS_BLOCK
-    out = _zeros(mine, m, "int64")
-    if not n:
-        return _handed_back(device, out)
-    chunk = max(32, triton.next_power_of_2(min(width, _CHUNK)))
-    chunks = triton.cdiv(width, chunk)
-    blocks = triton.cdiv(m, columns)
-    factor, shift = cut or (1, 0)
-    wide = cut is not None and int((least + most).max()) * factor > _WHOLE
-    largest = (int(most.max()) * factor >> shift) + 1  # of one person's part
-    fit = n if wide else max(1, _WHOLE // largest) * rows
-    stretch = min(
-        fit, max(rows, triton.cdiv(triton.cdiv(n, max(1, _PRODUCTS_PROGRAMS // blocks)), rows) * rows)
-    )
-    with torch.cuda.device(mine.device):
-        _product_sums[(blocks, triton.cdiv(n, stretch))](
-            mine, theirs, least, most, out, n, m, width, stretch, factor, shift,
-            ROWS=rows, COLUMNS=columns, CHUNK=chunk, CHUNKS=chunks, EVEN=width == chunk,
-            CUT=cut is not None, RELU=_has_relu(mine.device), TOTAL=tl.int64 if wide else tl.int32,
-            num_warps=warps, num_stages=stages,
-        )  # fmt: skip
-    return _handed_back(device, out)
+class TritonDevice(Device):
+    """Arrays of torch or CuPy on a GPU of NVIDIA's."""
 
+    gains_tile = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
+    products_tile = (1 << 20, 1 << 20)  # nothing of a tile lies in memory: what is gathered at a time
 
-def products(device: Any, people: Any, items: Any, tile: tuple[int, int]) -> Any:
-    """`portable.products`."""
-    del tile
-    mine, theirs = _shared(people, items)
-    (n, width), k = mine.shape, theirs.shape[0]
-    out = _zeros(mine, n * k, "int32")
-    wide = triton.next_power_of_2(width)
-    rows = max(1, min(128, 16384 // wide))
-    with torch.cuda.device(mine.device):
-        for column in range(k):
-            _products[(triton.cdiv(n, rows),)](
-                mine, theirs[column], out, n, width, k, column, ROWS=rows, WIDTH=wide
-            )
-    return _handed_back(device, out.reshape(n, k))
+    def gain_sums(
+        self,
+        code: int,
+        matrix: Any,
+        numbers: tuple[Any, Any, Any],
+        share: float,
+        per_unit: float,
+        tile: int,
+        rows: Any = None,
+    ) -> Any:
+        del tile
+        table, state, left, cap = _shared(matrix, *numbers)
+        (named,) = [state] if rows is None else _shared(rows)
+        n, m = table.shape[0] if rows is None else named.shape[0], table.shape[1]
+        out = _zeros(table, m, "float64")
+        if not n:
+            return self._own(out)
+        height, columns, warps = _GAINS_BLOCK
+        blocks = triton.cdiv(m, columns)
+        stretch = max(height, triton.cdiv(triton.cdiv(n, max(1, _GAINS_PROGRAMS // blocks)), height) * height)
+        factors = torch.tensor([share, per_unit, *_CONSTANTS], dtype=torch.float64, device=table.device)
+        with torch.cuda.device(table.device):
+            _gain_sums[(blocks, triton.cdiv(n, stretch))](
+                table, named, state, left, cap, out, n, m, stretch, factors,
+                KIND=code, NAMED=rows is not None, ROWS=height, COLUMNS=columns,
+                num_warps=warps, enable_fp_fusion=False,
+            )  # fmt: skip
+        return self._own(out)
+
+    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+        """At most how much memory a pass takes beside its arguments and what it returns."""
+        return tile[0] * (width + 16) + 8 * tile[1]
+
+    def product_sums(
+        self,
+        people: Any,
+        items: Any,
+        low: Any,
+        span: Any,
+        cut: tuple[int, int] | None,
+        tile: tuple[int, int],
+    ) -> Any:
+        del tile
+        mine, theirs, least, most = _shared(people, items, low, span)
+        (n, width), m = mine.shape, theirs.shape[0]
+        rows, columns, warps, stages = _PRODUCTS_BLOCK
+        out = _zeros(mine, m, "int64")
+        if not n:
+            return self._own(out)
+        chunk = max(32, triton.next_power_of_2(min(width, _CHUNK)))
+        chunks = triton.cdiv(width, chunk)
+        blocks = triton.cdiv(m, columns)
+        factor, shift = cut or (1, 0)
+        wide = cut is not None and int((least + most).max()) * factor > _WHOLE
+        largest = (int(most.max()) * factor >> shift) + 1  # of one person's part
+        fit = n if wide else max(1, _WHOLE // largest) * rows
+        stretch = min(
+            fit, max(rows, triton.cdiv(triton.cdiv(n, max(1, _PRODUCTS_PROGRAMS // blocks)), rows) * rows)
+        )
+        with torch.cuda.device(mine.device):
+            _product_sums[(blocks, triton.cdiv(n, stretch))](
+                mine, theirs, least, most, out, n, m, width, stretch, factor, shift,
+                ROWS=rows, COLUMNS=columns, CHUNK=chunk, CHUNKS=chunks, EVEN=width == chunk,
+                CUT=cut is not None, RELU=_has_relu(mine.device), TOTAL=tl.int64 if wide else tl.int32,
+                num_warps=warps, num_stages=stages,
+            )  # fmt: skip
+        return self._own(out)
+
+    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+        del tile
+        mine, theirs = _shared(people, items)
+        (n, width), k = mine.shape, theirs.shape[0]
+        out = _zeros(mine, n * k, "int32")
+        wide = triton.next_power_of_2(width)
+        rows = max(1, min(128, 16384 // wide))
+        with torch.cuda.device(mine.device):
+            for column in range(k):
+                _products[(triton.cdiv(n, rows),)](
+                    mine, theirs[column], out, n, width, k, column, ROWS=rows, WIDTH=wide
+                )
+        return self._own(out.reshape(n, k))
+
+    def _own(self, tensor: Any) -> Any:
+        """A tensor as an array of the device's own library."""
+        if self.name == "torch":
+            return tensor
+        torch.cuda.current_stream(tensor.device).synchronize()
+        return self.xp.from_dlpack(tensor)
 
 
 def _has_relu(place: Any) -> bool:

@@ -1,0 +1,462 @@
+"""Where arrays live: NumPy's on the processor, others' on their device; and sums over people.
+
+Two families of sums: gains of a people x items array in integer steps (`Device.gain_sums`), and products of
+embeddings in integers (`Device.product_sums`). `Device` has both in operations of the Array API standard, for
+every library of arrays, a tile at a time; `Processor` as compiled loops for NumPy's arrays, and
+`gpu.TritonDevice` as kernels for NVIDIA's devices, with the same numbers: what a row gains is written here as
+in `discreet.kernels.rows`, in another language. Nothing is moved from a device but what is asked for.
+
+All arithmetic on people's numbers is entry by entry: nobody's depends on who else is there, nor on where they
+stand. Steps are 64-bit floats without a fraction, which add up exactly below 2^53, in any order. Logarithms
+are made of operations that every device rounds correctly, so that they are the same everywhere: what somebody
+adds to a score, and what is taken off what they may still add, must be one number.
+
+Products of at most 1,024 pairs of bytes are below 2^24, so that they are exact in 32-bit floats, also where a
+device keeps ten digits of each factor only; longer ones are computed in 64 bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernels import arrays as kernels
+from ..kernels.arrays import RATIO
+from ..kernels.rows import BEST, LOG, SQRT, SURVIVE
+
+NAMES = ("numpy", "cupy", "torch")
+# What libraries call the lack of memory on their devices.
+_NO_ROOM = ("OutOfMemoryError", "OutOfMemory")
+LN_2, ROOT_2 = 0.6931471805599453, 1.4142135623730951
+# Of the series of log((1 + s) / (1 - s)) / (2 s) in s^2: for |s| < 0.172 the rest is below 2^-55.
+SERIES = tuple(1.0 / odd for odd in range(21, 0, -2))
+_EXACT_IN_32 = 1024
+
+# For functions that compute with people's numbers: a warning of an overflow would be a fact about somebody.
+QUIET = np.errstate(all="ignore")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A library of arrays that follows the Array API standard, and the device on which its arrays live."""
+
+    name: str
+    xp: Any
+    place: Any
+
+    gains_tile: ClassVar[int] = 1 << 24  # entries
+    products_tile: ClassVar[tuple[int, int]] = (4096, 16384)  # people and items
+
+    def array(self, values: Any, dtype: str) -> Any:
+        """An array of this library on this device; one that is there already is not copied."""
+        return self.xp.asarray(values, dtype=getattr(self.xp, dtype), device=self.place)
+
+    def zeros(self, size: int, dtype: str) -> Any:
+        return self.xp.zeros(size, dtype=getattr(self.xp, dtype), device=self.place)
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        return self.xp.astype(array, getattr(self.xp, dtype), copy=False)
+
+    def numpy(self, array: Any) -> NDArray[Any]:
+        """The same numbers in NumPy."""
+        if self.name == "torch":
+            return np.asarray(array.cpu().numpy())
+        if self.name == "cupy":
+            return np.asarray(array.get())
+        return np.asarray(array)
+
+    def taken(self, array: Any, places: Any) -> Any:
+        """The rows at ``places``, an array of this device."""
+        return self.xp.take(array, places, axis=0)
+
+    @property
+    def described(self) -> str:
+        """The device in a word, for messages."""
+        if self.name == "cupy":
+            return f"cuda:{getattr(self.place, 'id', 0)}"
+        return "the processor" if self.name == "numpy" else str(self.place)
+
+    @contextmanager
+    def room_for(self, what: str) -> Iterator[None]:
+        """Within it, a lack of memory is an error that names what the memory was for."""
+        try:
+            yield
+        except MemoryError:
+            raise MemoryError(f"not enough memory on {self.described} for {what}") from None
+        except Exception as error:
+            if type(error).__name__ not in _NO_ROOM and type(error.__cause__).__name__ not in _NO_ROOM:
+                raise
+            raise MemoryError(f"not enough memory on {self.described} for {what}") from None
+
+    # --- gains ----------------------------------------------------------------------------------------------
+
+    def logarithm(self, values: Any) -> Any:
+        """log of numbers from 1 on, to a few units of the last place, by the same operations everywhere.
+
+        What is less, or no number, counts as 1: rounding beside huge numbers of one person stops nobody.
+        """
+        xp = self.xp
+        values = xp.where(values > 1.0, values, xp.ones_like(values))
+        powers = self.array(np.ldexp(1.0, -np.arange(1024)), "float64")
+        # The exponent may be guessed one off next to a power of two, and is corrected.
+        guess = xp.clip(xp.floor(xp.log2(values)), min=0.0, max=1023.0)
+        places = xp.reshape(self.cast(guess, "int64"), (-1,))
+        scaled = values * xp.reshape(xp.take(powers, places), values.shape)
+        below, above = scaled < 1.0, scaled >= 2.0
+        scaled = xp.where(below, scaled * 2.0, xp.where(above, scaled * 0.5, scaled))
+        guess = xp.where(below, guess - 1.0, xp.where(above, guess + 1.0, guess))
+        large = scaled > ROOT_2
+        scaled, guess = xp.where(large, scaled * 0.5, scaled), xp.where(large, guess + 1.0, guess)
+        part = (scaled - 1.0) / (scaled + 1.0)
+        square = part * part
+        series = xp.full_like(square, SERIES[0])
+        for coefficient in SERIES[1:]:
+            series = series * square + coefficient
+        return guess * LN_2 + (2.0 * part) * series
+
+    def gain(self, code: int, state: Any, weight: Any, cap: Any) -> Any:
+        """What an item of this weight adds to a row in this state, as `discreet.kernels.rows` has it."""
+        xp = self.xp
+        if code == SURVIVE:
+            return state * weight
+        if code == BEST:
+            return xp.clip(weight - state, min=0.0)
+        if code == SQRT:
+            return weight / xp.clip(xp.sqrt(state + weight) + xp.sqrt(state), min=1e-200)
+        if code == LOG:
+            return self.logarithm(1.0 + weight / (1.0 + state))
+        if code == RATIO:
+            return self.logarithm(weight)
+        kept = xp.minimum(weight, cap)
+        return xp.minimum(state + kept, cap) - xp.minimum(state, cap)
+
+    def moved(self, code: int, state: Any, weight: Any, cap: Any) -> Any:
+        """The row's state once the item is chosen."""
+        if code == SURVIVE:
+            return state * (1.0 - weight)
+        if code == BEST:
+            return self.xp.maximum(state, weight)
+        return state + (self.xp.minimum(weight, cap) if code not in (SQRT, LOG) else weight)
+
+    def steps(self, gains: Any, per_unit: float, left: Any) -> Any:
+        """Gains in integer steps, from 0 to those that are left; what is no number counts 0."""
+        found = self.xp.floor(gains * per_unit)
+        return self.xp.minimum(self.xp.where(found > 0.0, found, self.xp.zeros_like(found)), left)
+
+    def gain_sums(
+        self,
+        code: int,
+        matrix: Any,
+        numbers: tuple[Any, Any, Any],
+        share: float,
+        per_unit: float,
+        tile: int,
+        rows: Any = None,
+    ) -> Any:
+        """Every item's sum over people of its gain, in steps; ``numbers``: states, steps left and caps.
+
+        ``rows``: the places of those who count, everybody if None.
+        """
+        xp = self.xp
+        total = self.zeros(matrix.shape[1], "float64")
+        count = matrix.shape[0] if rows is None else rows.shape[0]
+        for here in slices(count, tile):
+            if rows is None:
+                some, mine = matrix[here, :], [one[here] for one in numbers]
+            else:
+                some = self.taken(matrix, rows[here])
+                mine = [self.taken(one, rows[here]) for one in numbers]
+            state, left, cap = (xp.expand_dims(one, axis=1) for one in mine)
+            added = share * self.gain(code, state, self.cast(some, "float64"), cap)
+            total = total + xp.sum(self.steps(added, per_unit, left), axis=0)
+        return total
+
+    # --- products of embeddings -----------------------------------------------------------------------------
+
+    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+        """At most how much memory a pass takes beside its arguments and what it returns."""
+        size = 4 if width <= _EXACT_IN_32 else 8
+        return (3 * tile[0] * tile[1] + (tile[0] + 2 * tile[1]) * width) * size + 8 * tile[0]
+
+    def product_sums(
+        self,
+        people: Any,
+        items: Any,
+        low: Any,
+        span: Any,
+        cut: tuple[int, int] | None,
+        tile: tuple[int, int],
+    ) -> Any:
+        """For each item, the sum over people of min(max(product - low, 0), span), in 64-bit integers.
+
+        With ``cut`` = (factor, shift), of the steps between instead: a product p counts (p factor) >> shift.
+        """
+        xp, parts = self.xp, []
+        exact = "float32" if people.shape[1] <= _EXACT_IN_32 else "float64"
+        for there in slices(items.shape[0], tile[1]):
+            columns = xp.matrix_transpose(self.cast(items[there, :], exact))
+            total = self.zeros(columns.shape[1], "int64")
+            for here in slices(people.shape[0], tile[0]):
+                products = xp.matmul(self.cast(people[here, :], exact), columns)
+                least = xp.expand_dims(self.cast(low[here], exact), axis=1)
+                most = xp.expand_dims(self.cast(span[here], exact), axis=1)
+                if cut is None:
+                    counted = xp.minimum(xp.clip(products - least, min=0), most)
+                else:
+                    start = self.cast(least, "int64")
+                    reached = self.cast(xp.minimum(xp.maximum(products, least), least + most), "int64")
+                    counted = _steps(xp, reached, cut) - _steps(xp, start, cut)
+                counts = xp.sum(self.cast(counted, "float64"), axis=0)
+                total = total + self.cast(counts, "int64")
+            parts.append(total)
+        return xp.concat(parts)
+
+    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+        """The products of all people with a few items, people x items, in 32-bit integers."""
+        xp = self.xp
+        exact = "float32" if people.shape[1] <= _EXACT_IN_32 else "float64"
+        columns = xp.matrix_transpose(self.cast(items, exact))
+        parts = [
+            self.cast(xp.matmul(self.cast(people[here, :], exact), columns), "int32")
+            for here in slices(people.shape[0], max(1, tile[0] * tile[1] // max(1, items.shape[0])))
+        ]
+        return xp.concat(parts, axis=0)
+
+
+def _steps(xp: Any, whole: Any, cut: tuple[int, int]) -> Any:
+    factor, shift = cut
+    return xp.bitwise_right_shift(whole * factor, xp.full_like(whole, shift))
+
+
+class Processor(Device):
+    """NumPy's arrays: loops of `discreet.kernels`, a piece of the people a thread.
+
+    Products are left to the library of linear algebra, a tile for each thread, and the rest is a loop over
+    the tile while it is in the cache.
+    """
+
+    gains_tile = 1 << 22  # of a thread
+    products_tile = (512, 2048)
+
+    def gain_sums(
+        self,
+        code: int,
+        matrix: Any,
+        numbers: tuple[Any, Any, Any],
+        share: float,
+        per_unit: float,
+        tile: int,
+        rows: Any = None,
+    ) -> Any:
+        count = matrix.shape[0] if rows is None else rows.size
+        few = count * matrix.shape[1] <= _FEW
+        size = min(tile, max(1, -(-count // (1 if few else _threads()))))
+
+        def piece(start: int) -> Any:
+            here, out = slice(start, start + size), np.zeros(matrix.shape[1])
+            if rows is None:
+                some, places = (matrix[here], tuple(one[here] for one in numbers)), None
+            else:
+                some, places = (matrix, numbers), rows[here]
+            kernels.gain_sums(code, *some, share, per_unit, places, out)
+            return out
+
+        total = np.zeros(matrix.shape[1])
+        for part in _each(piece, range(0, count, size), alone=few):
+            total += part
+        return total
+
+    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+        size = 4 if width <= _EXACT_IN_32 else 8
+        return _threads() * ((tile[0] * (tile[1] + width) + 2 * tile[1] * width) * size + 4 * tile[1])
+
+    def product_sums(
+        self,
+        people: Any,
+        items: Any,
+        low: Any,
+        span: Any,
+        cut: tuple[int, int] | None,
+        tile: tuple[int, int],
+    ) -> Any:
+        exact = np.float32 if people.shape[1] <= _EXACT_IN_32 else np.float64
+        out = np.zeros(items.shape[0], dtype=np.int64)
+        flush = max(1, (_WHOLE - 1) // max(1, int(span.max(initial=0))))
+
+        def block(first: int) -> None:
+            columns = np.ascontiguousarray(items[first : first + tile[1]].T.astype(exact))
+            room = np.empty((min(tile[0], people.shape[0]), columns.shape[1]), dtype=exact)
+            total = out[first : first + tile[1]]
+            for here in slices(people.shape[0], tile[0]):
+                rows = people[here].astype(exact)
+                products = np.matmul(rows, columns, out=room[: rows.shape[0]])
+                if cut is None:
+                    least, most = low[here].astype(exact), span[here].astype(exact)
+                    kernels.add_clipped(products, least, most, flush, total)
+                else:
+                    least, most = low[here].astype(np.int64), span[here].astype(np.int64)
+                    kernels.add_steps(products, least, most, *cut, total)
+
+        _each(block, range(0, items.shape[0], tile[1]), alone=people.shape[0] * items.shape[0] <= _FEW)
+        return out
+
+    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+        exact = np.float32 if people.shape[1] <= _EXACT_IN_32 else np.float64
+        columns = np.ascontiguousarray(items.T.astype(exact))
+        out = np.empty((people.shape[0], items.shape[0]), dtype=np.int32)
+        size = max(1, tile[0] * tile[1] // max(items.shape))
+
+        def block(start: int) -> None:
+            here = slice(start, start + size)
+            out[here] = np.matmul(people[here].astype(exact), columns)
+
+        _each(block, range(0, people.shape[0], size), alone=people.shape[0] <= size)
+        return out
+
+
+_FEW = 1 << 16  # entries, or pairs, for which threads do not pay
+_WHOLE = 1 << 31
+NUMPY = Processor("numpy", np, "cpu")
+
+
+def _each(work: Callable[[int], Any], starts: Sequence[int], *, alone: bool) -> list[Any]:
+    """What ``work`` makes of each start, in threads; linear algebra starts none beside ours."""
+    if alone:
+        return [work(start) for start in starts]
+    with _one_thread_each(), ThreadPoolExecutor(_threads()) as pool:
+        return list(pool.map(work, starts))
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Within it, linear algebra starts no threads beside ours, where that can be told to it."""
+    controller = _controller()
+    if controller is None:
+        yield
+        return
+    with controller.limit(limits=1):
+        yield
+
+
+@cache
+def _controller() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+@QUIET
+def row_sums(xp: Any, values: Any) -> Any:
+    """The sum of each row of a two-dimensional array, in an order that depends on its width alone.
+
+    A library's own sums go another way with the number of rows and with where they lie in memory, which would
+    make the last digit of one person's number depend on who else is there. Here the right half of the columns
+    is added to the left half until one is left: additions entry by entry, which every device rounds alike.
+
+    >>> row_sums(np, np.array([[1.0, 2.0, 4.0], [0.5, 0.0, 0.25]])).tolist()
+    [7.0, 0.75]
+    """
+    width = values.shape[1]
+    while width > 1:
+        half = width // 2
+        added = values[:, :half] + values[:, width - half : width]
+        values = added if width % 2 == 0 else xp.concat((added, values[:, half : half + 1]), axis=1)
+        width -= half
+    return values[:, 0]
+
+
+@QUIET
+def row_lengths(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The Euclidean length of each row, also where squares leave the range of floats; infinite beyond it."""
+    largest = np.maximum(np.abs(table).max(axis=1), 1e-300)
+    return np.asarray(largest * np.sqrt(row_sums(np, (table / largest[:, None]) ** 2)))
+
+
+def slices(size: int, step: int) -> Iterator[slice]:
+    """Places 0..size-1 in stretches of ``step``, the last one as long as is left."""
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
+
+
+def device_of(backend: str | ModuleType | Device | None, *arrays: Any) -> Device:
+    """The device of the first array that is not NumPy's, or the one that is named.
+
+    ``backend``: ``"numpy"``, ``"cupy"`` or ``"torch"`` (its first GPU, or the processor where it has none), a
+    module that follows the standard, or a `Device`. Without one, arrays stay where they are.
+    """
+    if isinstance(backend, Device):
+        return backend
+    found = next((one for one in map(_home, arrays) if one is not None), None)
+    if backend is None:
+        return NUMPY if found is None else found
+    if backend not in NAMES if isinstance(backend, str) else not isinstance(backend, ModuleType):
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}, or a module of arrays, got {backend!r}")
+    name = backend if isinstance(backend, str) else backend.__name__.split(".")[-1]
+    if name == "numpy":
+        return NUMPY
+    if found is not None and found.name == name:
+        return found  # it is on one of the library's devices already
+    xp = backend if isinstance(backend, ModuleType) else _namespace(name)
+    return _device(name, xp, _first_device(name, xp))
+
+
+def _home(array: Any) -> Device | None:
+    """The device on which an array lives; None for NumPy's, and for what is no array."""
+    kind = type(array)
+    library = kind.__module__.split(".")[0]
+    if isinstance(array, np.ndarray | np.generic):
+        return None
+    if library in ("torch", "cupy") and hasattr(array, "device"):
+        return _device(library, _namespace(library), array.device)
+    if hasattr(array, "__array_namespace__"):
+        xp = array.__array_namespace__()
+        return _device(xp.__name__, xp, array.device)
+    return None
+
+
+def _device(name: str, xp: Any, place: Any) -> Device:
+    """Fused where Triton is, portable elsewhere."""
+    portable = Device(name, xp, place)
+    fuses = name in ("torch", "cupy") and "cuda" in portable.described
+    if fuses and all(find_spec(module) is not None for module in ("triton", "torch")):
+        from .gpu import TritonDevice
+
+        return TritonDevice(name, xp, place)
+    return portable
+
+
+def _namespace(name: str) -> Any:
+    try:
+        import_module(name)
+        return import_module(f"array_api_compat.{name}")
+    except ImportError as error:
+        missing = error.name or name
+        raise ImportError(
+            f"arrays of {name} need the package {missing}, which is not installed; install {name} and"
+            " discreet[arrays]",
+            name=missing,
+        ) from None
+
+
+def _first_device(name: str, xp: Any) -> Any:
+    if name == "torch":
+        return xp.device("cuda:0" if xp.cuda.is_available() else "cpu")
+    if name == "cupy":
+        return xp.cuda.Device(0)
+    return xp.__array_namespace_info__().default_device()
