@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.data import Store
-from discreet.objectives.stored import engines
+from discreet.objectives import stored as engines
 from tests.cli.running import assert_refused, inside
 
 BUDGET = ("--k", "2", "--epsilon", "3", "--delta", "1e-6", "--method", "zcdp", "--seed", "4", "--json")

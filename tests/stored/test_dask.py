@@ -15,9 +15,8 @@ import discreet as dc
 from discreet.core.checks import DataError
 from discreet.data.store import Store
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, WeightedTopics
-from discreet.objectives.stored import engines
-from discreet.objectives.stored.engines import Answer, Dask, EngineError, Threads, answer, combined
-from discreet.objectives.stored.scans import Extent
+from discreet.objectives import stored as engines
+from discreet.objectives.stored import Answer, Dask, EngineError, Extent, Threads, answer, combined
 from discreet.offline import PrivateGreedy
 from discreet.privacy import Release
 
@@ -46,7 +45,7 @@ def client():
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not see the tests
     # Workers are copies of a process that has everything imported: new ones are there at once.
-    loaded = ["distributed.nanny", "discreet.objectives.stored.people", "discreet.kernels.stores"]
+    loaded = ["distributed.nanny", "discreet.objectives.stored", "discreet.kernels.stores"]
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     distributed.utils.get_mp_context().set_forkserver_preload(loaded)
     with (

@@ -8,7 +8,7 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality
 from discreet.objectives import ConcaveOverModular, Coverage, ProbabilisticCoverage, WeightedTopics
-from discreet.objectives.stored.engines import Threads
+from discreet.objectives.stored import Threads
 from discreet.online import (
     BestOfBothSelector,
     LeaderSelector,

@@ -31,7 +31,7 @@ from discreet.objectives import (
     SaturatedCoverage,
 )
 from discreet.objectives.fixed_point import FixedPointGains, step
-from discreet.objectives.stored.engines import Threads
+from discreet.objectives.stored import Threads
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
 from discreet.privacy import PublicRandomness, Release
 
@@ -101,7 +101,7 @@ def test_items_beyond_16_bits_and_stores_without_weights(tmp_path):
 
 
 def test_buckets_are_cut_into_pieces_that_add_up(stores, monkeypatch):
-    from discreet.objectives.stored import engines
+    from discreet.objectives import stored as engines
 
     expected = vectors(FacilityLocation(matrix()))
     monkeypatch.setattr(engines, "_PIECE", 50)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..data import Events, Store
     from ..privacy import PublicRandomness, Seed
     from .arrays import ArrayPopulation
-    from .stored.people import StoredPopulation
+    from .stored import StoredPopulation
 
 
 # Below this many rows starting threads costs more than it saves. The number of parts is fixed, so that sums
@@ -723,7 +723,7 @@ class RowPopulation(Population):
         takes these people, and finds the same scores as in memory, bit for bit. A weight counts as
         in ``from_events``; without weights every item counts 1.
         """
-        from .stored.people import StoredPopulation
+        from .stored import StoredPopulation
 
         return StoredPopulation(store, engine, cls, options)
 

@@ -15,7 +15,7 @@ from .rows import SURVIVE, Rows, RowState, row_totals
 
 if TYPE_CHECKING:
     from ..data.store import Store
-    from .stored.topics import StoredTopics
+    from .stored import StoredTopics
 
 Steps = NDArray[np.int64]
 # Of a topic an item covers so many parts of 2^30, as a whole number.
@@ -209,7 +209,7 @@ class WeightedTopics(Population):
         ``engine`` as in ``from_store`` of people as rows. A store without weights weights each topic by 1.
         One pass over the store sums up the weights; what is chosen needs no further one.
         """
-        from .stored.topics import StoredTopics
+        from .stored import StoredTopics
 
         return StoredTopics(store, covers, engine, bound, labels)
 

@@ -25,7 +25,7 @@ from ..core import checks
 from ..core.identity import canonical
 from ..objectives import Population
 from ..objectives.rows import Coverage, ProbabilisticCoverage
-from ..objectives.stored.people import StoredPopulation
+from ..objectives.stored import StoredPopulation
 from ..privacy import PublicRandomness
 from .catalogue import Catalogue
 from .partial import Summed

@@ -1,0 +1,878 @@
+"""People who live in a store: scores are summed over its buckets, by threads or by a cluster of machines.
+
+What is asked of a bucket (`Scan`) is a pure function of its rows and of public things, whose answers are
+added up: asking twice, elsewhere or in another order gives the same numbers, and only whoever adds them up
+draws anything. An engine goes through the buckets: threads of this process, or the workers of a Dask cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..core.checks import DataError, instance, shown, whole
+from ..data.store import MOST_BUCKETS, Bucket, Store
+from ..kernels.rows import ENUMERABLE
+from ..kernels.stores import Scan as CompiledScan
+from ..kernels.stores import extent, person_coins
+from .base import Floats, Items, random_rows
+from .fixed_point import StepPopulation, step
+from .matrices import SparseMatrix, as_sparse, checked, chunks, constant
+from .rows import CAP, KINDS, SURVIVE, Kind, RowPopulation, Rows, clip, row_totals
+from .topics import TopicSteps, WeightedTopics, weight_steps
+
+if TYPE_CHECKING:
+    from ..privacy import Release
+
+Steps = NDArray[np.int64]
+_NO_WEIGHTS = np.zeros(0)
+_NO_SECRET = np.zeros(0, dtype=np.uint64)
+_NO_WEIGHTS.setflags(write=False)
+_NO_SECRET.setflags(write=False)
+# Rows are copied out of a bucket, where that is needed, so many entries at a time.
+_COPIED = 1 << 20
+
+# --- what is asked ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a row becomes a function: the kind, whether weights count, and the cap of each row.
+
+    A cap is the same for everybody (``cap``), or the share ``saturation`` of the row's weights. ``share`` is
+    the factor of the whole.
+    """
+
+    code: int
+    weighted: bool
+    cap: float
+    saturation: float
+    share: float = 1.0
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.code]
+
+    def scaled(self, factor: float) -> Shape:
+        """The same functions times ``factor``."""
+        return replace(self, share=factor * self.share)
+
+    def weights(self, bucket: Bucket) -> Floats:
+        return _weights_of(bucket, self.weighted)
+
+    def rows(self, bucket: Bucket, first: int, last: int, n_items: int) -> Rows:
+        """Some rows of a bucket, in memory, as a population of them would have them."""
+        matrix = self.matrix(bucket, first, last, n_items)
+        caps = constant(self.cap, matrix.n_rows)
+        if self.saturation > 0.0:
+            caps = self.saturation * row_totals(matrix)
+        if self.kind is CAP:
+            clip(matrix, caps)
+        return Rows(self.kind, matrix, constant(self.share, matrix.n_rows), caps)
+
+    def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
+        """The same rows before anything is made of them; a copy."""
+        start, stop = int(bucket.ends[first]), int(bucket.ends[last])
+        weights = self.weights(bucket)
+        return SparseMatrix(
+            np.asarray(bucket.ends[first : last + 1]) - start,
+            np.asarray(bucket.items[start:stop]).astype(np.int32),
+            np.array(weights[start:stop]) if weights.size else np.ones(stop - start),
+            n_items,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Sample:
+    """Who counts: everybody, or those whose coin under a secret of two words is below ``keep``."""
+
+    secret: tuple[int, ...] = ()
+    keep: int = 0
+
+    @cached_property
+    def arguments(self) -> tuple[NDArray[np.uint64], int]:
+        if not self.secret:
+            return _NO_SECRET, 0
+        words = np.array(self.secret, dtype=np.uint64)
+        words.setflags(write=False)
+        return words, self.keep
+
+
+EVERYBODY = Sample()
+
+
+class Scan(Protocol):
+    """One question: ``of`` answers it for the rows first..last-1 of a bucket, ``add`` joins two answers."""
+
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[Any]: ...
+
+    def add(self, total: NDArray[Any], more: NDArray[Any]) -> None: ...
+
+
+class _Added:
+    """Answers that are summed up; nothing of them is shown, as a secret may be among what is asked."""
+
+    def add(self, total: NDArray[Any], more: NDArray[Any]) -> None:
+        total += more
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, repr=False)
+class Gains(_Added):
+    """About items that were chosen in this order; one person's part is at most ``most`` steps.
+
+    ``asked``: what every item would add to them (``"sums"``), what each of them added when it was chosen
+    (``"chain"``), or how the sums move when ``item`` is chosen next (``"change"``: only rows that hold it are
+    looked at).
+    """
+
+    asked: str
+    shape: Shape
+    n_items: int
+    chosen: Sequence[int]
+    most: float
+    per_unit: float
+    sample: Sample = EVERYBODY
+    item: int = 0
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
+        shape = self.shape
+        numbers = (shape.kind.fresh, shape.cap, shape.saturation, shape.share, self.most, self.per_unit)
+        scan = CompiledScan(shape.code, self.n_items, tuple(self.chosen), numbers, self.sample.arguments)
+        where = bucket.ends, bucket.items, shape.weights(bucket), bucket.keys, first, last
+        more = (self.item,) if self.asked == "change" else ()
+        found: Steps = getattr(scan, self.asked)(*where, *more)
+        return found
+
+
+@dataclass(frozen=True, repr=False)
+class GradientSteps(_Added):
+    """The multilinear gradient at ``x``, in steps, of which one person has at most ``most`` in each entry."""
+
+    shape: Shape
+    x: Floats
+    per_unit: float
+    most: int
+    seed: int
+    samples: int
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        return random_rows(self.x, self.seed, self.samples if self.shape.kind.of_sums else 0)
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
+        out = np.zeros(self.x.size, dtype=np.int64)
+        for rows in _copied(self.shape, bucket, first, last, self.x.size):
+            rows.add_gradients(self.x, self._inside, self.per_unit, self.most, out, 0, rows.n_rows)
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class Extension(_Added):
+    """The multilinear extension at ``x`` and, behind it, its gradient.
+
+    In floating point, and then in steps of ``1 / per_unit``: whoever adds up pieces of buckets, and in which
+    order, finds the same.
+    """
+
+    shape: Shape
+    x: Floats
+    per_unit: float
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
+        out = np.zeros(self.x.size + 1)
+        for rows in _copied(self.shape, bucket, first, last, self.x.size):
+            value, gradient = rows.multilinear(self.x)
+            out[0] += value
+            out[1:] += gradient
+        return np.asarray(np.rint(out * self.per_unit), dtype=np.int64)
+
+
+@dataclass(frozen=True, repr=False)
+class Counted(_Added):
+    """What ``count`` makes of people in memory, which ``made`` makes of their rows; of this ``size``."""
+
+    shape: Shape
+    n_items: int
+    made: Callable[[SparseMatrix], Any]
+    count: Callable[[Any], Steps]
+    size: tuple[int, ...]
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
+        out = np.zeros(self.size, dtype=np.int64)
+        for start, stop in _chunks(bucket, first, last):
+            out += self.count(self.made(self.shape.matrix(bucket, start, stop, self.n_items)))
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class WeightTotals(_Added):
+    """The sum of everybody's weights in steps, of which one person has at most ``most`` over all items."""
+
+    shape: Shape
+    n_items: int
+    per_unit: float
+    most: int
+    sample: Sample = EVERYBODY
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
+        out = np.zeros(self.n_items, dtype=np.int64)
+        words, keep = self.sample.arguments
+        for start, stop in _chunks(bucket, first, last):
+            part = self.shape.matrix(bucket, start, stop, self.n_items)
+            if words.size:
+                coins = person_coins(bucket.keys[start:stop], words)
+                part = part.take(np.flatnonzero(coins < np.uint64(keep)))
+            out += weight_steps(part, self.per_unit, self.most)
+        return out
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The most items of a person, the largest total and the largest weight; 1 for a weight that is none."""
+
+    weighted: bool
+
+    def of(self, bucket: Bucket, first: int, last: int) -> Floats:
+        weights = _weights_of(bucket, self.weighted)
+        found: Floats = extent(bucket.ends, weights, first, last)
+        return found
+
+    def add(self, total: Floats, more: Floats) -> None:
+        np.maximum(total, more, out=total)
+
+
+def _weights_of(bucket: Bucket, weighted: bool) -> Floats:
+    """A bucket's weights, none where all are 1."""
+    return np.asarray(bucket.weights) if weighted and bucket.weights is not None else _NO_WEIGHTS
+
+
+def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Iterator[Rows]:
+    for start, stop in _chunks(bucket, first, last):
+        yield shape.rows(bucket, start, stop, n_items)
+
+
+def _chunks(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
+    ends = np.asarray(bucket.ends[first : last + 1])
+    for start, stop in chunks(ends, _COPIED):
+        yield first + start, first + stop
+
+
+# --- who goes through the buckets ---------------------------------------------------------------------------
+
+# A thread takes up at least about so many entries at a time, so that handing them out costs little, and at
+# most so many of one bucket.
+_LEAST, _PIECE = 1 << 20, 1 << 22
+# Lost workers are replaced by others at most so often for one task; Dask itself gives up sooner.
+_RETRIES = 3
+# Seconds after which tasks that wait are looked at, and after which a cluster without workers is given up.
+_PATIENCE, _ALONE = 2.0, 300.0
+
+
+# A bucket, and which of its people, from the first to the one after the last.
+Piece = tuple[int, int, int]
+
+
+class EngineError(OSError):
+    """Something failed where the rows are; in words that hold none of them."""
+
+
+class Engine(Protocol):
+    """Adds up one scan over all people of a store."""
+
+    store: Store
+
+    def total(self, scan: Scan) -> NDArray[Any]:
+        """The answers for all buckets, joined."""
+        ...
+
+
+def engine_of(store: Store, engine: Any) -> Engine:
+    """The engine that an argument names: ``"threads"``, an engine of this store, or a Dask client."""
+    if isinstance(engine, Threads | Dask):
+        if engine.store.digest != store.digest:
+            raise ValueError("engine= belongs to another store; make one for this store")
+        return engine
+    if isinstance(engine, str) and engine == "threads":
+        return Threads(store)
+    if type(engine).__module__.split(".")[0] == "distributed":
+        return Dask(store, engine)
+    raise ValueError(f'engine={shown(engine)}; it must be "threads" or a dask.distributed Client')
+
+
+class Open:
+    """The buckets of a store that this process has opened, and checked row by row in doing so."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._buckets: dict[int, Bucket] = {}
+
+    def bucket(self, number: int) -> Bucket:
+        found = self._buckets.get(number)
+        if found is None:
+            found = self._buckets[number] = self.store.bucket(number)
+        return found
+
+
+class Threads:
+    """Threads of this process, each of which takes up a chunk of a bucket at a time.
+
+    The arrays are mapped into memory, so that what is read can be dropped again; nothing about people is
+    kept between two scans. ``threads`` is how many there are, all processors if not given.
+    """
+
+    def __init__(self, store: Store, threads: int | None = None) -> None:
+        self.store, self._open = store, Open(store)
+        here = hasattr(os, "sched_getaffinity")  # processors that this process may use
+        count = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
+        self.threads = whole("threads", count if threads is None else threads, at_least=1)
+
+    def total(self, scan: Scan) -> NDArray[Any]:
+        return joined(self._open, range(self.store.n_buckets), scan, self.threads)
+
+
+@dataclass(frozen=True, repr=False)
+class Shard:
+    """Some buckets of the store in a folder that every worker sees; ``digest`` is what it must hold."""
+
+    path: str
+    digest: str
+    buckets: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"Shard({len(self.buckets)} buckets)"
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """What a worker found in which buckets, or what went wrong, in words without rows."""
+
+    buckets: tuple[int, ...]
+    version: str
+    total: NDArray[Any] | None
+    problem: str = ""
+    refused: bool = False
+
+
+class Dask:
+    """The workers of a Dask cluster, with as many shards of buckets as there were workers at the start.
+
+    A task is a pure function of a shard and of what is asked. When a worker is lost, Dask gives its tasks to
+    another, which opens the buckets and finds the same numbers. Each answer says which buckets it is of: the
+    total is given out only if every bucket of the store was counted exactly once. A cluster that has had no
+    workers for five minutes is given up, with an error.
+
+    Workers must see the folder of the store under the same path and have the same version of the library.
+    They see everybody's rows, so they are trusted as this machine is. They draw nothing, and what they say
+    when something fails holds no rows.
+    """
+
+    def __init__(self, store: Store, client: Any, shards: int | None = None) -> None:
+        if getattr(client, "asynchronous", False):
+            raise ValueError("engine= is an asynchronous client; make one with asynchronous=False")
+        self.store, self._client = store, client
+        self._workers = workers = self._there()
+        if not workers and shards is None:
+            raise ValueError("the Dask cluster has no workers; start some, or wait for them first")
+        count = len(workers) if shards is None else whole("shards", shards, at_least=1)
+        entries = [store.entries_in(number) for number in range(store.n_buckets)]
+        path = str(store.path.absolute())
+        self._shards = [Shard(path, store.digest, group) for group in _balanced(entries, count)]
+
+    def total(self, scan: Scan) -> NDArray[Any]:
+        try:
+            answers = self._answers(scan)
+        except EngineError:
+            raise
+        except Exception as problem:  # what a library has put into its message is not known
+            raise EngineError(f"the Dask cluster gave no answer: {type(problem).__name__}") from None
+        return combined(self.store.n_buckets, answers, scan)
+
+    def _answers(self, scan: Scan) -> list[Answer]:
+        """An answer for each shard; a task that waits for a worker that is gone is asked for again."""
+        futures = [self._submitted(scan, place) for place in range(len(self._shards))]
+        gathered, alone = self._gathered(futures), 0.0
+        while True:
+            try:
+                return list(gathered.result(timeout=_PATIENCE))
+            except TimeoutError:
+                there = self._there()
+            alone = 0.0 if there else alone + _PATIENCE
+            if alone > _ALONE:
+                gathered.cancel()
+                raise EngineError(f"the Dask cluster has had no workers for {_ALONE:.0f} s")
+            if there and not set(self._workers) <= set(there):
+                gathered.cancel()
+                self._workers = there
+                for place, future in enumerate(futures):
+                    if not future.done():
+                        futures[place] = self._submitted(scan, place)
+                gathered = self._gathered(futures)
+
+    def _gathered(self, futures: list[Any]) -> Future[Any]:
+        """The answers, when they are there: who waits for them can look after the workers meanwhile.
+
+        Answers that were finished and lost with their worker are worked out again, where there is another.
+        """
+        waiting = self._client.gather(futures, asynchronous=True)
+        return asyncio.run_coroutine_threadsafe(waiting, self._client.loop.asyncio_loop)
+
+    def _submitted(self, scan: Scan, place: int) -> Any:
+        """One shard goes to the same worker every time, which has it open, while that worker is there."""
+        home: dict[str, Any] = {}
+        if self._workers:
+            worker = self._workers[place % len(self._workers)]
+            home = {"workers": [worker], "allow_other_workers": True}
+        shard = self._shards[place]
+        return self._client.submit(answer, shard, scan, pure=False, retries=_RETRIES, **home)
+
+    def _there(self) -> list[str]:
+        """The workers that there are."""
+        return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+
+
+def combined(n_buckets: int, answers: Sequence[Answer], scan: Scan) -> NDArray[Any]:
+    """The answers joined, if every bucket was counted exactly once by the same version of the library."""
+    for one in answers:
+        if one.version != __version__:
+            raise EngineError(f"a worker has version {one.version} of the library, not {__version__}")
+        if one.problem:
+            if one.refused:
+                raise DataError(one.problem)
+            raise EngineError(f"a worker failed: {one.problem}")
+    counted = sorted(number for one in answers for number in one.buckets)
+    if counted != list(range(n_buckets)):
+        raise EngineError("the workers' answers are not about every bucket exactly once; nothing was added")
+    total: NDArray[Any] | None = None
+    for one in answers:
+        assert one.total is not None
+        if total is None:
+            total = one.total.copy()
+        else:
+            scan.add(total, one.total)
+    assert total is not None
+    return total
+
+
+def answer(shard: Shard, scan: Scan) -> Answer:
+    """What a worker does: nothing but counting. Errors come back as answers, so that no log repeats them."""
+    try:
+        opened = _opened(shard.path, shard.digest)
+        for number in shard.buckets:
+            opened.bucket(number)
+    except ValueError as problem:  # a refusal names the store, the bucket and the rule, and nobody in it
+        return Answer(shard.buckets, __version__, None, str(problem), refused=True)
+    except Exception as problem:
+        return Answer(shard.buckets, __version__, None, type(problem).__name__)
+    try:
+        found = joined(opened, shard.buckets, scan, _threads_here())
+    except Exception as problem:
+        return Answer(shard.buckets, __version__, None, type(problem).__name__)
+    return Answer(shard.buckets, __version__, found)
+
+
+def joined(opened: Open, buckets: Sequence[int], scan: Scan, threads: int) -> NDArray[Any]:
+    """The answers for some buckets, joined in their order, however many threads there are."""
+
+    def part(pieces: list[Piece]) -> NDArray[Any]:
+        answers = (scan.of(opened.bucket(number), first, last) for number, first, last in pieces)
+        total = next(answers)
+        for found in answers:
+            scan.add(total, found)
+        return total
+
+    tasks = list(_tasks(opened.store, buckets))
+    with ThreadPoolExecutor(threads) as pool:
+        parts = map(part, tasks) if threads == 1 or len(tasks) == 1 else pool.map(part, tasks)
+        total = next(parts)
+        for found in parts:
+            scan.add(total, found)
+    return total
+
+
+def _tasks(store: Store, buckets: Sequence[int]) -> Iterator[list[Piece]]:
+    """What is taken up at a time: several small buckets, or a chunk of the people of a large one."""
+    task: list[Piece] = []
+    waiting = 0
+    for number in buckets:
+        people, entries = store.people_in(number), store.entries_in(number)
+        count = max(1, min(people, round(entries / _PIECE)))
+        for at in range(count):
+            task.append((number, people * at // count, people * (at + 1) // count))
+            waiting += entries // count
+            if waiting >= _LEAST:
+                yield task
+                task, waiting = [], 0
+    if task:
+        yield task
+
+
+def _balanced(entries: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    """Buckets in at most ``count`` groups of about as many entries each."""
+    groups: list[list[int]] = [[] for _ in range(min(count, len(entries)))]
+    sizes = [0] * len(groups)
+    for number in sorted(range(len(entries)), key=lambda one: (-entries[one], one)):
+        least = sizes.index(min(sizes))
+        groups[least].append(number)
+        sizes[least] += entries[number] + 1
+    return [tuple(sorted(group)) for group in groups if group]
+
+
+def _threads_here() -> int:
+    """How many threads a task may use: those of its worker."""
+    from distributed import get_worker
+
+    try:
+        return max(1, int(get_worker().state.nthreads))
+    except ValueError:  # not on a worker
+        return 1
+
+
+@lru_cache(maxsize=8)
+def _opened(path: str, digest: str) -> Open:
+    store = Store.open(path)
+    if store.digest != digest:
+        raise DataError("a worker finds another store under this path than the one that was asked about")
+    return Open(store)
+
+
+# --- populations --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Every row of a store, as functions of one shape; those of a sample only, where there is one."""
+
+    engine: Engine
+    shape: Shape
+    n_items: int
+    sample: Sample = EVERYBODY
+
+    @property
+    def n_rows(self) -> int:
+        return self.engine.store.n_people
+
+    def scaled(self, factor: float) -> StoredRows:
+        return replace(self, shape=self.shape.scaled(factor))
+
+    def growing(self, most: float, per_unit: float) -> GrowingRows:
+        return GrowingRows(self, most, per_unit)
+
+    def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
+        if self.sample.secret:
+            raise ValueError("a sample of a store has no gradients; take everybody")
+        point = np.array(x, dtype=np.float64)
+        return self.engine.total(GradientSteps(self.shape, point, per_unit, most, seed, samples))
+
+    def sums(self, chosen: Sequence[int], most: float, per_unit: float) -> Steps:
+        """What every item adds to the chosen ones, in steps."""
+        return self._gains("sums", chosen, most, per_unit)
+
+    def chain(self, chosen: Sequence[int], most: float, per_unit: float) -> Steps:
+        """What each of these items adds when they are chosen in this order, in steps."""
+        return self._gains("chain", chosen, most, per_unit) if chosen else np.zeros(0, dtype=np.int64)
+
+    def change(self, chosen: Sequence[int], item: int, most: float, per_unit: float) -> Steps:
+        """How ``sums`` move when ``item`` is chosen next."""
+        return self._gains("change", chosen, most, per_unit, item)
+
+    def _gains(self, asked: str, chosen: Sequence[int], most: float, per_unit: float, item: int = 0) -> Steps:
+        scan = Gains(asked, self.shape, self.n_items, chosen, most, per_unit, self.sample, item)
+        return self.engine.total(scan)
+
+
+class GrowingRows:
+    """A growing set over the rows of a store: what was chosen, and nothing about anybody."""
+
+    def __init__(self, rows: StoredRows, most: float, per_unit: float) -> None:
+        self._rows, self._most, self._per_unit = rows, most, per_unit
+        self._chosen: tuple[int, ...] = ()
+
+    def begin(self, sums: Floats) -> None:
+        sums += self._rows.sums(self._chosen, self._most, self._per_unit)
+
+    def choose(self, item: int, sums: Floats) -> None:
+        sums += self._rows.change(self._chosen, item, self._most, self._per_unit)
+        self._chosen = (*self._chosen, item)
+
+
+class StoredPopulation(StepPopulation):
+    """The people of a store, as functions of one family; made by ``from_store`` of the family.
+
+    Scores come from passes over the store's buckets, by threads or by the workers of a Dask cluster
+    (``engine``), in whole steps: the numbers are those of the same people in memory, bit for bit, whatever
+    the number and the order of buckets. Nothing about anybody is kept in memory. ``value`` and ``gains`` are
+    in whole steps too: for each chosen item they may be lower than in memory by one step, which is 2^-40 of
+    the bound for few people and 2^-25 for 10^8 of them.
+
+    Formal guarantee. As for the family: a person is one row of one bucket, which is checked for every row
+    when a bucket is opened, and each person's part of each score lies in [0, bound]. A scan is a pure
+    function of the rows and of what was chosen before; a scan that is done again, by another worker or twice,
+    gives the same numbers and releases nothing. Secret samples go by a coin for each person's key under a
+    secret of the run (SipHash-2-4), never by places or by who counts.
+
+    ``people[rows]`` and ``batches`` are populations in memory, ``people[rows]`` in the order of buckets and
+    keys.
+    """
+
+    stored = True
+
+    def __init__(
+        self, store: Store, engine: Any, family: type[RowPopulation], options: Mapping[str, Any]
+    ) -> None:
+        _check_store(store)
+        self._store, self._family, self._options = store, family, dict(options)
+        self.n_items, self.catalogue = store.n_items, store.catalogue
+        _check_family(family, options)
+        like = family(_row_of(store.n_items), **options)
+        kind, (cap, saturation) = like._rows.kind, like._cap_rule()
+        if saturation and like.at_most is not None:
+            raise ValueError(
+                "at_most= of SaturatedCoverage is for people in memory; declare a bound= of all sets"
+            )
+        if kind.code < 0:
+            raise ValueError("concave= is a function, which cannot be asked of a store; use a named one")
+        self._name_items(store.labels)
+        self._shape = Shape(kind.code, family._weighted and store.weighted, cap, saturation)
+        self._rows = StoredRows(engine_of(store, engine), self._shape, self.n_items)
+        self._longest, self._reach = self._held()
+        self.at_most = like.at_most
+        self._declared = like.bound_of(like.at_most or self.n_items)
+        if store.cap is not None:
+            self.items_per_person = min(store.cap, self.n_items)
+
+    def _held(self) -> tuple[int, float]:
+        """The most items of a person, and the highest value; weights and values keep to the family's limits.
+
+        A function of one item with all of a person's weight is as high as any of theirs, and so is one with
+        the largest weight where that alone counts.
+        """
+        longest, total, largest = _extent(self._rows.engine, self._shape.weighted)
+        most = self._options.get("at_most")
+        total = total if most is None else min(total, most * largest)
+        reach = 0.0
+        for weight in (largest, total) if self._shape.kind.of_sums else (largest,):
+            one = self._family(_row_of(1, weight), **self._options)
+            reach = max(reach, float(one._largest()[0]) if one.bound_of(1) else 0.0)
+        return longest, reach
+
+    @property
+    def store(self) -> Store:
+        """The store that holds the people."""
+        return self._store
+
+    @property
+    def n_entries(self) -> int:
+        """How many (person, item) pairs there are."""
+        return self._store.n_entries
+
+    def sampled(self, release: Release, keep: int) -> Self:
+        return self.kept(release.words(2), keep)
+
+    def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
+        """Those whose coin under a secret of two words is below ``keep``."""
+        some = self._like()
+        some._rows = replace(self._rows, sample=Sample(tuple(secret.tolist()), keep))
+        return some
+
+    def counted(
+        self, count: Callable[[RowPopulation], NDArray[np.int64]], size: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """The sum over everybody of what ``count`` makes of people in memory: whole numbers of this shape.
+
+        It must be the same for people together as one by one, and travel to where the rows are.
+        """
+        if self._rows.sample.secret:
+            raise ValueError("a sample of a store is not counted so; take everybody")
+        made = partial(self._family, **self._options)
+        found: Steps = self._rows.engine.total(Counted(self._shape, self.n_items, made, count, size))
+        return found
+
+    def batches(self, size: int = 1 << 16) -> Iterator[RowPopulation]:
+        """Everybody, at most ``size`` people at a time, in memory: for learners who take one after the other.
+
+        They come in the order of buckets and keys, which is as good as random to whoever lacks the secret.
+        """
+        return map(self._family_of, _batches(self._store, self._shape, size))
+
+    def __repr__(self) -> str:
+        return f"{self._family.__name__}.from_store({self.n_items} items)"
+
+    def _extension(self, x: Floats) -> tuple[float, Floats] | None:
+        if self._shape.kind.of_sums and self._longest > ENUMERABLE:
+            return super()._extension(x)
+        per_unit = 2.0 ** (60 - math.frexp(2.0 * self.bound * len(self))[1])
+        scan = Extension(self._shape, np.array(x, dtype=np.float64), per_unit)
+        found = self._rows.engine.total(scan) / per_unit / len(self)
+        return float(found[0]), found[1:]
+
+    def _most_items(self) -> int:
+        return self._longest
+
+    def _largest(self) -> Floats:
+        return np.array([self._reach])
+
+    def _additions(self) -> int:
+        return super()._additions() + MOST_BUCKETS
+
+    # -- people in memory ------------------------------------------------------------------------------------
+
+    def _take(self, rows: Items) -> RowPopulation:  # type: ignore[override]
+        return self._family_of(_people_at(self._store, self._shape, rows))
+
+    def _family_of(self, matrix: SparseMatrix) -> RowPopulation:
+        made = self._family(matrix, labels=self.labels, **self._options)
+        return made._like(catalogue=self.catalogue, items_per_person=self.items_per_person)
+
+
+def _people_at(store: Store, shape: Shape, rows: Items) -> SparseMatrix:
+    """The people at these places of the store, in memory; places are in the order of buckets and keys."""
+    starts = np.cumsum([0, *(store.people_in(n) for n in range(store.n_buckets))])
+    numbers = np.searchsorted(starts, rows, side="right") - 1
+    parts: list[SparseMatrix] = []
+    places = np.empty(rows.size, dtype=np.int64)
+    for number in np.unique(numbers).tolist():
+        bucket = store.bucket(number)
+        for place in np.flatnonzero(numbers == number).tolist():
+            at = int(rows[place] - starts[number])
+            places[place] = len(parts)
+            parts.append(shape.matrix(bucket, at, at + 1, store.n_items))
+    ends = np.concatenate(([0], np.cumsum([part.indices.size for part in parts])))
+    indices, data = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
+    return SparseMatrix(ends, indices, data, store.n_items).take(places)
+
+
+def _check_family(family: type[RowPopulation], options: Mapping[str, Any]) -> None:
+    if np.ndim(options.get("cap") or 0.0):
+        raise ValueError("cap= must be one number for everybody: a store has no order to give one to each by")
+    if family._caps is not RowPopulation._caps and family._cap_rule is RowPopulation._cap_rule:
+        raise ValueError(f"{family.__name__} has caps of its own, of which a store knows nothing")
+
+
+def _row_of(n_items: int, *weights: float) -> SparseMatrix:
+    """One person with these weights for the first items."""
+    places = np.arange(len(weights), dtype=np.int32)
+    return SparseMatrix(np.array([0, len(weights)]), places, np.array(weights, dtype=np.float64), n_items)
+
+
+class StoredTopics(WeightedTopics):
+    """The people of a store as `WeightedTopics`; made by ``WeightedTopics.from_store``.
+
+    Scores are those of the same people in memory, bit for bit, as of every family in a store. One pass sums
+    up the weights in whole steps; the public ``covers`` stay with whoever chooses.
+    """
+
+    stored = True
+
+    def __init__(
+        self, store: Store, covers: Any, engine: Any, bound: float | None, labels: Iterable[Any] | None
+    ) -> None:
+        _check_store(store)
+        covered = as_sparse(checked("covers", covers, high=1.0, dense=False))
+        if covered.n_columns != store.n_items:
+            raise ValueError(
+                f"covers has {covered.n_columns} topics (columns), the store {store.n_items} items; both must"
+                " be the topics, in the store's order"
+            )
+        self._topics = covered.by_column
+        if not TopicSteps.fits(self._topics):
+            raise ValueError("an item covers more than 2,047 topics; leave out the least of them")
+        self._store, self.n_items, self.catalogue = store, covered.n_rows, store.catalogue
+        self._shape = Shape(SURVIVE.code, store.weighted, np.inf, 0.0)
+        self._engine: Engine = engine_of(store, engine)
+        self._sample = EVERYBODY
+        self._longest, self._reach, _ = _extent(self._engine, store.weighted)
+        self._name_items(labels)
+        self._declare(bound)
+
+    @property
+    def store(self) -> Store:
+        """The store that holds the people."""
+        return self._store
+
+    def __len__(self) -> int:
+        return self._store.n_people
+
+    def __repr__(self) -> str:
+        return f"WeightedTopics.from_store({self.n_items} items)"
+
+    def sampled(self, release: Release, keep: int) -> Self:
+        return self.kept(release.words(2), keep)
+
+    def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
+        """Those whose coin under a secret of two words is below ``keep``."""
+        some = self._like(_sample=Sample(tuple(secret.tolist()), keep))
+        for known in ("_rows", "_source"):
+            some.__dict__.pop(known, None)
+        return some
+
+    def batches(self, size: int = 1 << 16) -> Iterator[WeightedTopics]:
+        """Everybody, at most ``size`` people at a time, in memory."""
+        return map(self._of, _batches(self._store, self._shape, size))
+
+    @cached_property
+    def _source(self) -> TopicSteps:
+        return TopicSteps(self._topics, self._totals)
+
+    def _totals(self, per_unit: float, most: int) -> Steps:
+        scan = WeightTotals(self._shape, self._store.n_items, per_unit, most, self._sample)
+        return self._engine.total(scan)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        unit = step(self.bound, len(self))
+        share = self._totals(1.0 / unit, int(self.bound / unit)) * unit / len(self)
+        return Rows(SURVIVE, self._topics, share, np.full(share.size, np.inf))
+
+    def _take(self, rows: Items) -> WeightedTopics:  # type: ignore[override]
+        return self._of(_people_at(self._store, self._shape, rows))
+
+    def _of(self, weights: SparseMatrix) -> WeightedTopics:
+        covers = self._topics.by_column
+        made = WeightedTopics(weights, covers, bound=self.bound, labels=self.labels)
+        return made._like(catalogue=self.catalogue)
+
+    def _largest(self) -> Floats:
+        return np.array([self._reach])
+
+    def _additions(self) -> int:
+        return len(self) + 2 * self.n_items + 64 + self._store.n_items + MOST_BUCKETS
+
+    def _most_items(self) -> int:
+        """No fewer than anybody touches: their number of topics times the most items of one."""
+        return min(self.n_items, self._longest * int(np.diff(self._topics.indptr).max(initial=0)))
+
+
+def _check_store(store: Any) -> None:
+    instance("store", store, Store, 'Store.open("people/")')
+    if not store.n_people:
+        raise DataError("the store holds nobody; a population needs at least one person")
+
+
+def _extent(engine: Engine, weighted: bool) -> tuple[int, float, float]:
+    """The most items of a person, the largest total and the largest weight."""
+    longest, total, largest, wrong = engine.total(Extent(weighted)).tolist()
+    if wrong:
+        raise DataError("the store has a weight that is no positive finite number")
+    return int(longest), float(total), float(largest)
+
+
+def _batches(store: Store, shape: Shape, size: int) -> Iterator[SparseMatrix]:
+    """Everybody's rows in memory, at most ``size`` at a time."""
+    most = whole("size", size, at_least=1)
+    for number in range(store.n_buckets):
+        people = store.people_in(number)
+        for first in range(0, people, most):
+            yield shape.matrix(store.bucket(number), first, min(first + most, people), store.n_items)
