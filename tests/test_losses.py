@@ -176,5 +176,5 @@ def test_what_is_taken_as_a_cost():
         assert np.shape(value(np.zeros(1))) == ()
         assert np.shape(gradient(np.zeros(1))) == (1,)
     for cost in (3.0, "cost", (1, 2), [np.sin]):
-        with pytest.raises(TypeError, match="expected a person's cost"):
+        with pytest.raises(TypeError, match="expected a person's function"):
             cost_functions(cost)

@@ -845,13 +845,13 @@ class Constrained(ItemQuestion):
                 yield self._frank_wolfe(regularizer, cap)
 
     def _frank_wolfe(self, regularizer: str, cap: int | None) -> Candidate:
-        from .online.frank_wolfe import SetSettings
+        from .online.frank_wolfe import FrankWolfeSetSettings
 
         asked: dict[str, Any] = {"regularizer": regularizer} | (self.apart(1) if self.budget.delta else {})
         if cap is not None:
             asked["items_per_person"] = cap
-        share = self.budget.share()
-        found = SetSettings.tight(self.constraint, self.rounds, share, bound=self.bound, **asked)
+        shape: dict[str, Any] = {"domain": self.constraint, "rounds": self.rounds, "bound": self.bound}
+        found = FrankWolfeSetSettings.tight(self.budget.share(), **shape, **asked)
         notes = [] if cap is None else [f"of people cut to {cap} items"]
         notes += ["pure epsilon"] if found.noise == "laplace" else []
         settings, note = asked | {"steps": found.steps}, "; ".join(notes)

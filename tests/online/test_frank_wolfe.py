@@ -358,7 +358,7 @@ def test_spherical_release_loses_at_most_epsilon(neighbours, steps):
     budget = dc.Budget(1.0, 0.0, neighbours)
     learner = _points(Box([0.0, 0.0], [1.0, 1.0]), budget, steps=steps)()
     learner.choose()
-    units = learner._experts.units
+    units = learner._units
     east = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))[0] / units
     north = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))[0] / units
     other = north if neighbours == "replace" else np.zeros_like(north)
@@ -383,10 +383,10 @@ def test_sums_of_the_longest_batches_are_exact():
     """Whole units stay whole as floats, so that nobody's share in a sum depends on the others'."""
     for batch in (1, 1000, 2**22, 2**30):
         learner = MetaFrankWolfe(BLOCKS, 2 * batch, BUDGET, steps=1, bound=0.7, resample_every=batch, seed=0)
-        for total in (learner._experts.most * batch, learner._experts.most * batch - 1):
-            assert int(np.int64(total) / learner._experts.units * learner._experts.units) == total
-        assert learner._experts.most / learner._experts.units <= 0.7
-        assert learner._experts.most / learner._experts.units == pytest.approx(0.7, rel=1e-6)
+        for total in (learner._most * batch, learner._most * batch - 1):
+            assert int(np.int64(total) / learner._units * learner._units) == total
+        assert learner._most / learner._units <= 0.7
+        assert learner._most / learner._units == pytest.approx(0.7, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e100])
@@ -401,7 +401,7 @@ def test_bounds_far_from_one(size):
     points.choose()
     points.learn((lambda _: 0.5, lambda _: np.full(4, 1e5 * size)))
     assert points.insecure_clipped == 1
-    lengths = np.linalg.norm(points._total.pending / points._experts.units / size, axis=1)
+    lengths = np.linalg.norm(points._total.pending / points._units / size, axis=1)
     assert lengths == pytest.approx([1.0, 1.0])
     assert lengths.max() <= 1.0
 
@@ -456,7 +456,7 @@ def test_points_move_no_further_than_declared():
     learner.choose()
     east, _ = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))
     north, _ = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))
-    moved = np.linalg.norm((east - north) / learner._experts.units)
+    moved = np.linalg.norm((east - north) / learner._units)
     declared = learner._total.sum.bounds.difference("replace")
     assert moved == pytest.approx(2.0)
     assert moved <= declared <= 2.0 * (1 + 1e-9)
@@ -471,7 +471,7 @@ def test_sampled_sets_do_not_depend_on_anybody():
         one.choose()
         one.learn(first)
         one.choose()
-        one._experts.points[:] = 0.5
+        one._points[:] = 0.5
         found.append(one._prepared(long))
     assert (found[0] == found[1]).all()
 
@@ -490,7 +490,7 @@ def test_sampled_sets_are_the_same_for_everybody_and_grow_with_the_point():
         learner = MetaFrankWolfe(c.Cardinality(4, 12), 9, FREE, steps=3, samples=4, seed=4)
         for _ in range(2):
             learner.choose()
-            learner._experts.points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
+            learner._points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
             learner.learn(watched(weight))
     first, second, other, later = asked
     assert first == other
@@ -505,7 +505,7 @@ def test_what_rounding_adds_is_not_counted():
     learner.choose()
     with mock.patch.object(SetFunction, "multilinear_gradient", return_value=hair):
         units = learner._prepared(people("functions")[0])
-    assert units.max() == learner._experts.most
+    assert units.max() == learner._most
     assert units.min() == 0
     totals = np.zeros((1, 2), dtype=np.int64)
     row = Compressed(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1.0 + 5e-10, 1.0]), 2)
@@ -532,7 +532,7 @@ def test_expert_is_fed_the_gradient_at_its_partial_point():
         return np.zeros(N_ITEMS)
 
     learner.learn((lambda x: 0.0 * x[0], gradient))
-    assert np.allclose(asked, learner._experts.points[:-1])
+    assert np.allclose(asked, learner._points[:-1])
     assert (asked[0] == 0.0).all()
     assert not np.allclose(asked[-1], learner.point)
 
@@ -541,11 +541,11 @@ def test_distorted_payoffs_are_a_convex_combination():
     learner = _sets(budget=FREE, curvature=True, steps=3)()
     person = ProbabilisticCoverage([[0.5, 0.2, 0.9, 0.0, 0.3, 0.0, 0.6]])
     learner.choose()
-    points = learner._experts.points[:-1].copy()
+    points = learner._points[:-1].copy()
     learner.learn(person)
     weights = np.array([(2 / 3) ** 2, 2 / 3, 1.0])
     expected = _payoffs(person, points, weights)
-    assert np.abs(learner._total.pending / learner._experts.units - expected).max() < 1e-8
+    assert np.abs(learner._total.pending / learner._units - expected).max() < 1e-8
 
 
 def test_curvature_form_is_exact_on_modular_people():
@@ -977,7 +977,7 @@ def test_bad_functions_are_refused_or_shortened():
         (pair(math.nan, ones), r"value\(x\) must be a finite number in \[0, 1\]"),
         (pair(0.5, np.full(N_ITEMS, math.nan)), r"gradient\(x\) must be 7 finite numbers"),
         (pair(0.5, np.ones(3)), r"gradient\(x\) must be 7 finite numbers"),
-        ("somebody", r"value\(x\) and gradient\(x\)"),
+        ("somebody", r"value\(point\) and gradient\(point\)"),
         (ConcaveOfLinear([[0.5, 0.5]]), "has 2 coordinates; this learner's points have 7"),
         (ConcaveOfLinear(np.ones((1, 7)), "log", total=7.0), "above the learner's bound=1"),
     ):
@@ -991,7 +991,7 @@ def test_bad_functions_are_refused_or_shortened():
     clipping.choose()
     clipping.learn(pair(0.5, np.ones(N_ITEMS)))
     assert clipping.insecure_clipped == 1
-    assert np.linalg.norm(clipping._total.pending, axis=1).max() <= clipping._experts.units
+    assert np.linalg.norm(clipping._total.pending, axis=1).max() <= clipping._units
 
 
 def test_populations_of_sets_are_points_too():
@@ -1022,11 +1022,11 @@ def test_populations_of_sets_are_points_too():
         ({"bound": 1e300}, "must be at most 1e"),
         ({"budget": 1.0}, "budget must be a Budget"),
         ({"samples": 1}, "samples=1 is too small"),
-        ({"calibration": "published", "resample_every": 2}, "feeds every round whole"),
-        ({"calibration": "published", "curvature": True}, "feeds every round whole"),
+        ({"calibration": "published", "resample_every": 2}, "has its own resample_every="),
+        ({"calibration": "published", "curvature": True}, "has its own resample_every="),
         ({"calibration": "published", "budget": FREE}, "needs a finite epsilon"),
         ({"calibration": "published", "budget": PURE}, "needs delta > 0"),
-        ({"calibration": "published", "sums": "sqrt"}, "is a tree with Laplace noise"),
+        ({"calibration": "published", "sums": "sqrt"}, "has its own .*sums="),
         ({"calibration": "published", "budget": BUDGET.split(2)[0]}, "a budget of its own"),
     ],
 )
@@ -1047,8 +1047,8 @@ def test_bad_settings(options, message):
         ({"smoothness": -1.0}, "smoothness=-1.0 must be at least 0"),
         ({"sums": "blt", "budget": PURE}, "Gaussian noise needs delta > 0"),
         ({"budget": PURE, "resample_every": 2}, "sums one person at a time"),
-        ({"calibration": "published", "rate": 1.0}, "leave resample_every and rate out"),
-        ({"calibration": "published", "sums": "blt"}, "is a tree with spherical noise"),
+        ({"calibration": "published", "rate": 1.0}, "has its own .*rate="),
+        ({"calibration": "published", "sums": "blt"}, "has its own .*sums="),
         ({"calibration": "published", "budget": FREE}, "needs a finite epsilon"),
         ({"calibration": "published", "budget": Gate(PURE, 0)}, "a budget of its own"),
     ],

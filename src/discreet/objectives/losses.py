@@ -329,15 +329,15 @@ class Distance(Losses):
 
 
 def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
-    """``value`` and ``gradient`` of anything that is taken as one person's cost."""
+    """``value`` and ``gradient`` of anything that is taken as one person's function of points."""
     if isinstance(cost, tuple | list) and len(cost) == 2 and all(callable(part) for part in cost):
         return cost[0], cost[1]
     value, gradient = getattr(cost, "value", None), getattr(cost, "gradient", None)
     if callable(value) and callable(gradient):
         return value, gradient
     raise TypeError(
-        f"expected a person's cost: an object with value(point) and gradient(point), or a pair of two such"
-        f" functions; got {type(cost).__name__}"
+        f"expected a person's function: an object with value(point) and gradient(point), or a pair of two"
+        f" such functions; got {type(cost).__name__}"
     )
 
 

@@ -32,8 +32,9 @@ def calibrated(
     """
     if checks.one_of("calibration", calibration, CALIBRATIONS) == "tight":
         return kind.tight(share, **asked, **tuned), share
-    defaults = inspect.signature(kind.tight).parameters
-    if any(value != defaults[name].default for name, value in tuned.items()):
+    options = inspect.signature(kind.tight).parameters
+    defaults = {name: options[name].default if name in options else getattr(kind, name) for name in tuned}
+    if tuned != defaults:
         names = ", ".join(f"{name}=" for name in tuned)
         raise ValueError(f'calibration="published" has its own {names}; leave them out, or take "tight"')
     found = kind.published(share, **asked)

@@ -1,13 +1,17 @@
-"""Meta-Frank-Wolfe for sets under a constraint, through the multilinear extension."""
+"""Meta-Frank-Wolfe: sets under a constraint, by the multilinear extension, and points of a box or polytope.
+
+K linear experts each follow the regularised leader on a private sum of their own payoffs; their average is
+played. Expert k is paid by people's gradients at the point where the first k - 1 stop.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,15 +26,14 @@ from ..core.text import track
 from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.devices import row_sums
+from ..objectives.losses import cost_functions
 from ..objectives.rows import Rows
 from ..privacy import (
     Account,
     Event,
-    Gate,
     GaussianNoise,
     LaplaceNoise,
     Participation,
-    PublicRandomness,
     Seed,
     Share,
     SphericalLaplaceNoise,
@@ -39,20 +42,27 @@ from ..privacy import (
     spend_from,
 )
 from ..privacy.accountant import Spending
-from ..privacy.published import PublishedCalibrationWarning, published_share
+from ..privacy.published import PublishedCalibrationWarning
 from ..results import Selection, Trace
-from .calibration import chosen_sums
-from .learner import CALIBRATIONS, LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
+from .calibration import calibrated, chosen_sums
+from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
 from .partial import Partial, Summed
-from .people import capped, check_population
+from .people import capped
 from .released import Estimates, Released
 from .sums import PrivateTotal
 
 Vector = NDArray[np.float64]
 
+REGULARIZERS = ("entropy", "euclidean")
+MOST_STEPS, FEW_STEPS = 4096, 4
+# Bounds beyond these would have squares or units that leave the range of floats.
+LEAST, MOST = 1e-100, 1e100
 # Where scores would be larger, the rate is lowered to make them this: at a vertex but for rounding either
 # way, and projections keep all their digits.
 _LARGEST = 1e6
+
+
+# --- leaders ---------------------------------------------------------------------------------------------
 
 
 class Leader:
@@ -64,63 +74,49 @@ class Leader:
     """
 
     def __init__(self, domain: Constraint | Box, regularizer: str) -> None:
-        n_items = size_of(domain)
-        self.n_items, self.regularizer = n_items, regularizer
-        self._box: tuple[Vector, Vector] | None = None
-        self._constraint = domain if isinstance(domain, Constraint) else None
-        self._options = {"base": True} if isinstance(domain, Matroid) else {}
-        if isinstance(domain, Constraint):
-            everything = domain.maximize(np.ones(n_items))
-            self.rank = float(everything.sum())
-            self.radius = math.sqrt(self.rank)
-            self.widths = [1.0] * n_items
-        else:
+        self.regularizer, self.is_box = regularizer, isinstance(domain, Box)
+        self._blocks: Blocks | None = None
+        self._domain, self._options = domain, {"base": True} if isinstance(domain, Matroid) else {}
+        if isinstance(domain, Box):
             low, high = domain.low, domain.high
             if (low < 0.0).any():
                 where = int(np.argmax(low < 0.0))
                 raise ValueError(
                     f"low[{where}]={low[where]:g}: Frank-Wolfe steps start at 0; give a box with low >= 0"
                 )
-            self._box = low, high
-            self.rank = float(high.sum())
-            self.radius = float(np.linalg.norm(high))
+            self.n_items = domain.dimension
+            self.rank, self.radius = float(high.sum()), float(np.linalg.norm(high))
             self.widths = (high - low).tolist()
-        blocks = domain.one_of_each if isinstance(domain, PartitionMatroid) else None
-        self._blocks = None if blocks is None else Blocks(blocks)
-        start = self.at(np.zeros(n_items), 1.0)
+        else:
+            assert domain.n_items is not None
+            self.n_items = domain.n_items
+            self.rank = float(domain.maximize(np.ones(self.n_items)).sum())
+            self.radius, self.widths = math.sqrt(self.rank), [1.0] * self.n_items
+            groups = domain.one_of_each if isinstance(domain, PartitionMatroid) else None
+            self._blocks = None if groups is None else Blocks(groups)
+        start = self.at(np.zeros(self.n_items), 1.0)
+        self.spread = self.reach = math.inf
         if regularizer == "entropy":
-            logs = np.log(start, out=np.zeros(n_items), where=start > 0.0)
+            logs = np.log(start, out=np.zeros(self.n_items), where=start > 0.0)
             least = float(start @ logs)
             self.spread = -least if self._options else float(start.sum()) - least
-            self.reach = math.inf
+        elif self.is_box:
+            self.reach = float(np.linalg.norm(self.widths)) / 2.0
         else:
-            self.spread = math.inf
-            if self._box is None:
-                self.reach = math.sqrt(max(self.rank - float(start @ start), 0.0))
-            else:
-                self.reach = float(np.linalg.norm(self.widths)) / 2.0
-
-    @property
-    def is_box(self) -> bool:
-        return self._box is not None
+            self.reach = math.sqrt(max(self.rank - float(start @ start), 0.0))
 
     def at(self, payoffs: Vector, rate: float) -> Vector:
         """The point with the largest rate <payoffs, x> less the regulariser."""
         scores = payoffs * min(rate, _LARGEST / max(float(np.abs(payoffs).max()), 1e-300))
-        if self._box is not None:
-            low, high = self._box
-            return np.clip((low + high) / 2.0 + scores, low, high)
-        assert self._constraint is not None
+        domain, entropy = self._domain, self.regularizer == "entropy"
+        if isinstance(domain, Box):
+            return np.clip((domain.low + domain.high) / 2.0 + scores, domain.low, domain.high)
         if self._blocks is not None:
-            return (
-                self._blocks.softmax(scores)
-                if self.regularizer == "entropy"
-                else self._blocks.nearest(scores)
-            )
-        if self.regularizer == "entropy":
-            point = self._constraint.project_entropy(scores, log=True, **self._options)
+            return self._blocks.softmax(scores) if entropy else self._blocks.nearest(scores)
+        if entropy:
+            point = domain.project_entropy(scores, log=True, **self._options)
         else:
-            point = self._constraint.project_euclidean(scores, **self._options)
+            point = domain.project_euclidean(scores, **self._options)
         return np.clip(point.x, 0.0, 1.0)
 
     def partial_points(self, payoffs: Vector, rate: float) -> Vector:
@@ -129,7 +125,7 @@ class Leader:
         points = np.zeros((experts + 1, self.n_items))
         for k in range(experts):
             points[k + 1] = points[k] + self.at(payoffs[k], rate) / experts
-        if self._box is None:
+        if not self.is_box:
             np.minimum(points, 1.0, out=points)
         return points
 
@@ -170,18 +166,7 @@ class Blocks:
         return point
 
 
-def size_of(domain: Constraint | Box) -> int:
-    """How many coordinates the points of a domain have; a constraint's are its items."""
-    if isinstance(domain, Box):
-        return domain.dimension
-    assert domain.n_items is not None
-    return domain.n_items
-
-
-REGULARIZERS = ("entropy", "euclidean")
-MOST_STEPS, FEW_STEPS = 4096, 4
-# Bounds beyond these would have squares or units that leave the range of floats.
-LEAST, MOST = 1e-100, 1e100
+# --- settings --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,19 +179,34 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     every round, as paper 004's approximate leader does; None for leaders at a fixed rate.
     """
 
+    paper: ClassVar[str]
+    noises: ClassVar[tuple[str, ...]]
+
+    rounds: int
     domain: Constraint | Box
-    steps: int
-    regularizer: str
-    rate: float
+    bound: float = 1.0
+    regularizer: str = "euclidean"
     sums: str
     noise: str
-    resample_every: int
-    bound: float
-    event: Event | None
-    claimed_expert_epsilon: float | None
-    added_curvature: float | None
+    steps: int = 1
+    resample_every: int = 1
+    rate: float = 1.0
+    event: Event | None = None
+    claimed_expert_epsilon: float | None = None
+    added_curvature: float | None = None
+    n_items: int = 0  # coordinates of a point: those of the domain
 
     def __post_init__(self) -> None:
+        if isinstance(self.domain, Constraint) and self.domain.n_items is None:
+            raise ValueError(f"{self.domain!r} does not say over how many items; give it n_items=")
+        size = self.domain.dimension if isinstance(self.domain, Box) else self.domain.n_items
+        self._put(
+            n_items=size,
+            rounds=checks.whole("rounds", self.rounds, at_least=1),
+            bound=checks.real("bound", self.bound, at_least=LEAST, at_most=MOST),
+        )
+        checks.one_of("noise", self.noise, self.noises)
+        checks.one_of("regularizer", self.regularizer, REGULARIZERS)
         if self.noise != "gaussian" and self.sums != "tree":
             raise ValueError(f'{self.noise} noise needs sums="tree", not {checks.shown(self.sums)}')
 
@@ -234,14 +234,9 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     @property
     def trivial(self) -> float:
         """What doing nothing at all can lose."""
-        return ALPHA * self.bound * self.horizon
+        return ALPHA * self.bound * self.rounds
 
     # --- the experts and their sums --------------------------------------------------------------
-
-    @property
-    def size(self) -> int:
-        """How many coordinates a point has."""
-        return size_of(self.domain)
 
     @cached_property
     def leader(self) -> Leader:
@@ -275,28 +270,21 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         sensitivity of one expert's vectors. This keeps the experts' noises independent, and lets their
         losses compose in zCDP where there is a delta.
         """
-        releases = -(-self.horizon // batch) - 1
+        releases = -(-self.rounds // batch) - 1
         if not releases:
             return None
-        one = replace(self.payoffs, people_per_vector=batch)
+        one = self.payoffs if batch == 1 else replace(self.payoffs, people_per_vector=batch)
+        more: dict[str, Any] = {"participation": self.participation}
         if self.noise == "gaussian":
-            reduced = self.sums == "tree"
-            one = one.stacked(steps)
-            return SumSpec(
-                one, releases, self.sums, variance_reduction=reduced, participation=self.participation
-            )
-        return SumSpec(one, releases, "tree", self.noise, stacked=steps, participation=self.participation)
+            more["variance_reduction"] = self.sums == "tree"
+            return SumSpec(one.stacked(steps), releases, self.sums, **more)
+        return SumSpec(one, releases, "tree", self.noise, stacked=steps, **more)
 
     def batch_at(self, number: int) -> int:
         return number // self.resample_every
 
     def batch_start(self, batch: int) -> int:
         return batch * self.resample_every
-
-    @property
-    def releases(self) -> int:
-        """Sums that a decision can look at: one per batch but the last."""
-        return 0 if self.spec is None else self.spec.rounds
 
     def expert_epsilon(self, max_rounds_per_person: int) -> float:
         """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise."""
@@ -315,16 +303,16 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         leader = self.leader
         if leader.regularizer == "entropy":
             paid = bounds.payoff(steps, leader.rank, self.bound)
-            return bounds.best_entropic_rate(leader.spread, paid, self.horizon, batch, self.bound)
-        return bounds.best_euclidean_rate(leader.reach, self.longest, self.horizon, batch)
+            return bounds.best_entropic_rate(leader.spread, paid, self.rounds, batch, self.bound)
+        return bounds.best_euclidean_rate(leader.reach, self.longest, self.rounds, batch)
 
     def _experts_lose(self, steps: int, batch: int, rate: float) -> float:
         """The average regret of the experts without noise."""
         leader = self.leader
         if leader.regularizer == "entropy":
             paid = bounds.payoff(steps, leader.rank, self.bound)
-            return bounds.entropic(leader.spread, paid, self.horizon, rate, batch, self.bound)
-        return bounds.euclidean(leader.reach, self.longest, self.horizon, rate, batch)
+            return bounds.entropic(leader.spread, paid, self.rounds, rate, batch, self.bound)
+        return bounds.euclidean(leader.reach, self.longest, self.rounds, rate, batch)
 
     def _noise_maximum(self, spec: SumSpec | None, event: Event | None) -> float:
         """Expected maximum of the noise of an expert's last sum: what it can cost that expert."""
@@ -364,174 +352,153 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
     def _approximate_leaders_lose(self, curvature: float) -> float:
         """The average regret of paper 004's leaders, noise included."""
-        n, error = self.size, 0.0
+        n, error = self.n_items, 0.0
         if self.spec is not None:
             assert isinstance(self.event, LaplaceNoise)
             error = float(self.event.scale) * math.sqrt(n * (n + 1.0) * self.spec.most_draws)
-        return bounds.approximate_leader(self.leader.radius, self.longest, self.horizon, curvature, error)
+        return bounds.approximate_leader(self.leader.radius, self.longest, self.rounds, curvature, error)
 
     # --- settling the numbers --------------------------------------------------------------------
 
-    def settled(
-        self, share: Share, steps: int | str, resample_every: int | str, rate: float | None = None
-    ) -> Self:
-        """These settings with the numbers asked for, the best certified ones for ``"auto"``, and the least
-        noise that fits into ``share``.
+    def least_noise(self, share: Share) -> Callable[[int, int], tuple[SumSpec | None, Event | None]]:
+        """The sum for a number of steps and a batch, and the least noise with which it fits into ``share``.
+
+        It does not depend on the regulariser.
         """
-        batches = (
-            None if resample_every == "auto" else [checks.whole("resample_every", resample_every, at_least=1)]
-        )
-        numbers = None if steps == "auto" else [checks.whole("steps", steps, at_least=1, at_most=MOST_STEPS)]
-        number, batch = self._best(share, numbers, batches)
-        if rate is None:
-            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
-            rate = self.best_rate(number, 1 if batches else batch)
-        found = replace(
-            self,
-            steps=number,
-            resample_every=batch,
-            rate=checks.real("rate", rate, above=0.0),
-            event=self._event(number, batch, share),
-        )
-        vars(found)["leader"] = self.leader  # that of the same domain
+
+        @cache
+        def found(steps: int, batch: int) -> tuple[SumSpec | None, Event | None]:
+            spec = self._spec(steps, batch)
+            return spec, None if spec is None else spec.event(share, share.definition)
+
         return found
 
-    def _event(self, steps: int, batch: int, share: Share) -> Event | None:
-        spec = self._spec(steps, batch)
-        return None if spec is None else spec.event(share, share.definition)
-
-    def _best(
-        self, share: Share, steps: Sequence[int] | None, batches: Sequence[int] | None
-    ) -> tuple[int, int]:
-        """The numbers of steps and of rounds per batch with the smallest certified regret.
+    def settled(
+        self,
+        least_noise: Callable[[int, int], tuple[SumSpec | None, Event | None]],
+        steps: int | str,
+        resample_every: int | str = 1,
+        rate: float | None = None,
+    ) -> Self:
+        """These settings with the numbers asked for, and the best certified ones for ``"auto"``.
 
         Where no number of steps certifies more than doing nothing does, few of them, which real streams like.
         """
-        if steps is not None and batches is not None:
-            return steps[0], batches[0]
-        halves = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * self.horizon.bit_length())})
-        shortest = batches or [batch for batch in halves if batch <= self.horizon]
-        few = steps or [number for number in halves if number <= min(MOST_STEPS, self.horizon)]
-        found: list[tuple[float, int, int]] = []
-        for number in few:
-            lost = self.discretization(number)
-            for batch in shortest:
-                experts = self._experts_lose(number, batch, self.best_rate(number, batch))
-                event = self._event(number, batch, share)
-                noise = self._noise_maximum(self._spec(number, batch), event)
-                found.append((lost + experts + noise, number, batch))
-        total, number, batch = min(found)
-        if steps is None and total >= self.trivial:
-            number = min(FEW_STEPS, self.horizon)
-        return number, batch
+        auto, tuned = steps == "auto", resample_every == "auto"
+        halves = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * self.rounds.bit_length())})
+        few = [number for number in halves if number <= min(MOST_STEPS, self.rounds)]
+        batches = [batch for batch in halves if batch <= self.rounds]
+        if not auto:
+            few = [checks.whole("steps", steps, at_least=1, at_most=MOST_STEPS)]
+        if not tuned:
+            batches = [checks.whole("resample_every", resample_every, at_least=1)]
+        number, batch = few[0], batches[0]
+        if auto or tuned:
+            found = [(self._certified(least_noise, *one), *one) for one in itertools.product(few, batches)]
+            total, number, batch = min(found)
+            if auto and total >= self.trivial:
+                number = min(FEW_STEPS, self.rounds)
+        if rate is None:
+            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            rate = self.best_rate(number, batch if tuned else 1)
+        event = least_noise(number, batch)[1]
+        rate = checks.real("rate", rate, above=0.0)
+        settled = replace(self, steps=number, resample_every=batch, rate=rate, event=event)
+        vars(settled)["leader"] = self.leader  # that of the same domain
+        return settled
 
+    def _certified(self, least_noise: Any, steps: int, batch: int) -> float:
+        """What such numbers certify at their best rate."""
+        experts = self._experts_lose(steps, batch, self.best_rate(steps, batch))
+        return self.discretization(steps) + experts + self._noise_maximum(*least_noise(steps, batch))
 
-def unsettled(rounds: int, bound: float, calibration: str) -> dict[str, Any]:
-    """What both forms are asked for, checked, with numbers that `FrankWolfeSettings.settled` replaces."""
-    return {
-        "rounds": checks.whole("rounds", rounds, at_least=1),
-        "calibration": calibration,
-        "bound": checks.real("bound", bound, at_least=LEAST, at_most=MOST),
-        "steps": 1,
-        "resample_every": 1,
-        "rate": 1.0,
-        "event": None,
-        "claimed_expert_epsilon": None,
-        "added_curvature": None,
-    }
+    def claimed(self, share: Share) -> None:
+        """Warn where one expert spends more than its paper says, though all together keep to the claim."""
+        true_loss, claimed = (
+            self.expert_epsilon(share.budget.max_rounds_per_person),
+            self.claimed_expert_epsilon,
+        )
+        if claimed is not None and true_loss > claimed * (1.0 + 1e-12):
+            checks.warn(
+                f"{self.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
+                f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
+                " still makes up for it. See docs/errata.md.",
+                PublishedCalibrationWarning,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetSettings(FrankWolfeSettings):
+class FrankWolfeSetSettings(FrankWolfeSettings):
     """What a `MetaFrankWolfe` goes by: ``domain`` is the constraint."""
 
     paper: ClassVar[str] = "paper 003, Algorithm 3 (ln T levels of a tree that has log2 T)"
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
 
-    curvature: bool
-    items_per_person: int | None
-    samples: int
-    labels: tuple[Any, ...] | None
+    curvature: bool = False
+    items_per_person: int | None = None
+    samples: int = 200
+    labels: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not isinstance(self.domain, Constraint):
-            raise ValueError("a box has no sets to choose; give a matroid or a knapsack")
-        checks.one_of("noise", self.noise, ("gaussian", "laplace"))
+            raise TypeError(
+                f"constraint must be a constraint (Cardinality, PartitionMatroid, Knapsack, ...), got"
+                f" {checks.shown(self.domain)}; for points of a box there is MetaFrankWolfePoints"
+            )
+        super().__post_init__()
+        self._put(
+            curvature=bool(self.curvature),
+            samples=checks.whole("samples", self.samples, at_least=2),
+            labels=item_labels(self.labels, self.n_items),
+        )
         if self.items_per_person is not None:
-            checks.whole("items_per_person", self.items_per_person, at_least=1, at_most=self.size)
-        if self.labels is not None:
-            item_labels(self.labels, self.size)
+            checks.whole("items_per_person", self.items_per_person, at_least=1, at_most=self.n_items)
 
     @classmethod
     def tight(
         cls,
-        constraint: Constraint,
-        rounds: int,
         share: Share,
         *,
         steps: int | str = "auto",
         regularizer: str | None = None,
         rate: float | None = None,
-        curvature: bool = False,
         sums: str = "auto",
-        items_per_person: int | None = None,
         resample_every: int | str = 1,
         min_separation: int | None = None,
-        bound: float = 1.0,
-        samples: int = 200,
-        labels: Sequence[Any] | None = None,
-    ) -> SetSettings:
+        **asked: Any,
+    ) -> FrankWolfeSetSettings:
         """The settings for what is asked, with the least noise that fits into ``share``.
 
         The regulariser is the one that certifies less regret, where none is given.
         """
-        common = _asked(constraint, rounds, bound, samples, labels, "tight")
-        common |= {"curvature": bool(curvature), "items_per_person": items_per_person}
-        common["participation"] = Participation.declared(share, min_separation)
-        common["sums"], common["noise"] = chosen_sums(sums, "auto", share, lambda: "laplace")
+        method, noise = chosen_sums(sums, "auto", share, lambda: "laplace")
+        asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
         kinds = REGULARIZERS if regularizer is None else (regularizer,)
-        found = [cls(**common, regularizer=_kind(kind)) for kind in kinds]
-        return min(
-            (one.settled(share, steps, resample_every, rate) for one in found),
-            key=lambda one: one.least_regret,
-        )
+        drafts = [cls(**asked, sums=method, noise=noise, regularizer=kind) for kind in kinds]
+        least_noise = drafts[0].least_noise(share)
+        found = [draft.settled(least_noise, steps, resample_every, rate) for draft in drafts]
+        return found[0] if len(found) == 1 else min(found, key=lambda one: one.least_regret)
 
     @classmethod
     def published(
-        cls,
-        constraint: Constraint,
-        rounds: int,
-        share: Share,
-        *,
-        steps: int | str = "auto",
-        regularizer: str | None = None,
-        bound: float = 1.0,
-        samples: int = 200,
-        labels: Sequence[Any] | None = None,
-    ) -> SetSettings:
+        cls, share: Share, *, steps: int | str = "auto", regularizer: str | None = None, **asked: Any
+    ) -> FrankWolfeSetSettings:
         """The constants of paper 003: K of the order of the root of T, and Laplace noise on a tree."""
-        common = _asked(constraint, rounds, bound, samples, labels, "published")
+        kind = "entropy" if regularizer is None else regularizer
+        draft = cls(**asked, calibration="published", sums="tree", noise="laplace", regularizer=kind)
         if not share.private:
             raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
         if not share.delta:
             raise ValueError('calibration="published" needs delta > 0; give the budget a delta')
-        kind = "entropy" if regularizer is None else _kind(regularizer)
-        common |= {"curvature": False, "items_per_person": None, "sums": "tree", "noise": "laplace"}
-        asked = cls(**common, regularizer=kind)
-        number = bounds.published_steps(asked.horizon) if steps == "auto" else steps
-        found = asked.settled(share, number, 1)
+        number = bounds.published_steps(draft.rounds) if steps == "auto" else steps
+        found = draft.settled(draft.least_noise(share), number)
         epsilon, delta = share.budget.epsilon, share.delta
         claimed = epsilon / (2.0 * math.sqrt(2.0 * found.steps * math.log(1.0 / delta)))
+        found = replace(found, claimed_expert_epsilon=claimed)
         if found.event is None:
-            return replace(found, claimed_expert_epsilon=claimed)
-        scale = bounds.published_scale(found.size, found.horizon, found.steps, epsilon, delta, found.bound)
-        event = LaplaceNoise(found.payoffs.difference(share.neighbours), scale)
-        return replace(found, event=event, claimed_expert_epsilon=claimed)
-
-    @property
-    def n_items(self) -> int:
-        """How many items there are to choose from."""
-        return self.size
+            return found
+        scale = bounds.published_scale(found.n_items, found.rounds, found.steps, epsilon, delta, found.bound)
+        return replace(found, event=LaplaceNoise(found.payoffs.difference(share.neighbours), scale))
 
     @property
     def constraint(self) -> Constraint:
@@ -540,21 +507,21 @@ class SetSettings(FrankWolfeSettings):
         return self.domain
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Vector:
         """How much of each expert's payoff is the gradient; the rest is the least gradient."""
         if not self.curvature:
             return np.ones(self.steps)
-        found: NDArray[np.float64] = (1.0 - 1.0 / self.steps) ** np.arange(self.steps - 1, -1, -1.0)
+        found: Vector = (1.0 - 1.0 / self.steps) ** np.arange(self.steps - 1, -1, -1.0)
         return found
 
-    @property
+    @cached_property
     def payoffs(self) -> VectorBounds:
         norm = 1 if self.noise == "laplace" else 2
-        return VectorBounds(self.size, norm, None, (0.0, self.bound), self.items_per_person)
+        return VectorBounds(self.n_items, norm, None, (0.0, self.bound), self.items_per_person)
 
     @property
     def longest(self) -> float:
-        counted = self.size if self.items_per_person is None else self.items_per_person
+        counted = self.n_items if self.items_per_person is None else self.items_per_person
         return self.bound * math.sqrt(counted)
 
     @property
@@ -563,58 +530,39 @@ class SetSettings(FrankWolfeSettings):
 
     @property
     def trivial(self) -> float:
-        return (1.0 if self.curvature else ALPHA) * self.bound * self.horizon
+        return (1.0 if self.curvature else ALPHA) * self.bound * self.rounds
 
     def discretization(self, steps: int) -> float:
         rank = self.leader.rank
         if self.curvature:
-            return self.bound * rank**2 * self.horizon / (2.0 * steps)
-        return bounds.discretization(steps, rank, self.horizon, self.bound)
-
-
-def _asked(
-    constraint: Constraint,
-    rounds: int,
-    bound: float,
-    samples: int,
-    labels: Sequence[Any] | None,
-    calibration: str,
-) -> dict[str, Any]:
-    """What every learner of sets under a constraint is asked for, checked."""
-    if not isinstance(constraint, Constraint):
-        raise TypeError(
-            f"constraint must be a constraint (Cardinality, PartitionMatroid, Knapsack, ...), got"
-            f" {checks.shown(constraint)}; for points of a box there is MetaFrankWolfePoints"
-        )
-    if constraint.n_items is None:
-        raise ValueError(f"{constraint!r} does not say over how many items; give it n_items=")
-    return {
-        **unsettled(rounds, bound, calibration),
-        "domain": constraint,
-        "samples": checks.whole("samples", samples, at_least=2),
-        "labels": item_labels(labels, constraint.n_items),
-    }
-
-
-def _kind(regularizer: str) -> str:
-    return checks.one_of("regularizer", regularizer, REGULARIZERS)
+            return self.bound * rank**2 * self.rounds / (2.0 * steps)
+        return bounds.discretization(steps, rank, self.rounds, self.bound)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointSettings(FrankWolfeSettings):
+class FrankWolfePointSettings(FrankWolfeSettings):
     """What a `MetaFrankWolfePoints` goes by."""
 
     paper: ClassVar[str] = (
         "paper 000, Algorithm 4 (noise for a gradient's length, not for a difference of two)"
     )
+    noises: ClassVar[tuple[str, ...]] = ("gaussian", "spherical")
 
     gradient_bound: float
-    smoothness: float | None
-    clip: bool
+    smoothness: float | None = None
+    clip: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.domain, Constraint | Box):
+            raise TypeError(
+                f"domain must be a domains.Box or a constraint (Cardinality, PartitionMatroid, Knapsack, ...)"
+                f", got {checks.shown(self.domain)}"
+            )
         super().__post_init__()
-        checks.one_of("noise", self.noise, ("gaussian", "spherical"))
+        longest = checks.real("gradient_bound", self.gradient_bound, at_least=LEAST, at_most=MOST)
+        self._put(gradient_bound=longest, clip=bool(self.clip))
+        if self.smoothness is not None:
+            self._put(smoothness=checks.real("smoothness", self.smoothness, at_least=0.0))
         checks.one_of("regularizer", self.regularizer, ("euclidean",))
         if self.noise == "spherical" and self.resample_every > 1:
             raise ValueError(
@@ -625,66 +573,53 @@ class PointSettings(FrankWolfeSettings):
     @classmethod
     def tight(
         cls,
-        domain: Constraint | Box,
-        rounds: int,
         share: Share,
         *,
-        gradient_bound: float,
-        smoothness: float | None = None,
         steps: int | str = "auto",
         rate: float | None = None,
         sums: str = "auto",
         resample_every: int | str = 1,
         min_separation: int | None = None,
-        bound: float = 1.0,
-        clip: bool = False,
-    ) -> PointSettings:
+        **asked: Any,
+    ) -> FrankWolfePointSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        common = _asked_points(domain, rounds, gradient_bound, smoothness, bound, clip, "tight")
-        common["participation"] = Participation.declared(share, min_separation)
         method, noise = chosen_sums(sums, "auto", share, lambda: "spherical")
-        found = cls(**common, sums=method, noise=noise)
-        if steps == "auto" and found.smoothness is None:
+        asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
+        draft = cls(**asked, sums=method, noise=noise)
+        if steps == "auto" and draft.smoothness is None:
             raise ValueError(
                 'steps="auto" weighs steps against smoothness; give smoothness= (a public bound of how fast'
                 " gradients change) or a number of steps"
             )
-        if resample_every == "auto" and found.noise == "spherical":
+        if resample_every == "auto" and noise == "spherical":
             resample_every = 1
-        return found.settled(share, steps, resample_every, rate)
+        return draft.settled(draft.least_noise(share), steps, resample_every, rate)
 
     @classmethod
-    def published(
-        cls,
-        domain: Constraint | Box,
-        rounds: int,
-        share: Share,
-        *,
-        gradient_bound: float,
-        smoothness: float | None = None,
-        steps: int | str = "auto",
-        bound: float = 1.0,
-        clip: bool = False,
-    ) -> PointSettings:
+    def published(cls, share: Share, *, steps: int | str = "auto", **asked: Any) -> FrankWolfePointSettings:
         """The constants of paper 000, with the leader and the noise of paper 004."""
-        common = _asked_points(domain, rounds, gradient_bound, smoothness, bound, clip, "published")
+        draft = cls(**asked, calibration="published", sums="tree", noise="spherical")
         if not share.private:
             raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
-        asked = cls(**common, sums="tree", noise="spherical")
-        number = bounds.published_leader_steps(asked.horizon) if steps == "auto" else steps
-        found = asked.settled(share, number, 1)
+        number = bounds.published_leader_steps(draft.rounds) if steps == "auto" else steps
+        found = draft.settled(draft.least_noise(share), number)
         claimed = share.budget.epsilon / found.steps
-        curvature = bounds.published_curvature(found.size, found.horizon, claimed)
+        curvature = bounds.published_curvature(found.n_items, found.rounds, claimed)
         found = replace(found, added_curvature=curvature, claimed_expert_epsilon=claimed)
         if found.event is None:
             return found
         length = found.gradient_bound + curvature * 2.0 * found.leader.radius
-        scale = length * (math.ceil(math.log2(max(found.horizon, 2))) + 1) / claimed
+        scale = length * (math.ceil(math.log2(max(found.rounds, 2))) + 1) / claimed
         return replace(found, event=SphericalLaplaceNoise(found.payoffs.difference(share.neighbours), scale))
 
     @property
+    def dimension(self) -> int:
+        """How many coordinates a point has."""
+        return self.n_items
+
+    @cached_property
     def payoffs(self) -> VectorBounds:
-        return VectorBounds(self.size, 2, self.gradient_bound, (0.0, self.gradient_bound))
+        return VectorBounds(self.n_items, 2, self.gradient_bound, (0.0, self.gradient_bound))
 
     @property
     def longest(self) -> float:
@@ -697,193 +632,28 @@ class PointSettings(FrankWolfeSettings):
     def discretization(self, steps: int) -> float:
         if self.smoothness is None:
             return math.inf
-        return bounds.smooth_discretization(steps, self.leader.radius, self.smoothness, self.horizon)
+        return bounds.smooth_discretization(steps, self.leader.radius, self.smoothness, self.rounds)
 
 
-def _asked_points(
-    domain: Constraint | Box,
-    rounds: int,
-    gradient_bound: float,
-    smoothness: float | None,
-    bound: float,
-    clip: bool,
-    calibration: str,
-) -> dict[str, Any]:
-    """What every learner of points is asked for, checked."""
-    if not isinstance(domain, Constraint | Box):
-        raise TypeError(
-            f"domain must be a domains.Box or a constraint (Cardinality, PartitionMatroid, Knapsack, ...),"
-            f" got {checks.shown(domain)}"
-        )
-    if isinstance(domain, Constraint) and domain.n_items is None:
-        raise ValueError(f"{domain!r} does not say over how many items; give it n_items=")
-    return {
-        **unsettled(rounds, bound, calibration),
-        "domain": domain,
-        "regularizer": "euclidean",
-        "gradient_bound": checks.real("gradient_bound", gradient_bound, at_least=LEAST, at_most=MOST),
-        "smoothness": None if smoothness is None else checks.real("smoothness", smoothness, at_least=0.0),
-        "clip": bool(clip),
-    }
-
-
-Floats = NDArray[np.float64]
-
-
-class SetGradients:
-    """Multilinear gradients of a set function; where sampled, by public randomness of the round."""
-
-    def __init__(self, settings: SetSettings, public: PublicRandomness) -> None:
-        self._settings, self._public = settings, public
-        self._weights = settings.weights[:, None]
-
-    def fed(self, person: Population, experts: Experts, number: int) -> NDArray[np.int64]:
-        """What one person pays each expert in round ``number``."""
-        settings, public = self._settings, self._public
-        # The same randomness at every point: sets grow with the point, and submodular gains only fall.
-        asked = [
-            person.multilinear_gradient(x.copy(), rng=public.of_round(number), samples=settings.samples)
-            for x in experts.points[:-1]
-        ]
-        if settings.curvature:
-            asked.append(person.least_gains())
-        found = np.array(
-            [answers.vector("gradient", one, settings.size, 0.0, settings.bound) for one in asked]
-        )
-        payoffs = found[: settings.steps]
-        if settings.curvature:
-            payoffs = self._weights * payoffs + (1.0 - self._weights) * found[-1]
-        return experts.whole_units(payoffs)
-
-
-@dataclass(frozen=True)
-class PointFunction:
-    """Somebody's function of points."""
-
-    value: Callable[[Floats], Any]
-    gradient: Callable[[Floats], Any]
-
-
-class PointGradients:
-    """Gradients of functions of points, of limited length."""
-
-    def __init__(self, settings: PointSettings) -> None:
-        self._settings = settings
-
-    def function(self, person: Any) -> PointFunction:
-        """Somebody's function, whatever carries it."""
-        settings = self._settings
-        if isinstance(person, Population):
-            person = MultilinearExtension(person)
-        if isinstance(person, ContinuousPopulation):
-            if person.dimension != settings.size:
-                raise ValueError(
-                    f"the function has {person.dimension} coordinates; this learner's points"
-                    f" have {settings.size}"
-                )
-            if not person.bound <= settings.bound * (1 + 1e-12):
-                raise ValueError(
-                    f"the function may reach {person.bound:g}, above the learner's bound={settings.bound:g};"
-                    " rescale it or declare a larger bound"
-                )
-            return PointFunction(person.value, person.gradient)
-        if isinstance(person, tuple) and len(person) == 2 and all(callable(part) for part in person):
-            return PointFunction(*person)
-        value, gradient = getattr(person, "value", None), getattr(person, "gradient", None)
-        if not callable(value) or not callable(gradient):
-            raise TypeError(
-                "expected a function with value(x) and gradient(x), or the pair of them, got"
-                f" {type(person).__name__}"
-            )
-        return PointFunction(value, gradient)
-
-    def value(self, function: PointFunction, x: Floats) -> float:
-        """What a point is worth."""
-        return answers.number("value(x)", function.value(x.copy()), 0.0, self._settings.bound)
-
-    def fed(self, function: PointFunction, experts: Experts) -> tuple[NDArray[np.int64], bool]:
-        """What one person pays each expert, and whether any of it was longer."""
-        settings, points = self._settings, experts.points
-        self.value(function, points[-1])
-        found = np.array(
-            [answers.vector("gradient(x)", function.gradient(x.copy()), settings.size) for x in points[:-1]]
-        )
-        longest = settings.gradient_bound
-        slack = answers.ROUNDING * longest
-        if found.min() < -slack:
-            k, item = (int(i) for i in np.argwhere(found < -slack)[0])
-            raise ValueError(
-                f"gradient(x)[{item}]={found[k, item]:g} at partial point {k} is negative; the learner needs"
-                " functions that never fall (monotone)"
-            )
-        found = np.maximum(found, 0.0)
-        largest = np.maximum(found.max(axis=1), longest)
-        lengths = largest * np.sqrt(row_sums(np, (found / largest[:, None]) ** 2))
-        worst = int(np.argmax(lengths))
-        long = bool(lengths[worst] > longest * (1.0 + answers.ROUNDING))
-        if long and not settings.clip:
-            raise ValueError(
-                f"gradient(x) at partial point {worst} has length {lengths[worst]:g}, above"
-                f" gradient_bound={longest:g}; rescale, declare more, or pass clip=True"
-            )
-        found *= np.minimum(1.0, longest / np.maximum(lengths, 1e-300))[:, None]
-        return experts.whole_units(found), long
-
-
-class Experts:
-    """K leaders one after another, each following a private sum of its own payoffs.
-
-    ``points`` are where the first 0, 1, ... K of them stop, each going 1/K of the way; the last is what is
-    played. ``total`` gathers payoffs in whole ``units``, at most ``most`` of them an entry and person.
-    """
-
-    _state = ("total", "points")
-
-    def __init__(self, settings: FrankWolfeSettings, gate: Gate, public: PublicRandomness) -> None:
-        self._leader, self._every = settings.leader, settings.resample_every
-        self._rate, self._added = settings.rate, settings.added_curvature
-        self.units, self.most = settings.units, settings.most
-        self.total = PrivateTotal(
-            settings.spec,
-            gate,
-            settings.event,
-            (settings.steps, settings.size),
-            units=self.units,
-            public=public if self._added is None else None,  # noise that never falls, as certificates need
-            label="gradients",
-        )
-        self.points: Floats = np.zeros((settings.steps + 1, settings.size))
-
-    def move(self, number: int) -> Floats:
-        """Release what was gathered before round ``number``, and let everybody follow it; the last point."""
-        known = self.total.release() if number else self.total.released
-        rate = self._rate if self._added is None else 1.0 / (self._added * max(1, number))
-        self.points = self._leader.partial_points(known, rate)
-        point: Floats = self.points[-1]
-        return point
-
-    def whole_units(self, payoffs: Floats) -> NDArray[np.int64]:
-        """Payoffs in whole units, rounded down, so that one person's part in the sums is exact."""
-        return np.asarray(np.clip(np.floor(payoffs * self.units), 0, self.most), dtype=np.int64)
+# --- learners --------------------------------------------------------------------------------------------
 
 
 class FrankWolfeLearner(OnlineLearner):
-    """K linear experts whose average is played; expert k is paid by gradients where the first k - 1 stop."""
+    """What both learners share: the experts, who move when their sums are released.
 
-    settings: SetSettings | PointSettings
-    _state: ClassVar[tuple[str, ...]] = ("_public", "_round_public", "_experts")
+    ``_points`` are where the first 0, 1, ... K experts stop, each going 1/K of the way; the last is what is
+    played. ``_total`` gathers payoffs in integer units.
+    """
+
+    settings: Any
+    _state: ClassVar[tuple[str, ...]] = ("_public", "_round_public", "_total", "_points")
 
     # --- for users -------------------------------------------------------------------------------
 
     @property
-    def point(self) -> NDArray[np.float64]:
+    def point(self) -> Vector:
         """The fractional point of this round's decision: the average of the experts' points."""
-        return np.array(self._experts.points[-1])
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret of the fractional points over the declared rounds."""
-        return self.settings.certified_regret
+        return np.array(self._points[-1])
 
     @property
     def expert_epsilon(self) -> float:
@@ -894,7 +664,8 @@ class FrankWolfeLearner(OnlineLearner):
         """
         if not self.budget.private:
             return math.inf
-        return self.settings.expert_epsilon(self.budget.max_rounds_per_person)
+        found: float = self.settings.expert_epsilon(self.budget.max_rounds_per_person)
+        return found
 
     def run(
         self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -913,40 +684,39 @@ class FrankWolfeLearner(OnlineLearner):
     # --- the protocol ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        settings = self.settings
+        shape = settings.steps, settings.n_items
         # Both forms draw the words of both, so that noise follows from the seed alone.
         self._public, self._round_public = self._gate.public_randomness(), self._gate.public_randomness()
-        self._experts = Experts(self.settings, self._gate, self._public)
-
-    @property
-    def _total(self) -> PrivateTotal:
-        return self._experts.total
+        # Noise that never falls is what certificates need; paper 004's leaders have none.
+        public = self._public if settings.added_curvature is None else None
+        how: dict[str, Any] = {"units": settings.units, "public": public, "label": "gradients"}
+        self._total = PrivateTotal(settings.spec, self._gate, settings.event, shape, **how)
+        self._points: Vector = np.zeros((settings.steps + 1, settings.n_items))
+        self._units, self._most, self._leader = settings.units, settings.most, settings.leader
 
     def _due(self) -> bool:
-        return self._rounds.number % self.settings.resample_every == 0
+        return bool(self._rounds.number % self.settings.resample_every == 0)
 
-    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
+    def _move(self) -> Vector:
+        """Release what was paid before this round, and let every expert follow it; the point to play."""
+        settings, number = self.settings, self._rounds.number
+        known = self._total.release() if number else self._total.released
+        added = settings.added_curvature
+        rate = settings.rate if added is None else 1.0 / (added * max(1, number))
+        self._points = self._leader.partial_points(known, rate)
+        point: Vector = self._points[-1]
+        return point
+
+    def _in_units(self, payoffs: Vector) -> NDArray[np.int64]:
+        """Payoffs in units, rounded down, so that one person's part in the sums is exact."""
+        return np.asarray(np.clip(np.floor(payoffs * self._units), 0, self._most), dtype=np.int64)
+
+    def _trace(self, rewards: Vector, selections: NDArray[Any]) -> Trace:
         return Trace(rewards, selections, type(self).__name__)
 
     def _spent(self) -> Account:
         return self._account(*self._total.entries())
-
-
-def claimed_share(settings: SetSettings | PointSettings, share: Share) -> Share:
-    """Where published noise is spent: a gate that holds it, with a warning where it is less than claimed."""
-    spec, event, claimed = settings.spec, settings.event, settings.claimed_expert_epsilon
-    releases = [] if spec is None or event is None else [(event, spec.count)]
-    found = published_share(share, releases, settings.paper)
-    true_loss = settings.expert_epsilon(share.budget.max_rounds_per_person)
-    assert claimed is not None
-    if found is share and true_loss > claimed * (1.0 + 1e-12):
-        warnings.warn(
-            f"{settings.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
-            f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
-            " still makes up for it. See docs/errata.md.",
-            PublishedCalibrationWarning,
-            stacklevel=4,
-        )
-    return found
 
 
 class MetaFrankWolfePoints(FrankWolfeLearner):
@@ -984,8 +754,8 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
     ((2,), 100)
     """
 
-    settings: PointSettings
-    _settings_type: ClassVar[type[PointSettings]] = PointSettings
+    settings: FrankWolfePointSettings
+    _settings_type: ClassVar[type[FrankWolfePointSettings]] = FrankWolfePointSettings
     _state = ("_clipped",)
     _noun: ClassVar[str] = "point"
 
@@ -1007,29 +777,16 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        asked: dict[str, Any] = {"gradient_bound": gradient_bound, "smoothness": smoothness, "steps": steps}
-        asked |= {"bound": bound, "clip": clip}
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            if (resample_every, rate, min_separation) != (1, None, None):
-                raise ValueError(
-                    'calibration="published" feeds every round, at rates of its own; leave resample_every'
-                    ' and rate out, and min_separation, or take calibration="tight"'
-                )
-            if sums not in ("auto", "tree"):
-                raise ValueError('calibration="published" is a tree with spherical noise; leave sums out')
-            settings = PointSettings.published(domain, rounds, share, **asked)
-            share = claimed_share(settings, share)
-        else:
-            asked |= {"rate": rate, "sums": sums, "resample_every": resample_every}
-            asked["min_separation"] = min_separation
-            settings = PointSettings.tight(domain, rounds, share, **asked)
+        asked: dict[str, Any] = {"domain": domain, "rounds": rounds, "bound": bound, "steps": steps}
+        asked |= {"gradient_bound": gradient_bound, "smoothness": smoothness, "clip": clip}
+        tuned = {"resample_every": resample_every, "rate": rate, "min_separation": min_separation}
+        given = spend_from(budget, seed)
+        if calibration != "published" or sums != "tree":  # which the published one is
+            tuned["sums"] = sums
+        settings, share = calibrated(FrankWolfePointSettings, given, calibration, asked, tuned)
+        if share is given:
+            settings.claimed(share)
         super().__init__(settings, share)
-
-    @property
-    def dimension(self) -> int:
-        """How many coordinates a point has."""
-        return self.settings.size
 
     @property
     def insecure_clipped(self) -> int:
@@ -1043,34 +800,35 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         With ``clip`` it is about people whose gradients were not shortened; rounds that are not learned from
         are not in it. Without ``smoothness`` it is the trivial one.
         """
-        return super().certified_regret
+        return self.settings.certified_regret
 
-    def choose(self) -> NDArray[np.float64]:
+    def choose(self) -> Vector:
         """The point for this round."""
-        point: NDArray[np.float64] = super().choose()
+        point: Vector = super().choose()
         return point
 
     # --- deciding --------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         super()._begin()
-        self._gradients, self._clipped = PointGradients(self.settings), 0
+        self._clipped = 0
 
     @property
     def _width(self) -> int:
-        return self.settings.size
+        return self.settings.n_items
 
-    def _draw(self) -> NDArray[np.float64]:
-        return np.array(self._experts.move(self._rounds.number))
+    def _draw(self) -> Vector:
+        return np.array(self._move())
 
-    def _decision(self, shown: NDArray[Any]) -> NDArray[np.float64]:
+    def _decision(self, shown: NDArray[Any]) -> Vector:
         return shown.copy()
 
-    def _row(self, decision: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _row(self, decision: Vector) -> Vector:
         return decision
 
-    def _value(self, person: Any, decision: NDArray[np.float64]) -> float:
-        return self._gradients.value(self._gradients.function(person), decision)
+    def _value(self, person: Any, decision: Vector) -> float:
+        value, _ = self._functions(person)
+        return answers.number("value(x)", value(decision.copy()), 0.0, self.settings.bound)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         domain = self.settings.domain
@@ -1079,15 +837,55 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
 
     # --- learning --------------------------------------------------------------------------------
 
+    def _functions(self, person: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
+        """Somebody's function and its gradient, whatever carries them."""
+        settings = self.settings
+        if isinstance(person, Population):
+            person = MultilinearExtension(person)
+        if isinstance(person, ContinuousPopulation):
+            if person.dimension != settings.n_items:
+                raise ValueError(
+                    f"the function has {person.dimension} coordinates; this learner's points"
+                    f" have {settings.n_items}"
+                )
+            if not person.bound <= settings.bound * (1 + 1e-12):
+                raise ValueError(
+                    f"the function may reach {person.bound:g}, above the learner's bound={settings.bound:g};"
+                    " rescale it or declare a larger bound"
+                )
+        return cost_functions(person)
+
     def _check_people(self, people: Any) -> None:
         if isinstance(people, ContinuousPopulation | Population):
-            self._gradients.function(people)
+            self._functions(people)
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.int64], bool]:
-        """What is paid to each expert in whole units, and whether any of it was shortened."""
+        """What is paid to each expert in units, and whether any of it was shortened."""
         if isinstance(person, ContinuousPopulation | Population) and len(person) != 1:
             raise ValueError("learn() takes one person; use run() for a stream")
-        return self._gradients.fed(self._gradients.function(person), self._experts)
+        self._value(person, self._points[-1])
+        longest, size = self.settings.gradient_bound, self.settings.n_items
+        asked = [self._functions(person)[1](x.copy()) for x in self._points[:-1]]
+        found = np.array([answers.vector("gradient(x)", one, size) for one in asked])
+        slack = answers.ROUNDING * longest
+        if found.min() < -slack:
+            k, item = (int(i) for i in np.argwhere(found < -slack)[0])
+            raise ValueError(
+                f"gradient(x)[{item}]={found[k, item]:g} at partial point {k} is negative; the learner needs"
+                " functions that never fall (monotone)"
+            )
+        found = np.maximum(found, 0.0)
+        largest = np.maximum(found.max(axis=1), longest)
+        lengths = largest * np.sqrt(row_sums(np, (found / largest[:, None]) ** 2))
+        worst = int(np.argmax(lengths))
+        long = bool(lengths[worst] > longest * (1.0 + answers.ROUNDING))
+        if long and not self.settings.clip:
+            raise ValueError(
+                f"gradient(x) at partial point {worst} has length {lengths[worst]:g}, above"
+                f" gradient_bound={longest:g}; rescale, declare more, or pass clip=True"
+            )
+        found *= np.minimum(1.0, longest / np.maximum(lengths, 1e-300))[:, None]
+        return self._in_units(found), long
 
     def _observe(self, person: tuple[NDArray[np.int64], bool]) -> None:
         units, shortened = person
@@ -1138,8 +936,8 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
     (True, 100)
     """
 
-    settings: SetSettings
-    _settings_type: ClassVar[type[SetSettings]] = SetSettings
+    settings: FrankWolfeSetSettings
+    _settings_type: ClassVar[type[FrankWolfeSetSettings]] = FrankWolfeSetSettings
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
     _constrained = True
@@ -1165,25 +963,16 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        asked: dict[str, Any] = {"steps": steps, "regularizer": regularizer, "bound": bound}
-        asked |= {"samples": samples, "labels": labels}
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            given = (resample_every, rate, items_per_person, bool(curvature), min_separation)
-            if given != (1, None, None, False, None):
-                raise ValueError(
-                    'calibration="published" feeds every round whole; leave resample_every, rate,'
-                    ' items_per_person and curvature out, and min_separation, or take calibration="tight"'
-                )
-            if sums not in ("auto", "tree"):
-                raise ValueError('calibration="published" is a tree with Laplace noise; leave sums out')
-            settings = SetSettings.published(constraint, rounds, share, **asked)
-            share = claimed_share(settings, share)
-        else:
-            asked |= {"rate": rate, "curvature": curvature, "sums": sums}
-            asked |= {"items_per_person": items_per_person, "resample_every": resample_every}
-            asked["min_separation"] = min_separation
-            settings = SetSettings.tight(constraint, rounds, share, **asked)
+        asked = {"domain": constraint, "rounds": rounds, "bound": bound, "labels": labels}
+        asked |= {"samples": samples, "steps": steps, "regularizer": regularizer}
+        tuned = {"resample_every": resample_every, "rate": rate, "min_separation": min_separation}
+        tuned |= {"curvature": curvature, "items_per_person": items_per_person}
+        given = spend_from(budget, seed)
+        if calibration != "published" or sums != "tree":  # which the published one is
+            tuned["sums"] = sums
+        settings, share = calibrated(FrankWolfeSetSettings, given, calibration, asked, tuned)
+        if share is given:
+            settings.claimed(share)
         super().__init__(settings, share, start)
 
     @property
@@ -1194,17 +983,43 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         ``curvature=True`` it is the (1 - kappa/e)-regret. With ``items_per_person`` it is about the people as
         they are counted; rounds that are not learned from are not in it.
         """
-        return self._certified(super().certified_regret)
+        return self._certified(self.settings.certified_regret)
 
     # --- deciding --------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         super()._begin()
-        self._gradients = SetGradients(self.settings, self._round_public)
         self._constraint, self._weights = self.settings.constraint, self.settings.weights
+        self._rank = self._constraint.rank
+
+    @property
+    def _width(self) -> int:
+        return self._rank
+
+    def _draw(self) -> NDArray[np.int32]:
+        return self._row_of(self._constraint.round(self._move(), self._public.generator))
+
+    def _row_of(self, items: Any) -> NDArray[np.int32]:
+        row = np.full(self._rank, -1, dtype=np.int32)
+        row[: len(items)] = items
+        return row
+
+    def _decision(self, shown: NDArray[Any]) -> Selection:
+        return self._selection(tuple(shown[shown >= 0].tolist()))
+
+    def _row(self, decision: Selection) -> NDArray[np.int32]:
+        return self._row_of(decision.items)
+
+    def _could_show(self, shown: NDArray[Any]) -> bool:
+        items = shown[: np.count_nonzero(shown >= 0)]
+        if shown.shape != (self._rank,) or (items < 0).any() or np.unique(items).size < items.size:
+            return False
+        return self._constraint.contains(items)
+
+    # --- a catalogue that changes, and other servers ---------------------------------------------
 
     def _estimates(self) -> Estimates:
-        return self._total.averages(self._rounds.number, self._width)
+        return self._total.averages(self._rounds.number, self._rank)
 
     def _start(self, start: Released) -> None:
         """Every expert begins with what items were worth."""
@@ -1213,7 +1028,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
             known = np.where(np.isnan(start.values), typical, start.values)
             self._total.warm(np.tile(known, (self.settings.steps, 1)), start.people)
 
-    def _ranking(self) -> NDArray[np.float64]:
+    def _ranking(self) -> Vector:
         return np.asarray(self._total.released.sum(axis=0))
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
@@ -1224,55 +1039,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         """Points have all items; what is rounded to a set is fitted in every round."""
 
     def _feasible(self, items: list[int]) -> bool:
-        return self.settings.constraint.contains(items)
-
-    @property
-    def _width(self) -> int:
-        return self._constraint.rank
-
-    def _draw(self) -> NDArray[np.int32]:
-        point = self._experts.move(self._rounds.number)
-        return self._row_of(self._constraint.round(point, self._public.generator))
-
-    def _row_of(self, items: Any) -> NDArray[np.int32]:
-        row = np.full(self._width, -1, dtype=np.int32)
-        row[: len(items)] = items
-        return row
-
-    def _decision(self, shown: NDArray[Any]) -> Selection:
-        return self._selection(tuple(shown[shown >= 0].tolist()))
-
-    def _row(self, decision: Selection) -> NDArray[np.int32]:
-        return self._row_of(decision.items)
-
-    def _value(self, person: Any, decision: Selection) -> float:
-        return answers.number("value", person.value(decision.items), 0.0, self.bound)
-
-    def _could_show(self, shown: NDArray[Any]) -> bool:
-        items = shown[: np.count_nonzero(shown >= 0)]
-        if shown.shape != (self._width,) or (items < 0).any() or np.unique(items).size < items.size:
-            return False
         return self._constraint.contains(items)
-
-    # --- learning --------------------------------------------------------------------------------
-
-    def _check_people(self, people: Any) -> None:
-        check_population(people, self.settings.size, self.settings.bound)
-        if not people.monotone:
-            raise ValueError("the learner needs functions that never fall when an item is added (monotone)")
-
-    def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
-        """Rows for the compiled loop, or what is paid to each expert in whole units."""
-        self._check_people(person)
-        if len(person) != 1:
-            raise ValueError("learn() takes one person; use run() for a stream")
-        one = self._counted(person)
-        return one if _closed_form(one.as_rows()) else self._gradients.fed(one, self._experts, self.round)
-
-    def _counted(self, people: Population) -> Population:
-        """The people of the rounds to come as they are counted."""
-        cap = self.settings.items_per_person
-        return people if cap is None else capped(people, cap, self._round_public, self._rounds.number)
 
     def _check_divisible(self) -> None:
         settings = self.settings
@@ -1280,9 +1047,9 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
             raise ValueError("items_per_person= and min_separation= go by rounds, which a part does not know")
 
     def _summed(self) -> Summed:
-        experts, shape = self._experts, (self.settings.steps, self.settings.size)
-        points, most = experts.points[:-1].copy(), experts.most
-        return Summed(shape, 0, most, partial(_row_units, points, self._weights, experts.units, most))
+        shape, points = (self.settings.steps, self.settings.n_items), self._points[:-1].copy()
+        counting = partial(_row_units, points, self._weights, self._units, self._most)
+        return Summed(shape, 0, self._most, counting)
 
     def _batch(self) -> int:
         return self.settings.batch_start(self.settings.batch_at(self._rounds.number))
@@ -1295,9 +1062,39 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         super()._check_part(part)
         self._total.check(part.sums, part.count)  # type: ignore[attr-defined]
 
-    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
-        del count
+    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._total.add(sums)
+
+    # --- learning --------------------------------------------------------------------------------
+
+    def _prepared(self, person: Any) -> Population | NDArray[np.int64]:
+        """Somebody who is a row, for the compiled loop, or what is paid to each expert in units."""
+        one = self._counted(super()._prepared(person))
+        return self._paid(one) if _closed_form(one) is None else one
+
+    def _paid(self, person: Population) -> NDArray[np.int64]:
+        """What somebody pays each expert, by gradients that may be averages over random sets."""
+        settings, weights = self.settings, self._weights[:, None]
+        # The same randomness at every point: sets grow with the point, and submodular gains only fall.
+        asked = [
+            person.multilinear_gradient(
+                x.copy(), rng=self._round_public.of_round(self.round), samples=settings.samples
+            )
+            for x in self._points[:-1]
+        ]
+        if settings.curvature:
+            asked.append(person.least_gains())
+        size, bound = settings.n_items, settings.bound
+        found = np.array([answers.vector("gradient", one, size, 0.0, bound) for one in asked])
+        payoffs = found[: settings.steps]
+        if settings.curvature:
+            payoffs = weights * payoffs + (1.0 - weights) * found[-1]
+        return self._in_units(payoffs)
+
+    def _counted(self, people: Population) -> Population:
+        """The people of the rounds to come as they are counted."""
+        cap = self.settings.items_per_person
+        return people if cap is None else capped(people, cap, self._round_public, self._rounds.number)
 
     def _observe(self, person: Population | NDArray[np.int64]) -> None:
         if isinstance(person, Population):
@@ -1306,21 +1103,16 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
             self._total.add(person)
 
     def _add_rows(self, people: Population, within_limit: NDArray[np.bool_], first: int) -> None:
-        experts = self._experts
-        asked = experts.points[:-1], self._weights, experts.units, experts.most, experts.total.pending
-        _add_gradients(people, first, within_limit, *asked)
-
-    def _run_stream(self, stream: Stream) -> None:
-        rows = stream.people.as_rows()
-        compiled = rows is not None and _closed_form(rows) and self._catalogue.active is None
-        if rows is not None and compiled:
-            self._run_rows(stream, rows)
-        else:
-            self._run_one_by_one(stream)
+        rows = people.as_rows()
+        assert rows is not None
+        experts = self._points[:-1], self._weights, self._units, self._most, self._total.pending
+        rows.gradients.add_gradients(first, within_limit.view(np.uint8), *experts)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        people, rewards = stream.people, stream.rewards
-        count = rewards.size
+        people, rewards, count = stream.people, stream.rewards, stream.rewards.size
+        if _closed_form(people) is None or self._catalogue.active is not None:
+            self._run_one_by_one(stream)
+            return
         counted = self._counted(people if len(people) == count else people[:count])
         every = self.settings.resample_every
         starts = [0, *range(every - self._rounds.number % every, count, every)]
@@ -1335,24 +1127,19 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
             self._rounds.close(stop - start, then=learned)
 
 
-def _closed_form(rows: Rows | None) -> bool:
-    """Whether these rows' multilinear gradient has a closed form, whatever their length."""
-    return rows is not None and not rows.kind.of_sums
-
-
-def _add_gradients(people: Population, first: int, within_limit: NDArray[np.bool_], *asked: Any) -> None:
-    """Add what people who are rows pay each expert; see `RowTable.add_gradients`."""
+def _closed_form(people: Population) -> Rows | None:
+    """The rows of people whose multilinear gradient has a closed form, whatever their length."""
     rows = people.as_rows()
-    assert rows is not None
-    rows.gradients.add_gradients(first, within_limit.view(np.uint8), *asked)
+    return None if rows is None or rows.kind.of_sums else rows
 
 
 def _row_units(
-    points: NDArray[np.float64], weights: NDArray[np.float64], units: float, most: int, person: Population
+    points: Vector, weights: Vector, units: float, most: int, person: Population
 ) -> NDArray[np.int64]:
-    """What a person, or people who are rows, pay each expert, in whole units."""
-    if not _closed_form(person.as_rows()):
+    """What a person, or people who are rows, pay each expert, in units."""
+    rows = _closed_form(person)
+    if rows is None:
         raise ValueError("random sets for gradients go by rounds, which a part does not know; give rows")
     paid = np.zeros(points.shape, dtype=np.int64)
-    _add_gradients(person, 0, np.ones(len(person), dtype=np.bool_), points, weights, units, most, paid)
+    rows.gradients.add_gradients(0, np.ones(len(person), np.uint8), points, weights, units, most, paid)
     return paid
