@@ -474,7 +474,7 @@ class BanditSettings(SelectorSettings):
         elif asked.exploration in ("blocks", "presampled"):
             found = _tight_blocks(asked, share, **given)
         else:
-            found = _tight_coins(asked, share, **given)
+            found = _tight_by_chance(asked, share, **given)
         return replace(found, labels=labels)
 
     @classmethod
@@ -727,7 +727,7 @@ def _block_options(
             yield replace(asked, block=length, repeats=times, rate=fixed, noise=noise)
 
 
-def _tight_coins(
+def _tight_by_chance(
     asked: BanditSettings,
     share: Share,
     rate: float | None = None,
@@ -950,7 +950,7 @@ class ValueFeedback(Feedback):
 
     @property
     def compiles(self) -> bool:
-        return all(heard >= 0 for heard, _ in self._samples.values())
+        return all(total >= 0 for total, _ in self._samples.values())
 
     def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
         for label, release in self._charged:
@@ -994,15 +994,15 @@ class ValueFeedback(Feedback):
         if not ticket:
             return
         block, expert, item = ticket
-        heard, left = self._samples.get((block, expert), [0, self._settings.repeats])
-        heard, left = heard if heard == _SPOILT else heard + (ready or 0), left - 1
+        total, left = self._samples.get((block, expert), [0, self._settings.repeats])
+        total, left = total if total == _SPOILT else total + (ready or 0), left - 1
         if left:
-            self._samples[block, expert] = [heard, left]
+            self._samples[block, expert] = [total, left]
             return
         self._samples.pop((block, expert), None)
-        if heard != _SPOILT:
-            heard += self._noise_for(block, expert)
-            self._teach(expert, item, round(float(heard) * self._ratio) - self._centre)
+        if total != _SPOILT:
+            total += self._noise_for(block, expert)
+            self._teach(expert, item, round(float(total) * self._ratio) - self._centre)
 
     def skip(self, ticket: Ticket) -> None:
         """Another set was shown: nothing is learned from this exploration sample."""

@@ -1034,10 +1034,10 @@ class OnlineSelector(OnlineLearner):
         assert self._sum is not None
         return self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
 
-    def _tell(self, pool: Pooled) -> None:
+    def _publish(self, pool: Pooled) -> None:
         """Let other segments know what was released."""
         assert self._sum is not None
-        self._sum.tell(pool)
+        self._sum.publish(pool)
 
     def _spent(self) -> Account:
         return self._account(*(() if self._sum is None else self._sum.entries()))

@@ -47,7 +47,7 @@ class Pooled:
         self._pool, self._index = pool, index
         self.seen = 0  # people of the others when a set was drawn last
 
-    def tell(self, evidence: Evidence | None, people: int) -> None:
+    def publish(self, evidence: Evidence | None, people: int) -> None:
         """What this segment's learner has released by now, about so many people."""
         self._pool.total += people - self._pool.people[self._index]
         self._pool.evidence[self._index], self._pool.people[self._index] = evidence, people

@@ -254,7 +254,7 @@ class Segments:
             names = [items] if isinstance(items, str | bytes) else list(items)
             for learner in self._learners:
                 learner.add_items(names)
-            self._tell_all()
+            self._publish_all()
             self._numbers.changed.update(range(len(self._learners)))
 
     def retire_items(self, items: Iterable[Any]) -> None:
@@ -411,12 +411,12 @@ class Segments:
             learner._contribution = SharedLimit(learner._contribution, self._limit)
             if self.share:
                 learner._pool = Pooled(pool, index)
-        self._tell_all()
+        self._publish_all()
 
-    def _tell_all(self) -> None:
+    def _publish_all(self) -> None:
         for learner in self._learners:
             if learner._pool is not None:
-                learner._tell(learner._pool)
+                learner._publish(learner._pool)
 
     @property
     def _owner(self) -> Owner:
@@ -483,11 +483,11 @@ class Segments:
 
 
 class Segment:
-    """One segment of `Segments`: what is chosen and learned here is what the whole would choose and learn."""
+    """One segment of `Segments`: what is chosen and learned here is what `Segments` would choose and learn."""
 
-    def __init__(self, whole: Segments, index: int) -> None:
-        self._whole, self._index = whole, index
-        self._learner = whole._learners[index]
+    def __init__(self, segments: Segments, index: int) -> None:
+        self._segments, self._index = segments, index
+        self._learner = segments._learners[index]
 
     @property
     def round(self) -> int:
@@ -497,7 +497,7 @@ class Segment:
     @property
     def labels(self) -> tuple[Any, ...] | None:
         """What the items are called."""
-        return self._whole.labels
+        return self._segments.labels
 
     @property
     def released(self) -> Released:
@@ -510,7 +510,7 @@ class Segment:
 
     def choose(self, *, wait: bool = True) -> Selection:
         """See `Segments.choose`."""
-        return self._whole.choose(self._whole.values[self._index], wait=wait)
+        return self._segments.choose(self._segments.values[self._index], wait=wait)
 
     def choose_many(self, count: int) -> list[Selection]:
         """`choose` without waiting, so many times."""
@@ -523,20 +523,20 @@ class Segment:
 
     def learn(self, person: Any, *, round: int) -> None:
         """See `Segments.learn`."""
-        self._whole.learn(person, segment=self._whole.values[self._index], round=round)
+        self._segments.learn(person, segment=self._segments.values[self._index], round=round)
 
     def waits_for(self, round: int) -> bool:
         """Whether feedback of a round of that number may still come."""
-        return round in self._whole._numbers.waiting
+        return round in self._segments._numbers.waiting
 
     def skip(self, rounds: Iterable[int]) -> None:
         """See `Segments.skip`."""
-        self._whole.skip(rounds)
+        self._segments.skip(rounds)
 
     def run(self, people: Any) -> None:
         """People of this segment, one after the other, as fast as one learner: the same as `Segments.run`."""
-        whole, index, learner = self._whole, self._index, self._learner
-        with whole._turn("run()"):
+        segments, index, learner = self._segments, self._index, self._learner
+        with segments._turn("run()"):
             first, pool = learner.round, learner._pool
             # A set that stands is kept for its round; what others have released since is for the next one.
             stands = pool is not None and pool.news and learner._rounds.is_open and len(people) > 1
@@ -545,8 +545,8 @@ class Segment:
                     learner.run(some)
             finally:  # rounds that are over have their numbers, and nothing is waited for
                 for round in range(first, learner.round):
-                    whole._numbers.drop(whole._numbers.number(index, round))
-                whole._finish_if_over(index)
+                    segments._numbers.drop(segments._numbers.number(index, round))
+                segments._finish_if_over(index)
 
 
 def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate: bool) -> list[str]:
@@ -650,30 +650,22 @@ class RoundNumbers:
 
 
 class SharedLimit(ContributionLimit):
-    """Counts people where ``whole`` does, so that a person's rounds count together, whoever learns them.
+    """Counts people where ``shared`` does, so that a person's rounds count together, whoever learns them.
 
-    What is counted is saved with ``whole``; a learner's file holds its ``own`` limit, which counts nobody.
+    What is counted is saved with ``shared``; a learner's file holds its ``own`` limit, which counts nobody.
     """
 
-    def __init__(self, own: ContributionLimit, whole: ContributionLimit) -> None:
+    def __init__(self, own: ContributionLimit, shared: ContributionLimit) -> None:
         if own.apart or own.people:
             raise ValueError("somebody was counted by a learner of its own, or has to be in rounds apart")
-        self._own, self._whole = own, whole
-        self._key, self._counts, self._counted = own._key, {}, {}  # a learner's own file counts nobody
-
-    @property
-    def name(self) -> str:
-        return self._own.name
-
-    @property
-    def apart(self) -> bool:
-        return False
+        self._own, self._shared = own, shared
+        self._key, self._apart, self._counts, self._counted = own._key, False, {}, {}
 
     def register(self, person: Hashable | None, ahead: int | None = None) -> bool:  # noqa: ARG002
-        return self._whole.register(person)
+        return self._shared.register(person)
 
     def forget(self, person: Hashable | None) -> None:
-        self._whole.forget(person)
+        self._shared.forget(person)
 
 
 def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate) -> OnlineSelector:
@@ -697,15 +689,15 @@ def check_alike(learners: Sequence[OnlineSelector]) -> None:
             raise ValueError("make must make learners with the same settings for all segments")
 
 
-def pieces(whole: Segments) -> dict[Any, bytes]:
+def pieces(segments: Segments) -> dict[Any, bytes]:
     """What `Segments.to_bytes` has, as pieces: learners that have changed since the last time, and the rest.
 
     Learners are under the value of their segment, the rest is under None.
     """
-    with whole._turn("to_bytes()"):
-        found: dict[Any, bytes] = {None: state_bytes(*whole._saved(learners=False))}
-        changed = whole._numbers.changed
-        found |= {whole.values[i]: state_bytes(*whole._learners[i]._saved()) for i in sorted(changed)}
+    with segments._turn("to_bytes()"):
+        found: dict[Any, bytes] = {None: state_bytes(*segments._saved(learners=False))}
+        changed = segments._numbers.changed
+        found |= {segments.values[i]: state_bytes(*segments._learners[i]._saved()) for i in sorted(changed)}
         changed.clear()
         return found
 

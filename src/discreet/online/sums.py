@@ -344,15 +344,15 @@ class BatchedSum(PrivateTotal):
     def known(self, number: int, pool: Pooled | None) -> Values | None:
         """Scores to draw by, with those of other segments; None before anything was released."""
         if pool is not None:
-            self.tell(pool)
+            self.publish(pool)
             if (found := pool.look()) is not None:
                 return found
         return self.scores(number, self.settings.k) if number or self.started else None
 
-    def tell(self, pool: Pooled) -> None:
+    def publish(self, pool: Pooled) -> None:
         """Let other segments know what was released."""
         people = self.settings.batch_start(self.count)
-        pool.tell(self.evidence(people, self.settings.k, self.settings.bound / self.scale), people)
+        pool.publish(self.evidence(people, self.settings.k, self.settings.bound / self.scale), people)
 
     def ranking(self, number: int, pool: Pooled | None) -> NDArray[np.float64]:
         """A score of each item, by what was released."""
