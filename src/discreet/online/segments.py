@@ -483,7 +483,7 @@ class Segments:
 
 
 class Segment:
-    """One segment of `Segments`: what is chosen and learned here is what `Segments` would choose and learn."""
+    """One segment of `Segments`: it chooses and learns what `Segments` would choose and learn for it."""
 
     def __init__(self, segments: Segments, index: int) -> None:
         self._segments, self._index = segments, index
