@@ -71,8 +71,7 @@ def test_a_release_of_all_three_loses_at_most_mu(neighbours):
             learner = BestOfBothSelector(3, 1, rounds + 1, budget, seed=0)
             for row, sets in zip(rows, script, strict=True):
                 learner.choose()
-                for one, shown in zip((learner._leader, learner._experts), sets, strict=True):
-                    one._rounds.shown = np.array(shown, dtype=np.int32)
+                learner._sets[:] = sets
                 learner.learn(Coverage([row]))
             learner.choose()
         return np.concatenate(seen)

@@ -14,8 +14,7 @@ import discreet as dc
 from discreet import bounds
 from discreet.kernels.selection import UnitGains
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import running_sums
-from discreet.online import sums as batches
+from discreet.online import running_sums, sums
 from discreet.online.running_sums import RunningSumSelector, RunningSumSettings
 from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers
 from tests.online import sharing
@@ -99,7 +98,7 @@ def test_cap_bounds_what_a_person_moves_and_a_missing_cap_is_caught():
     assert 0.5 * BUDGET.mu <= _worst_loss(make, 8, 2, 5, 2) <= BUDGET.mu
     assert _worst_loss(make, 8, 2, 5, 2, rows=singles) <= BUDGET.mu
     with (
-        mock.patch.object(RunningSumSelector, "_counted", lambda _, people: people),
+        mock.patch.object(running_sums.ExpertSums, "counted", lambda _, people, __: people),
         pytest.raises(ValueError),
     ):
         # injected fault: without the cap the running sum itself refuses the vector
@@ -330,7 +329,7 @@ def test_certificate_matches_its_formula():
         bounds.gaussian_maximum(n, learner._sum.sum.noise_std(rounds - 1)), rel=1e-6
     )
     tree = RunningSumSelector(n, k, 512, BUDGET, sums="tree", seed=0)
-    worst = max(tree._total.sum.noise_std(t) for t in range(1, 512))
+    worst = max(tree._sum.sum.noise_std(t) for t in range(1, 512))
     assert tree.settings.noise_maximum == pytest.approx(bounds.gaussian_maximum(n, worst), rel=1e-6)
 
 
@@ -442,7 +441,7 @@ def test_without_a_horizon_batches_grow_and_everything_is_paid_for_at_once():
 
 
 def test_after_the_last_release_the_last_set_is_served_and_nobody_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(batches, "ENDLESS", 3)
+    monkeypatch.setattr(sums, "ENDLESS", 3)
     people = Coverage(np.eye(5)[np.random.default_rng(0).integers(0, 5, 60)])
 
     def make():

@@ -35,7 +35,7 @@ class ToySum(BatchedSum):
         self.public = None  # sets follow from the sums alone
 
     def drawn(self, number, active, pool):  # noqa: ARG002
-        scores = masked(self.released, active)
+        scores = self.released if active is None else masked(self.released, active)
         return np.argsort(-scores, kind="stable")[: self.settings.k].astype(np.int32)
 
     def units_of(self, shown):

@@ -94,6 +94,10 @@ class BestOfBothSettings(SelectorSettings):
             return self.rate * self.bound
         return min(self.fastest, self.rate / math.sqrt(max(1, rounds))) * self.bound
 
+    def due(self, number: int) -> bool:
+        """Whether one of the two draws a new set in round ``number``."""
+        return self.leader.due(number) or self.experts.due(number)
+
     @property
     def weights(self) -> str | None:
         """How people are weighted for the experts and the comparison: "norm", or None for all alike."""
@@ -283,19 +287,16 @@ class BestOfBothSelector(OnlineSelector):
         self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
         self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the leader and the experts would show
 
-    def _due(self) -> bool:
-        return self._leader.due(self._rounds.number) or self._experts.due(self._rounds.number)
-
     def _new_set(self) -> NDArray[np.int32]:
-        self._waiting.begin()
+        self._waiting.room = 0
         return self._draw()
 
     def _draw(self) -> NDArray[np.int32]:
         number, active = self._rounds.number, self._catalogue.active
-        if self._leader.due(number):
+        if self.settings.leader.due(number):
             shown = self._leader.draw(number, active)
             self._sets[0] = self._with_first(shown) if self._first and not number else shown
-        if self._experts.due(number):
+        if self.settings.experts.due(number):
             self._sets[1] = self._experts.draw(number, active)
             if number:
                 self._total.release()

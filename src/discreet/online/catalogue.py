@@ -43,15 +43,16 @@ class Catalogue:
     (0, 2)
     """
 
-    _state = ("_active", "_sets", "changed")
+    _state = ("active", "_sets", "changed")
     _any_length = ("_sets",)
 
     def __init__(self, n_items: int, labels: Sequence[Any] | None) -> None:
         self._n_items = n_items
         self._labels = labels
         self._places: dict[Any, int] | None = None
-        self._active: NDArray[np.bool_] | None = None  # None: all of them
-        self._recent: deque[NDArray[Any]] = deque(maxlen=RECENT)
+        self.active: NDArray[np.bool_] | None = None  # which have not been retired; None for all
+        # Sets that were drawn lately; -1 in one is no item.
+        self.recent: deque[NDArray[Any]] = deque(maxlen=RECENT)
         self.changed = False  # whether items ever came or went, or were known before the first round
 
     # --- names -----------------------------------------------------------------------------------
@@ -98,34 +99,12 @@ class Catalogue:
 
     # --- what was shown --------------------------------------------------------------------------
 
-    def remember(self, shown: NDArray[Any], rounds: int = 1) -> None:
-        """Keep the set that was drawn for a round, or so many of them; -1 in it is no item."""
-        self._recent.extend([shown] * min(rounds, RECENT))
-
-    def remembered(self) -> list[NDArray[Any]]:
-        """The latest sets, the newest last."""
-        return list(self._recent)
-
-    def recall(self, sets: Iterable[NDArray[Any]]) -> None:
-        """Keep these sets instead."""
-        self._recent = deque(sets, maxlen=RECENT)
-
     def often(self) -> NDArray[np.float64]:
         """In how many of the latest sets each item was."""
-        items = np.concatenate(self._recent) if self._recent else np.zeros(0, dtype=np.int64)
+        items = np.concatenate(self.recent) if self.recent else np.zeros(0, dtype=np.int64)
         return np.bincount(items[items >= 0], minlength=self._n_items).astype(np.float64)
 
     # --- what can be shown -----------------------------------------------------------------------
-
-    @property
-    def active(self) -> NDArray[np.bool_] | None:
-        """Which items have not been retired; None for all of them."""
-        return self._active
-
-    @property
-    def count(self) -> int:
-        """How many items have not been retired."""
-        return self._n_items if self._active is None else int(np.count_nonzero(self._active))
 
     def sorted_out(self, names: Sequence[Any]) -> tuple[Items, list[Any]]:
         """Which of these are retired items, and which are new ones; those that are there are refused."""
@@ -134,7 +113,7 @@ class Catalogue:
             place = self._known(name)
             if place is None:
                 fresh.append(plain_label(name) if self._labels is not None else name)
-            elif self._active is None or self._active[place]:
+            elif self.active is None or self.active[place]:
                 raise ValueError(f"items holds {checks.shown(name)}, which is in the catalogue already")
             else:
                 back.append(place)
@@ -157,22 +136,22 @@ class Catalogue:
 
     def bring_back(self, items: Iterable[int]) -> None:
         """Retired items can be shown again."""
-        if self._active is not None:
-            active = self._active.copy()
+        if self.active is not None:
+            active = self.active.copy()
             active[np.fromiter(items, dtype=np.int64)] = True
-            self._active = active
+            self.active = active
 
     def retire(self, items: Iterable[int]) -> None:
         """These items will not be shown again."""
-        active = np.ones(self._n_items, dtype=np.bool_) if self._active is None else self._active.copy()
+        active = np.ones(self._n_items, dtype=np.bool_) if self.active is None else self.active.copy()
         active[np.fromiter(items, dtype=np.int64)] = False
-        self._active, self.changed = active, True
+        self.active, self.changed = active, True
 
     def grow(self, n_items: int, labels: Sequence[Any] | None) -> None:
         """There are more items now; the numbers of the others stay."""
-        if self._active is not None:
+        if self.active is not None:
             more = np.ones(n_items - self._n_items, dtype=np.bool_)
-            self._active = np.concatenate((self._active, more))
+            self.active = np.concatenate((self.active, more))
         self._n_items, self._labels, self._places = n_items, labels, None
         self.changed = True
 
@@ -183,9 +162,9 @@ class Catalogue:
 
         Refused where fewer than ``least`` items are available.
         """
-        if self._active is None and available is None and exclude is None and include is None:
+        if self.active is None and available is None and exclude is None and include is None:
             return None
-        allowed = np.ones(self._n_items, dtype=np.bool_) if self._active is None else self._active.copy()
+        allowed = np.ones(self._n_items, dtype=np.bool_) if self.active is None else self.active.copy()
         if available is not None:
             listed = np.zeros(self._n_items, dtype=np.bool_)
             listed[self.items("available", available)] = True
@@ -246,15 +225,15 @@ class Catalogue:
 
     @property
     def _sets(self) -> NDArray[np.int32]:
-        width = self._recent[-1].size if self._recent else 0
-        return np.array(self._recent, dtype=np.int32).reshape(len(self._recent), width)
+        width = self.recent[-1].size if self.recent else 0
+        return np.array(self.recent, dtype=np.int32).reshape(len(self.recent), width)
 
     @_sets.setter
     def _sets(self, sets: NDArray[np.int32]) -> None:
-        self.recall(sets)
+        self.recent = deque(sets, maxlen=RECENT)
 
     def _resumed(self) -> None:
-        wrong = any(int(one.max(initial=-1)) >= self._n_items for one in self._recent)
-        active = self._active
+        wrong = any(int(one.max(initial=-1)) >= self._n_items for one in self.recent)
+        active = self.active
         if wrong or (active is not None and (active.dtype != np.bool_ or active.size != self._n_items)):
             raise ValueError("the catalogue has other items")

@@ -146,7 +146,7 @@ class LeaderSum(BatchedSum):
         scores = self.known(number, pool)
         if scores is None:
             scores = self.public.generator.random(self.settings.n_items)
-        scores = masked(scores, active)
+        scores = scores if active is None else masked(scores, active)
         base = np.flatnonzero(self.settings.constraint.maximize(scores, base=True))
         # Where fewer are shown than fit, these are the best of them: greedy takes them first.
         best = base[np.argsort(-scores[base], kind="stable")][: self.settings.k]

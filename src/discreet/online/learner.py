@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
@@ -115,6 +116,10 @@ class LearnerSettings:
     def ends(self) -> Sequence[int]:
         """The first rounds of all batches but the first; here every round is a batch."""
         return range(1, self.horizon)
+
+    def due(self, number: int) -> bool:
+        """Whether a new decision is made in round ``number``: at the beginning of a batch."""
+        return not number or number in self.ends
 
     def batch_at(self, number: int) -> int:
         """The batch whose sum round ``number`` is in."""
@@ -1022,8 +1027,8 @@ class OnlineSelector(OnlineLearner):
     # --- for subclasses: sets --------------------------------------------------------------------
 
     def _due(self) -> bool:
-        assert self._sum is not None
-        return self._sum.due(self._rounds.number)
+        due: bool = self.settings.due(self._rounds.number)
+        return due
 
     def _draw(self) -> NDArray[np.int32]:
         assert self._sum is not None
@@ -1118,12 +1123,12 @@ class OnlineSelector(OnlineLearner):
         return found
 
     def _prepared(self, person: Any) -> Any:
-        one = self._checked_person(person)
-        return one if self._sum is None else self._sum.prepared(one, self._rounds.number, self._shown)
+        one, now = self._checked_person(person), self._rounds
+        return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
         assert self._sum is not None
-        self._sum.observe(person, self._shown)
+        self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """Take up the people of rounds that passed: rows, from ``first`` on."""
@@ -1221,11 +1226,12 @@ class OnlineSelector(OnlineLearner):
     def _open(self) -> None:
         news = self._pool is not None and self._pool.news
         self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
-        self._catalogue.remember(self._shown)
+        assert self._rounds.shown is not None
+        self._catalogue.recent.append(self._rounds.shown)
 
     def _new_set(self) -> NDArray[Any]:
         """Draw a set; the first one is that which stood last elsewhere, filled up by one at random."""
-        self._waiting.begin()
+        self._waiting.room = 0
         shown = self._draw()
         return self._with_first(shown) if self._first and not self._rounds.number else shown
 
@@ -1297,7 +1303,7 @@ class OnlineSelector(OnlineLearner):
         self._rounds.close(count, then=later)
         self._expire(max(0, len(self._pending) - MOST_OPEN))
         self._rounds.open()
-        self._catalogue.remember(self._shown, count)
+        self._catalogue.recent.extend([self._shown] * min(count, RECENT))
         return [Selection(shown.items, first + 1 + i, shown.labels) for i in range(count)]
 
     def _pass_on(self) -> None:
@@ -1320,11 +1326,11 @@ class OnlineSelector(OnlineLearner):
     # --- inside: whole streams -------------------------------------------------------------------
 
     def _run(self, stream: Stream) -> None:
-        before, start, late = self._catalogue.remembered(), self._rounds.number, int(self._rounds.is_open)
+        before, start, late = [*self._catalogue.recent], self._rounds.number, int(self._rounds.is_open)
         self._run_stream(stream)
         shown = stream.selections[late : self._rounds.number - start]
-        self._catalogue.recall([*before, *shown[-RECENT:].copy()])
-        self._waiting.begin()  # what was passed before may be in another batch
+        self._catalogue.recent = deque([*before, *shown[-RECENT:].copy()], RECENT)
+        self._waiting.room = 0  # what was passed before may be in another batch
 
     def _run_one_by_one(self, stream: Stream) -> None:
         super()._run(stream)

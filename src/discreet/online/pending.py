@@ -86,30 +86,26 @@ class Waiting:
     without its feedback leaves room for one who comes late.
     """
 
-    _state = ("_room", "_rows")
+    _state = ("room", "_rows")
 
     def __init__(self) -> None:
         self._people: deque[People] = deque(maxlen=MOST_OPEN)
-        self._room = 0
+        self.room = 0  # of the open batch, by rounds that were passed without their feedback
 
     def __len__(self) -> int:
         return len(self._people)
-
-    def begin(self) -> None:
-        """A new batch, all of whose rounds are to come."""
-        self._room = 0
 
     def passed(self) -> People | None:
         """A round was passed without its feedback; somebody who was waiting, to be learned from instead."""
         if self._people:
             return self._people.popleft()
-        self._room += 1
+        self.room += 1
         return None
 
     def admits(self, person: People, *, keep: bool = True) -> bool:
         """Whether somebody can be learned from at once; else they wait, if they are to be kept."""
-        if self._room:
-            self._room -= 1
+        if self.room:
+            self.room -= 1
             return True
         if keep:
             self._people.append(person)

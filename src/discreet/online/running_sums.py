@@ -261,11 +261,13 @@ class ExpertSums(BatchedSum):
     def drawn(self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None) -> NDArray[np.int32]:
         scores = self.known(number, pool)
         uniforms = self.public.generator.random(self.settings.k)
-        known = self.released if scores is None else scores
-        return np.asarray(draw_ordered(masked(known, active), self.settings.rate_after(number), uniforms))
+        scores = self.released if scores is None else scores
+        scores = scores if active is None else masked(scores, active)
+        return np.asarray(draw_ordered(scores, self.settings.rate_after(number), uniforms))
 
     def counted(self, people: Population, number: int) -> Population:
-        return capped(people, self.settings.items_per_person, self._cap_public, number)
+        cap = self.settings.items_per_person
+        return people if cap is None else capped(people, cap, self._cap_public, number)
 
     def units_of(self, shown: NDArray[np.int32]) -> Counting:
         return partial(_units, self.gains, shown)

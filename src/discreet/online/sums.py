@@ -40,9 +40,9 @@ LOWEST = -1e300  # a score that is never drawn
 _FEW, _SURE = 20.0, 3.0
 
 
-def masked(scores: NDArray[np.float64], active: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+def masked(scores: NDArray[np.float64], active: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Scores of items, the last axis, with those that are not active far below all others."""
-    return scores if active is None else np.where(active, scores, LOWEST)
+    return np.where(active, scores, LOWEST)
 
 
 class PrivateTotal:
@@ -103,6 +103,7 @@ class PrivateTotal:
         self._joined: NDArray[np.int64] | None = (
             None  # after how many people each item came, if any came late
         )
+        self._resumed()
 
     def _nothing(self) -> Values:
         return np.zeros(self._shape, dtype=np.float64 if self._units is None else np.int64)
@@ -112,10 +113,9 @@ class PrivateTotal:
         """How many sums have been released."""
         return self._earlier + (0 if self.sum is None else self.sum.taken)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether nothing more will be released: nobody who comes now is in any sum."""
-        return self.sum is None or self.sum.taken >= self.sum.rounds
+    def _resumed(self) -> None:
+        # Whether nothing more will be released: nobody who comes then is in any sum.
+        self.exhausted = self.sum is None or self.sum.taken >= self.sum.spec.rounds
 
     def entries(self) -> Iterator[tuple[str, Release, int]]:
         """What the account has to list so far: (label, release, count)."""
@@ -128,13 +128,15 @@ class PrivateTotal:
 
     def release(self) -> Values:
         """Release what is pending; all that has been released so far."""
-        if self.sum is None or self.exhausted:
+        taken = 0 if self.sum is None else self.sum.taken
+        if self.sum is None or taken >= self.sum.spec.rounds:
             return self.released
         amounts, self.pending = self.pending.ravel(), self._nothing()
         found = self.sum.add(amounts if self._units is None else amounts / self._units).reshape(self._shape)
-        if self._public is not None:
-            found = found + self._top_up(self.sum)
+        if self._public is not None and isinstance(self.sum, TreeSum):
+            found = found + self._top_up(self._public.generator, self.sum)
         self.released = found if self._base is None else found + self._base
+        self.exhausted = taken + 1 >= self.sum.spec.rounds
         return self.released
 
     def grow(
@@ -159,6 +161,7 @@ class PrivateTotal:
             how |= {"disjoint": True, "release": release, "ahead": self._ahead}
             self._earlier += before.taken
             self.sum = type(before).of(spec, self._gate, **how)
+            self._resumed()
         self._shape = shape
         released, pending = np.zeros(shape), self._nothing()
         released[places], pending[places] = self.released, self.pending
@@ -260,15 +263,16 @@ class PrivateTotal:
         with self.sum.compiled(count) as (steps, released):
             yield steps, released, self.pending
             self.released = released.reshape(self._shape).copy()
+        self._resumed()
 
-    def _top_up(self, total: RunningSum) -> Values | float:
+    def _top_up(self, public: np.random.Generator, total: TreeSum) -> Values | float:
         """Public noise that makes up for what a tree's sum has less than the noisiest one.
 
         A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
         """
-        if self._public is None or not isinstance(total, TreeSum) or not self._private:
+        if not self._private:
             return 0.0
-        public, now = self._public.generator, total.noise_std(total.taken)
+        now = total.noise_std(total.taken)
         if total.noise == "gaussian":
             self._topped_up = max(self._topped_up, now)
             return public.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
@@ -315,10 +319,6 @@ class BatchedSum(PrivateTotal):
     def _draw_public(self, gate: Gate) -> None:
         self.public = gate.public_randomness()
 
-    def due(self, number: int) -> bool:
-        """Whether a new set is drawn in round ``number``: at the beginning of a batch."""
-        return number == 0 or self.settings.batch_at(number) > self.settings.batch_at(number - 1)
-
     def begins(self, number: int) -> int:
         """The first round of the batch of round ``number``."""
         start: int = self.settings.batch_start(self.settings.batch_at(number))
@@ -347,7 +347,9 @@ class BatchedSum(PrivateTotal):
             self.publish(pool)
             if (found := pool.look()) is not None:
                 return found
-        return self.scores(number, self.settings.k) if number or self.started else None
+        if self._joined is not None:
+            return self.scores(number, self.settings.k)
+        return self.released if number or self._base is not None else None
 
     def publish(self, pool: Pooled) -> None:
         """Let other segments know what was released."""
@@ -376,16 +378,18 @@ class BatchedSum(PrivateTotal):
         """The people of rounds ``number``, ``number + 1``, ... as they are counted."""
         return people
 
-    def prepared(self, person: Population, number: int, shown: NDArray[np.int32]) -> Population | Values:
+    def prepared(self, person: Population, number: int, shown: Any) -> Population | Values:
         """Rows for the compiled loop, or a person in units."""
         one = self.counted(person, number)
         return self.units_of(shown)(one) if one.as_rows() is None else one
 
-    def observe(self, person: Population | Values, shown: NDArray[np.int32]) -> None:
+    def observe(self, person: Population | Values, shown: Any) -> None:
         """Take up what `prepared` returned."""
+        if self.exhausted:
+            return
         if isinstance(person, Population):
-            self.observe_rows(person, 0, np.ones(1, dtype=np.bool_), shown)
-        elif not self.exhausted:
+            self.add_rows(person, 0, np.ones(1, dtype=np.bool_), shown)
+        else:
             self.add(person)
 
     def observe_rows(
