@@ -397,6 +397,15 @@ class SumSpec(Settings):
 # --- sums ------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Progress:
+    """Where a sum stands, apart from its settings: this changes with every vector."""
+
+    ahead: NDArray[np.int64]
+    taken: int = 0
+    interrupted: bool = False
+
+
 @fixed
 class RunningSum(ABC):
     """Common ground: the declared bounds, the charge at the gate, counting, saving.
@@ -491,10 +500,9 @@ class RunningSum(ABC):
         elif not (release.disjoint and release.event == chosen and release.count >= spec.count):
             raise ValueError(f"{release} does not pay for {spec.count} of {chosen} about other people")
         self._release = release
-        self._taken = 0
-        self._lock, self._interrupted = threading.RLock(), False
+        self._lock = threading.RLock()
         self._prefix = np.zeros(self.dimension)
-        self._draws_ahead, self._ahead = ahead, np.empty((0, self.dimension), dtype=np.int64)
+        self._draws_ahead, self._at = ahead, _Progress(np.empty((0, self.dimension), dtype=np.int64))
         self._start()
         self._resumed()
 
@@ -537,7 +545,7 @@ class RunningSum(ABC):
     @property
     def taken(self) -> int:
         """How many vectors have been added."""
-        return self._taken
+        return self._at.taken
 
     @property
     def gate(self) -> Gate:
@@ -548,13 +556,13 @@ class RunningSum(ABC):
         self._gate.check_process()
         checked = self.bounds.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
         with self._lock:
-            if self._taken >= self.rounds:
+            if self._at.taken >= self.rounds:
                 raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
             self._begin_addition()
             answer = self._add(checked)
-            self._taken += 1
-            self._interrupted = False
-            if self._saved_alone and self._taken == self.rounds and self._gate.owner is not None:
+            self._at.taken += 1
+            self._at.interrupted = False
+            if self._saved_alone and self._at.taken == self.rounds and self._gate.owner is not None:
                 self._gate.owner.finish()
             return answer
 
@@ -567,16 +575,16 @@ class RunningSum(ABC):
         self._gate.check_process()
         with self._lock:
             self._begin_addition()
-            self._steps.give(self._ahead[:count])
+            self._steps.give(self._at.ahead[:count])
             yield self._steps, self._prefix
-            self._ahead = self._ahead[count:]
-            self._taken += count
-            self._interrupted = False
+            self._at.ahead = self._at.ahead[count:]
+            self._at.taken += count
+            self._at.interrupted = False
 
     def _begin_addition(self) -> None:
-        if self._interrupted:
+        if self._at.interrupted:
             raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
-        self._interrupted = True
+        self._at.interrupted = True
 
     def _add(self, vector: Floats) -> Floats:
         sums = self._steps.encode(np.ascontiguousarray(vector))
@@ -592,8 +600,8 @@ class RunningSum(ABC):
 
     def _noise_steps(self) -> NDArray[np.int64]:
         assert self._grid is not None
-        if self._ahead.shape[0]:
-            row, self._ahead = self._ahead[0], self._ahead[1:]
+        if self._at.ahead.shape[0]:
+            row, self._at.ahead = self._at.ahead[0], self._at.ahead[1:]
             return np.asarray(row)
         drawn = [self._release.noise(self._grid, self._vector) for _ in range(self.dimension // self._vector)]
         return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
@@ -611,16 +619,16 @@ class RunningSum(ABC):
 
     @property
     def _saved_count(self) -> int:
-        if self._interrupted:
+        if self._at.interrupted:
             raise RuntimeError(
                 "an addition was interrupted half-way, and its people might be counted twice; go on from"
                 " the last saved state"
             )
-        return self._taken
+        return self._at.taken
 
     @_saved_count.setter
     def _saved_count(self, taken: int) -> None:
-        self._taken = checks.whole("taken", taken, at_least=0, at_most=self.rounds)
+        self._at.taken = checks.whole("taken", taken, at_least=0, at_most=self.rounds)
 
     @property
     def _kept_noise(self) -> NDArray[np.int64]:
@@ -628,15 +636,15 @@ class RunningSum(ABC):
 
         With secure randomness, two sums that go on from the same file are not to share noise.
         """
-        return self._ahead if self._gate.resumes_alike else self._ahead[:0]
+        return self._at.ahead if self._gate.resumes_alike else self._at.ahead[:0]
 
     @_kept_noise.setter
     def _kept_noise(self, rows: NDArray[np.int64]) -> None:
-        count, most = rows.shape[0], self._most_ahead(self._taken)
+        count, most = rows.shape[0], self._most_ahead(self._at.taken)
         alike = self._gate.resumes_alike and self._grid is not None
         if count and (not alike or count > most or rows.shape[1] != self.dimension):
             raise ValueError(f"there are {count} rows of noise, which nobody has left there")
-        self._ahead = rows
+        self._at.ahead = rows
 
     def state(self) -> State:
         """A snapshot from which `from_state` goes on: settings and arrays that later additions do not change.
@@ -704,7 +712,9 @@ class RunningSum(ABC):
         raise TypeError("a running sum is not copied or pickled (its noise could be used twice); use save()")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(dimension={self.dimension}, rounds={self.rounds}, taken={self._taken})"
+        return (
+            f"{type(self).__name__}(dimension={self.dimension}, rounds={self.rounds}, taken={self._at.taken})"
+        )
 
     # --- for the methods -------------------------------------------------------------------------
 
@@ -815,12 +825,14 @@ class FactorizedSum(RunningSum):
         return self._draws_ahead
 
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:  # noqa: ARG002
-        rows = self._most_ahead(self._taken)
+        rows = self._most_ahead(self._at.taken)
         if self._grid is None or rows == 0:
             return rows
-        if draw and not self._ahead.shape[0]:
-            self._ahead = self._release.noise(self._grid, rows * self.dimension).reshape(rows, self.dimension)
-        return self._ahead.shape[0]
+        if draw and not self._at.ahead.shape[0]:
+            self._at.ahead = self._release.noise(self._grid, rows * self.dimension).reshape(
+                rows, self.dimension
+            )
+        return len(self._at.ahead)
 
     def _most_ahead(self, taken: int) -> int:
         block = max(1, min(_ROWS_AHEAD, _NUMBERS_AHEAD // self.dimension))
@@ -916,7 +928,9 @@ class TreeSum(RunningSum):
         norm, bound = self.bounds.norm, self.bounds.norm_bound
         # Loops add only vectors of a declared length.
         length = (0, 0.0) if bound is None else (norm, bound * self.bounds.people_per_vector)
-        self._steps = TreePrefix(self._grid_numbers, self._prefix, *self._nodes, self._taken, shares, *length)
+        self._steps = TreePrefix(
+            self._grid_numbers, self._prefix, *self._nodes, self._at.taken, shares, *length
+        )
 
     @property
     def compiles(self) -> bool:
@@ -931,11 +945,11 @@ class TreeSum(RunningSum):
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
         # Exactly for those sums, in the order in which they would be taken one by one: what a seed leads to
         # does not change.
-        rows = min(wanted, self._most_ahead(self._taken))
-        if draw and rows > 0 and not self._ahead.shape[0]:
+        rows = min(wanted, self._most_ahead(self._at.taken))
+        if draw and rows > 0 and not self._at.ahead.shape[0]:
             assert self._grid is not None
-            self._ahead = self._release.noise_rows(self._grid, rows, self.dimension)
-        return self._ahead.shape[0]
+            self._at.ahead = self._release.noise_rows(self._grid, rows, self.dimension)
+        return len(self._at.ahead)
 
     def _most_ahead(self, taken: int) -> int:
         return min(self.rounds - taken, max(1, _NUMBERS_AHEAD // self.dimension)) if self.one_draw_each else 0
@@ -944,8 +958,8 @@ class TreeSum(RunningSum):
     def _slots(self) -> list[int]:
         """Where the finished blocks that later sums need are among the nodes, the largest first."""
         top = self.levels - 1
-        full = [top + place for place in range(self._taken >> top)]
-        return full + [level for level in reversed(range(top)) if self._taken >> level & 1]
+        full = [top + place for place in range(self._at.taken >> top)]
+        return full + [level for level in reversed(range(top)) if self._at.taken >> level & 1]
 
     @property
     def _kept_nodes(self) -> list[NDArray[Any]]:
