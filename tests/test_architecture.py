@@ -58,7 +58,7 @@ HANDS_OVER = {
 OWN_RANDOMNESS = {
     "audit/hooks.py": "its Source tells public randomness from the other words of a run",
     "client.py": "makes idempotency keys of requests, which no answer follows from",
-    "service/auth.py": "makes keys of marks and decision ids, which no answer follows from",
+    "service/auth.py": "makes keys of pseudonyms and decision ids, which no answer follows from",
     "spark.py": "makes the secret of the hash of people, and names of files",
     "data/preparing.py": "makes the secret of the hash of people, which no answer follows from",
     "constraints/domains.py": "asks somebody's projection at the same points every time; knows no privacy",

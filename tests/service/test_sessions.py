@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from discreet.service import auth
-from discreet.service.auth import Secrets, Sessions, Throttle
+from discreet.service.auth import Secrets, Sessions, Throttle, network_of
 
 from .conftest import Running
 from .pages import Visitor
@@ -40,17 +40,18 @@ def test_wrong_keys_are_limited_by_address(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     throttle = Throttle(3, 0.5, most=2)
+    site = network_of("2001:db8::1")
     for _ in range(3):
-        assert throttle.free("2001:db8::1")
-        throttle.spend("2001:db8::1")
-    assert not throttle.free("2001:db8::2")  # of the same site
-    assert throttle.free("2001:db8:1::1")
+        assert throttle.free(site)
+        throttle.spend(site)
+    assert not throttle.free(network_of("2001:db8::2"))  # of the same site
+    assert throttle.free(network_of("2001:db8:1::1"))
     now[0] += 2.0
-    assert throttle.free("2001:db8::1")
-    throttle.spend("2001:db8::1")
-    assert not throttle.free("2001:db8::1")
+    assert throttle.free(site)
+    throttle.spend(site)
+    assert not throttle.free(site)
     for address in ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", ""):
-        throttle.spend(address)
+        throttle.spend(network_of(address))
     assert len(throttle._spent) == 2
 
 

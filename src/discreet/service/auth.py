@@ -23,7 +23,7 @@ import secrets as system
 import struct
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -64,8 +64,8 @@ class Secrets:
     pseudonyms are deleted with their period.
     """
 
-    def __init__(self, keys: dict[str, bytes], path: Path | None = None) -> None:
-        self._keys, self._path = keys, path
+    def __init__(self, keys: dict[str, bytes]) -> None:
+        self.keys = keys
         self._decisions = hashlib.blake2b(key=keys["decisions"], digest_size=_MAC)
         self._periods: dict[tuple[int, str], hashlib.blake2b] = {}
         self._requests: dict[int, bytes] = {}
@@ -75,8 +75,7 @@ class Secrets:
         """New keys, written to ``path`` if there is one."""
         made = cls({name: system.token_bytes(32) for name in ("decisions", "people", "sessions")})
         if path is not None:
-            made._path = Path(path)
-            text = json.dumps({name: key.hex() for name, key in made._keys.items()})
+            text = json.dumps({name: key.hex() for name, key in made.keys.items()})
             draft = f"{os.fspath(path)}.{owner_name()}"  # nobody reads half a file, or writes over another's
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -98,12 +97,7 @@ class Secrets:
         keys = {name: bytes.fromhex(found[name]) for name in ("decisions", "people", "sessions")}
         if any(len(key) < 16 for key in keys.values()):
             raise ValueError(f"{path} holds a key that is too short")
-        return cls(keys, Path(path))
-
-    @property
-    def sessions(self) -> bytes:
-        """The key of signed cookies."""
-        return self._keys["sessions"]
+        return cls(keys)
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -112,7 +106,7 @@ class Secrets:
         keyed = self._periods.get((population, period))
         if keyed is None:
             text = f"{population}/{period}".encode()
-            key = hmac.digest(self._keys["people"], text, "sha256")
+            key = hmac.digest(self.keys["people"], text, "sha256")
             self._periods[population, period] = keyed = hashlib.blake2b(key=key, digest_size=PSEUDONYM)
         name = name_of(person)  # of somebody without one, the text as it stands
         return _hashed(keyed, str(person if name is None else name).encode())
@@ -121,7 +115,7 @@ class Secrets:
         """What is kept of what a request is known by, which an application chose, perhaps after people."""
         key = self._requests.get(experiment)
         if key is None:
-            key = hmac.digest(self._keys["people"], f"requests/{experiment}".encode(), "sha256")
+            key = hmac.digest(self.keys["people"], f"requests/{experiment}".encode(), "sha256")
             self._requests[experiment] = key
         return hashlib.blake2b(known_by, key=key, digest_size=_REQUEST).digest()
 
@@ -163,7 +157,7 @@ def owner_name() -> str:
 
 
 def new_token(size: int) -> str:
-    """So many secret bytes, as letters and digits."""
+    """Secret bytes, as letters and digits."""
     return system.token_hex(size)
 
 
@@ -178,7 +172,7 @@ ROLES: dict[str, frozenset[str]] = {
 _PREFIX = "dk_"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Key:
     """A key as it is known here; ``experiments`` is None for all of them."""
 
@@ -186,55 +180,38 @@ class Key:
     name: str
     role: str
     experiments: frozenset[str] | None
-    allowance: float = field(default=0.0, compare=False)
-    asked_at: float = field(default=0.0, compare=False)
-
-    def can(self, action: str) -> bool:
-        """Whether the role allows it."""
-        return action in ROLES[self.role]
 
     def may(self, action: str, experiment: str | None = None) -> bool:
         """Whether the role allows it, for this experiment."""
-        if not self.can(action):
-            return False
-        return self.experiments is None or (experiment is not None and experiment in self.experiments)
-
-    def spend(self, rate: float, now: float) -> bool:
-        """Whether one more request is within ``rate`` a second, with bursts of twice as many."""
-        self.allowance = min(2 * rate, self.allowance + (now - self.asked_at) * rate)
-        self.asked_at = now
-        if self.allowance < 1.0:
-            return False
-        self.allowance -= 1.0
-        return True
+        here = self.experiments is None or (experiment is not None and experiment in self.experiments)
+        return here and action in ROLES[self.role]
 
 
 class Throttle:
-    """So many tries of one address at once, and so many a second; for addresses that try often only."""
+    """``burst`` tries of one name at once, and ``rate`` a second; the oldest names are forgotten."""
 
-    def __init__(self, burst: int, rate: float, most: int = 10_000) -> None:
+    def __init__(self, burst: float, rate: float, most: int = 10_000) -> None:
         self._burst, self._rate, self._most = burst, rate, most
         self._spent: dict[str, tuple[float, float]] = {}  # tries, and when that was
 
-    def free(self, address: str) -> bool:
+    def free(self, name: str) -> bool:
         """Whether one more is allowed."""
-        return self._now(_network(address)) <= self._burst - 1
+        return self._now(name) <= self._burst - 1
 
-    def spend(self, address: str) -> None:
-        """One more; the oldest addresses are forgotten where there are too many."""
-        network = _network(address)
-        tries = self._now(network) + 1
-        self._spent.pop(network, None)
-        self._spent[network] = tries, time.monotonic()
+    def spend(self, name: str) -> None:
+        """One more."""
+        tries = self._now(name) + 1
+        self._spent.pop(name, None)
+        self._spent[name] = tries, time.monotonic()
         while len(self._spent) > self._most:
             del self._spent[next(iter(self._spent))]
 
-    def _now(self, network: str) -> float:
-        tries, at = self._spent.get(network, (0.0, 0.0))
+    def _now(self, name: str) -> float:
+        tries, at = self._spent.get(name, (0.0, 0.0))
         return max(0.0, tries - (time.monotonic() - at) * self._rate)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """An address of version 4, or what one site has of version 6."""
     try:
         found = ipaddress.ip_address(address)
@@ -251,7 +228,8 @@ class Keys:
     """The keys of a service, as they were read last: what another process revoked ends within seconds."""
 
     def __init__(self, store: Database, rate: float | None = None) -> None:
-        self._store, self._rate = store, rate
+        self._store = store
+        self._throttle = None if rate is None else Throttle(2 * rate, rate)
         self._known: dict[bytes, Key] = {}
 
     def known(self, token: bytes, action: str) -> Key:
@@ -259,7 +237,7 @@ class Keys:
         key = self.find(token)
         if key is None:
             raise problems.NO_KEY
-        if not key.can(action):
+        if action not in ROLES[key.role]:
             raise problems.WRONG_ROLE
         if not self.within_rate(key):
             raise problems.RATE
@@ -267,7 +245,12 @@ class Keys:
 
     def within_rate(self, key: Key) -> bool:
         """Whether a key may ask once more now."""
-        return self._rate is None or key.spend(self._rate, time.monotonic())
+        if self._throttle is None:
+            return True
+        if not self._throttle.free(key.id):
+            return False
+        self._throttle.spend(key.id)
+        return True
 
     def find(self, token: bytes) -> Key | None:
         """The key that this is."""
@@ -281,14 +264,10 @@ class Keys:
         """Read them from the database: at the start, after a change, and every few seconds."""
         with self._store.transaction() as tx:
             rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
-        before = {key.id: key for key in self._known.values()}
         known = {}
         for digest, number, name, role, experiments in rows:
             scope = None if experiments is None else frozenset(json.loads(experiments))
-            key = Key(number, name, role, scope)
-            if (old := before.get(number)) is not None:
-                key.allowance, key.asked_at = old.allowance, old.asked_at
-            known[bytes(digest)] = key
+            known[bytes(digest)] = Key(number, name, role, scope)
         self._known = known  # at once: requests are answered meanwhile
 
     def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
@@ -322,16 +301,11 @@ class Keys:
                 "SELECT id, name, role, experiments, created FROM api_key WHERE revoked IS NULL"
                 " ORDER BY created"
             )
-        return [
-            {
-                "id": number,
-                "name": name,
-                "role": role,
-                "experiments": None if scope is None else json.loads(scope),
-                "created": created,
-            }
-            for number, name, role, scope, created in rows
-        ]
+        names = ("id", "name", "role", "experiments", "created")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        for one in found:
+            one["experiments"] = one["experiments"] and json.loads(one["experiments"])
+        return found
 
 
 def digest_of(token: bytes) -> bytes:
@@ -386,7 +360,7 @@ class Sessions:
     """
 
     def __init__(self, secrets: Secrets, store: Database) -> None:
-        self._secret, self._store = secrets.sessions, store
+        self._secret, self._store = secrets.keys["sessions"], store
         self._ended: frozenset[str] = frozenset()
 
     def begin(self, key: str) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -36,6 +36,7 @@ from .auth import (
     Session,
     Sessions,
     Throttle,
+    network_of,
     same_site,
     same_token,
     set_cookie,
@@ -125,33 +126,6 @@ def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str,
 
 Fields = dict[str, str]
 
-NEW = ""  # the population that is still to be made
-DEFAULTS: Fields = {
-    "name": "",
-    "items": "",
-    "k": "3",
-    "feedback": "taken",
-    "bound": "1",
-    "population": NEW,
-    "people_name": "",
-    "epsilon": "1",
-    "delta": "1e-6",
-    "period": "month",
-    "max_rounds": "1",
-    "neighbours": "replace",
-    "anonymous": "no",
-    "visitors": "10000",
-    "share": "100",
-    "holdout": "5",
-    "measure": "10",
-    "wait": "10",
-    "block_size": "",
-    "learner": "auto",
-    "rounds": "",
-    "groups": "",
-    "options": "",
-    "segments": "",
-}
 LEARNERS = {  # what each learns from, and what else it takes
     "auto": "Chosen by the feedback",
     "LeaderSelector": "LeaderSelector: likes, with groups too",
@@ -192,27 +166,43 @@ class Range(NamedTuple):
         return f"{kind} {first} {self.least:g} {then} {self.most:,.10g}."
 
 
-RANGES = {
-    "k": Range(1, 1000, integer=True),
-    "bound": Range(0, 1e9, above=True),
-    "epsilon": Range(0, 100, above=True),
-    "delta": Range(0, 0.1),
-    "max_rounds": Range(1, 10_000, integer=True),
-    "visitors": Range(1, 10**9, integer=True),
-    "share": Range(0, 100, above=True),
-    "holdout": Range(0, 50),
-    "measure": Range(0, 90),
-    "wait": Range(0, 10_080),
-    "block_size": Range(1, 65_536, integer=True),
-    "rounds": Range(1, 10**12, integer=True),
+NEW = ""  # the population that is still to be made
+
+
+class Field(NamedTuple):
+    """A field of the form: what it says at first, and what it takes; any text by default."""
+
+    default: str
+    takes: Range | Collection[str] | None = None
+
+
+FIELDS = {
+    "name": Field(""),
+    "items": Field(""),
+    "k": Field("3", Range(1, 1000, integer=True)),
+    "feedback": Field("taken", FEEDBACK),
+    "bound": Field("1", Range(0, 1e9, above=True)),
+    "population": Field(NEW),
+    "people_name": Field(""),
+    "epsilon": Field("1", Range(0, 100, above=True)),
+    "delta": Field("1e-6", Range(0, 0.1)),
+    "period": Field("month", PERIODS),
+    "max_rounds": Field("1", Range(1, 10_000, integer=True)),
+    "neighbours": Field("replace", ("replace", "add_remove")),
+    "anonymous": Field("no", ("no", "yes")),
+    "visitors": Field("10000", Range(1, 10**9, integer=True)),
+    "share": Field("100", Range(0, 100, above=True)),
+    "holdout": Field("5", Range(0, 50)),
+    "measure": Field("10", Range(0, 90)),
+    "wait": Field("10", Range(0, 10_080)),
+    "block_size": Field("", Range(1, 65_536, integer=True)),
+    "learner": Field("auto", LEARNERS),
+    "rounds": Field("", Range(1, 10**12, integer=True)),
+    "groups": Field(""),
+    "options": Field(""),
+    "segments": Field(""),
 }
-CHOICES = {
-    "feedback": tuple(FEEDBACK),
-    "period": tuple(PERIODS),
-    "neighbours": ("replace", "add_remove"),
-    "anonymous": ("no", "yes"),
-    "learner": tuple(LEARNERS),
-}
+DEFAULTS = {name: one.default for name, one in FIELDS.items()}
 _OF_PEOPLE = ("epsilon", "delta", "max_rounds", "period", "neighbours", "anonymous")  # of a new population
 
 
@@ -236,10 +226,7 @@ class Form:
         self.given = DEFAULTS | {name: given[name].strip() for name in DEFAULTS if name in given}
         self.errors: Fields = {}
         self.makes_population = self.given["population"] == NEW
-        self._numbers = self._read_numbers()
-        for name, known in CHOICES.items():
-            if self._matters(name) and self.given[name] not in known:
-                self.errors[name] = "Choose one of these."
+        self._numbers = self._read()
         self.visitors = self._numbers["visitors"]
         self.name = self.given["name"]
         self.population = self.given["population"] or self.given["people_name"] or self.name
@@ -289,14 +276,19 @@ class Form:
             return self.given["feedback"] == "value"
         return name not in ("block_size", "rounds") or self.given[name] != ""
 
-    def _read_numbers(self) -> dict[str, float]:
+    def _read(self) -> dict[str, float]:
+        """The numbers of the form; errors where a field has anything else than it takes."""
         found = {}
-        for name, allowed in RANGES.items():
-            if self._matters(name):
-                value = allowed.read(self.given[name])
+        for name, (_, takes) in FIELDS.items():
+            if takes is None or not self._matters(name):
+                continue
+            if isinstance(takes, Range):
+                value = takes.read(self.given[name])
+                found[name] = takes.least if value is None else value
                 if value is None:
-                    self.errors[name] = str(allowed)
-                found[name] = allowed.least if value is None else value
+                    self.errors[name] = str(takes)
+            elif self.given[name] not in takes:
+                self.errors[name] = "Choose one of these."
         return found
 
     def _people(self) -> PopulationConfig | None:
@@ -602,7 +594,7 @@ class Pages:
             if not same_site(request):
                 raise CROSS_SITE
             given = fields(await body(request.receive))
-            address = "" if request.client is None else request.client.host
+            address = network_of("" if request.client is None else request.client.host)
             if not self._wrong_keys.free(address):
                 return self._welcome(request, OFTEN)
             key = self.api.keys.find(given.get("key", "").strip().encode())

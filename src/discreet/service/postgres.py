@@ -61,6 +61,8 @@ class PostgresTransaction(Transaction):
         return self.all(f"{sql} FOR {strength}", *values)
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        if not (rows := list(rows)):
+            return
         with self.connection.cursor() as cursor:
             cursor.executemany(translated(sql), rows)
         # That is a pipeline, after which the server does not count how long a transaction is idle.
