@@ -297,7 +297,7 @@ def test_an_experiment_is_made_by_keyboard_alone(window, world):
     keyboard.press("Enter")
     page.wait_for_url("**/experiments/by-keyboard")
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"^\s*by-keyboard"))
-    assert len(world[0].client().decide("by-keyboard").items) == 3
+    assert len(world[0].client().decide("by-keyboard", "ann").items) == 3
 
 
 def test_an_existing_population_needs_no_budget(window):

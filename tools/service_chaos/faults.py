@@ -200,6 +200,10 @@ class _Wrapped:
             return self._connection.execute("SELECT 1")
         return self._connection.execute(sql, values)
 
+    def executemany(self, sql, rows):
+        if not _Wrapped.left_out(sql):
+            self._connection.executemany(sql, rows)
+
     def __getattr__(self, name):
         return getattr(self._connection, name)
 
