@@ -1163,7 +1163,7 @@ class SlotFeedback(Feedback):
     """
 
     _records = ("_taken", "_shows", "_variance", "_open_taken", "_open_shows")  # a number for each item
-    _state = (*_records, "_public", "_opens", "_closes", "_released", "_lists_from", "_lists", "_current")
+    _state = (*_records, "_public", "_closes", "_released", "_lists_from", "_lists", "_current")
     _any_length = ("_lists",)
 
     def __init__(self, settings: BanditSettings, gate: Gate, public: PublicRandomness) -> None:
@@ -1178,7 +1178,7 @@ class SlotFeedback(Feedback):
         self._step, self.units = float(step), RewardUnits.of_step(settings, step)
         self._taken, self._shows, self._variance = (np.zeros(settings.n_items) for _ in range(3))
         self._open_taken, self._open_shows = (np.zeros(settings.n_items, dtype=np.int64) for _ in range(2))
-        self._opens, self._closes, self._released = 0, self._end_of_block(0), 0
+        self._closes, self._released = self._end_of_block(0), 0
         self._lists: NDArray[np.int32] = np.zeros((0, settings.k), dtype=np.int32)
         self._lists_from = 0
         self._current = np.zeros(settings.k, dtype=np.int32)
@@ -1257,7 +1257,7 @@ class SlotFeedback(Feedback):
         """Close the block that is over, and draw lists up to this round."""
         if round >= self._closes:
             self._release()
-            self._opens, self._closes = round, self._end_of_block(round)
+            self._closes = self._end_of_block(round)
         if round >= self._lists_from + len(self._lists):
             self._make_lists(round)
 

@@ -22,7 +22,7 @@ from ..privacy.conversions import exact
 from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
 from .catalogue import Catalogue
 from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings
-from .partial import Partial, SummedPart
+from .partial import About, Partial, Summed, SummedPart
 from .pending import Ticket
 from .released import Estimates, Released
 from .sums import BatchTotal
@@ -571,27 +571,25 @@ class ThompsonSelector(RewardSelector):
                 " when the next block has begun"
             )
 
-    def _sums_shape(self) -> tuple[int, ...]:
-        return (self.settings.width,)
-
     def _batch(self) -> int:
         return self._rounds.number - self._rounds.number % self.settings.block
 
     def _room(self) -> int:
         return self._batch() + self.settings.block - self._rounds.number
 
-    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+    def _summed(self) -> Summed:
         units, shown = self._engine.units, tuple(self._engine.current().tolist())
+        counted = partial(units.read, partial(units.of, shown=shown))
+        return Summed((self.settings.width,), 0, units.most, counted)
+
+    def _part(self, about: About) -> Partial:
+        units, summed = self._engine.units, self._summed()
         given = partial(units.read, units.named, Catalogue(self.settings.n_items, self.settings.labels))
-        return SummedPart(
-            about, given, self._sums_shape(), partial(units.read, partial(units.of, shown=shown))
-        )
+        return SummedPart(about, given, summed.shape, summed.units)
 
     def _check_part(self, part: Partial) -> None:
-        if not isinstance(part, SummedPart) or part.sums.shape != self._sums_shape():
-            raise ValueError("the part is of another learner")
-        part.check(0, self._engine.units.most)
-        if int(part.sums.sum()) > part.count * self._engine.units.most:
+        super()._check_part(part)
+        if not isinstance(part, SummedPart) or int(part.sums.sum()) > part.count * self._engine.units.most:
             raise ValueError("the part holds sums that its people cannot have; it was not made here")
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
