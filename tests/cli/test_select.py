@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
-import pyarrow
+import pyarrow.parquet
 import pytest
 
 import discreet as dc
@@ -921,3 +922,28 @@ def test_what_stops_the_command_is_said_to_be_public(file, pages, capsys):
         path = file(f"user,page\nann,p01\n{cell},p02\n")
         asked = ("select", path, *LISTED, "--items", pages, "--skip-bad")
         assert_refused(inside(capsys, *asked), words)
+
+
+def test_what_is_refused_in_spite_of_skip_bad(file, capsys, tmp_path):
+    """What docs/privacy.md says of it, and no word about whose row or which item it is."""
+    asked = ("--person", "u", "--item", "i", "--epsilon", 1, "--items-from-data", "--skip-bad", "--k", 1)
+    path = file("u,i,kind\n1,tea,a\n2,tea,b\n3,jam,a\n", "a.csv")
+    ended = inside(capsys, "select", path, *asked, "--constraint", "partition:kind")
+    assert_refused(ended, "a.csv: an item has two values; an item has one value of the constraint's column")
+    assert "tea" not in ended.err
+    moments = pyarrow.array([1, 2], pyarrow.timestamp("us"))
+    times = pyarrow.table({"u": [1, 2], "i": ["tea", "jam"], "w": moments})
+    pyarrow.parquet.write_table(times, tmp_path / "a.parquet")
+    ended = inside(capsys, "select", tmp_path / "a.parquet", *asked, "--weight", "w")
+    assert_refused(ended, "--weight w must be a column of numbers, got datetime64[us]")
+    ended = inside(capsys, "select", file("u,i\n,tea\n", "a.csv"), *asked)
+    assert_refused(ended, "there are no items")
+    promised = " ".join(
+        (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8").split()
+    )
+    for words in (
+        "two rows that give one item two values",
+        "in which nobody can be read",
+        "a weight column of",
+    ):
+        assert words in promised
