@@ -905,8 +905,8 @@ def page(tally: Tally, seed: int, faults: dict[str, int | None]) -> str:
             "",
             "Refusals of a bad row are part of what [is promised](privacy.md#bad-rows): always one of these"
             " sentences, whatever stands in the row and wherever it stands. Commands that leave bad rows out"
-            " (`--skip-bad`) refused for the quotes and long lines of text files, and for the type of a column of"
-            " weights, alone.",
+            " (`--skip-bad`) refused for the quotes and long lines of text files, and for the type of a"
+            " column of weights, alone.",
             "",
             "| refusal | cases |",
             "|---|---:|",

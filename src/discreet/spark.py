@@ -1,10 +1,10 @@
-"""Spark's frames to stores of people: the same store as `discreet.data.prepare` makes, bit for bit.
+"""Spark's frames to stores: the same store as `discreet.data.prepare` makes, bit for bit.
 
 Spark is for reading and shuffling only: what is chosen is chosen from the store. Its executors see
 identities, items and the secret of the hash, and write their buckets into the folder of the store, which they
 must be able to reach; the driver gives them their names, of each bucket that of the attempt whose answer it
 has got, and writes the manifest when all are there. A task that is run again writes the same bucket again:
-keys and coins follow from the secret, the person and the item, and from nothing else. So the frame must be
+keys follow from the secret, the person and the item, and from nothing else. So the frame must be
 one that Spark computes the same way each time: no random numbers, no limits without an order. What executors
 say when something fails holds no rows.
 """
@@ -52,7 +52,7 @@ def prepare(
     buckets: int | None = None,
     key: bytes | None = None,
 ) -> Store:
-    """A Spark DataFrame of events to a store of people; the arguments are those of `discreet.data.prepare`.
+    """A Spark DataFrame of events to a store; the arguments are those of `discreet.data.prepare`.
 
     ``to`` is a folder that the driver and all executors see under this name. The frame is counted first, to
     choose the number of ``buckets`` where none is given, and read once more for the catalogue where there are
@@ -134,7 +134,7 @@ def _write(work: Work, folder: Path, rows: list[Rows]) -> dict[str, Any]:
         weights = some.weights if weighted else np.zeros(0)
         start = np.array([0, some.keys.size])
         spill.add(start, Rows(some.keys, some.items.astype(spill.kind), weights))
-    own = folder / f".try-{uuid.uuid4().hex}"  # a name, no coin: nothing that is written depends on it
+    own = folder / f".try-{uuid.uuid4().hex}"  # a name alone: nothing that is written depends on it
     return write_bucket(own, work.bucket(spill, None, 0)) | {"folder": own.name}
 
 

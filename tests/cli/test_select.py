@@ -652,16 +652,20 @@ BAD_FILES = {
     "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),
     "old Excel": ("a.xls", b"\xd0\xcf\x11\xe0" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),
     "zip": ("a.csv", b"PK\x03\x04" + bytes(50), "a zip archive, or a workbook; unpack it"),
-    "cut xz": ("a.csv.xz", lzma.compress(b"user,page\n" + b"a,x\n" * 1000)[:-20], "was it copied whole?"),
-    "cut zst": ("a.csv.zst", ZSTD[:-5], "was it copied whole?"),
-    "Feather": ("a.feather", GARBAGE, "not a whole Feather file"),
+    "cut xz": (
+        "a.csv.xz",
+        lzma.compress(b"user,page\n" + b"a,x\n" * 1000)[:-20],
+        "was it copied completely?",
+    ),
+    "cut zst": ("a.csv.zst", ZSTD[:-5], "was it copied completely?"),
+    "Feather": ("a.feather", GARBAGE, "not a complete Feather file"),
     "old Feather": ("a.feather", b"FEA1" + GARBAGE, "Feather of the first version"),
-    "cut gzip": ("a.csv.gz", PACKED[:-20], "broken gzip"),
-    "changed gzip": ("a.csv.gz", PACKED[:-8] + bytes(8), "broken gzip"),
-    "garbage behind a gzip header": ("a.csv.gz", PACKED[:10] + GARBAGE, "broken gzip"),
-    "empty Parquet": ("a.parquet", b"", "not a whole Parquet file"),
-    "garbage in Parquet": ("a.parquet", GARBAGE, "not a whole Parquet file"),
-    "Parquet by its first bytes": ("a.csv", b"PAR1" + GARBAGE, "not a whole Parquet file"),
+    "cut gzip": ("a.csv.gz", PACKED[:-20], "damaged gzip"),
+    "changed gzip": ("a.csv.gz", PACKED[:-8] + bytes(8), "damaged gzip"),
+    "garbage behind a gzip header": ("a.csv.gz", PACKED[:10] + GARBAGE, "damaged gzip"),
+    "empty Parquet": ("a.parquet", b"", "not a complete Parquet file"),
+    "garbage in Parquet": ("a.parquet", GARBAGE, "not a complete Parquet file"),
+    "Parquet by its first bytes": ("a.csv", b"PAR1" + GARBAGE, "not a complete Parquet file"),
 }
 
 
@@ -711,7 +715,7 @@ def test_bad_columns_of_parquet(file, capsys):
     content = path.read_bytes()
     path.write_bytes(content[:20] + b"\xff" * 60 + content[80:])  # the footer is whole, the pages are not
     asked = ("--person", "user", "--item", "other", "--items-from-data", "--k", "1", "--epsilon", "1")
-    assert_refused(inside(capsys, "select", path, *asked), "not a whole Parquet file")
+    assert_refused(inside(capsys, "select", path, *asked), "not a complete Parquet file")
 
 
 def test_missing_file(capsys, tmp_path):

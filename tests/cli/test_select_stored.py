@@ -1,4 +1,4 @@
-"""``discreet select`` on a store of people."""
+"""``discreet select`` on a store."""
 
 from __future__ import annotations
 

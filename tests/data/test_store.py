@@ -1,4 +1,4 @@
-"""Stores of people against a slow twin; what splits or alters somebody is refused, by name."""
+"""Stores against a slow twin; what splits or alters somebody is refused, by name."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Rule(NamedTuple):
-    """One ``--constraint``: at most so many items of a kind, or a limit on what all of them cost."""
+    """One ``--constraint``: at most ``amount`` items of a kind, or a limit on what all of them cost."""
 
     kind: str
     column: str
@@ -406,7 +406,7 @@ class SelectRequest:
         return parts[0] if len(parts) == 1 else Intersection(*parts)
 
     def bound(self, rank: int) -> float:
-        """The most that a list of so many items is worth to a person."""
+        """The highest value of a list of ``rank`` items to a person."""
         return math.sqrt(rank) if self.options.objective == "several" else 1.0
 
     def family(self, rank: int, weighted: bool) -> tuple[type[RowPopulation], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``discreet verify``: whether a store of people is what was written."""
+"""``discreet verify``: whether a store is what was written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from .output import as_json
 
 NAME = "verify"
-HELP = "check every file and every row of a store of people"
+HELP = "check every file and every row of a store"
 
 _EXAMPLES = """examples:
   discreet verify people/

@@ -17,7 +17,7 @@ _BASE = 200 << 20  # bytes: libraries, and a chunk of rows on its way
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes of memory and of disk, at most about so many; ``rows`` is None where it is not known before."""
+    """Bytes of memory and of disk, at most about; ``rows`` is None where their number is not known before."""
 
     rows: int | None
     buckets: int
@@ -27,7 +27,7 @@ class Needs:
 
     @classmethod
     def of(cls, rows: int | None, n_items: int | None, weighted: bool, memory: int, known: int = 0) -> Needs:
-        """For so many rows; ``known``: entries that are in the store already."""
+        """For a number of rows; ``known``: entries that are in the store already."""
         narrow = n_items is not None and n_items < NARROW
         entry = (2 if narrow else 4) + 8 * weighted
         total = rows or 0
@@ -136,7 +136,7 @@ def costs(
     memory: int = 64 << 20,
     speeds: Speeds | None = None,
 ) -> Costs:
-    """What preparing a store on one machine and picking from it on ``machines`` of so many ``cores`` cost.
+    """What preparing a store on one machine and picking from it on ``machines`` with ``cores`` each cost.
 
     A machine that can hold its part of the entries in ``held`` bytes reads them once; otherwise every pick
     reads them from the disk. ``memory``: of rows that wait, as for ``prepare``.

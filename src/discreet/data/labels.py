@@ -148,7 +148,7 @@ def absent(value: Any) -> bool:
 def item_name(value: Any) -> int | str | None:
     """What an item is called: an integer, or text; None for what names none.
 
-    What files do not tell apart, 7, 7.0 and "7", is one item. Other text is compared letter by letter: "07"
+    What files do not tell apart, 7, 7.0 and "7", is one item. Other text is an exact string match: "07"
     is another item than 7. Dates and other numbers are their text.
     """
     if type(value) is not str:

@@ -74,7 +74,7 @@ def prepare(
     memory: int = MEMORY,
     progress: bool = True,
 ) -> Store:
-    """Events to a store of people on disk, for tables that are larger than memory.
+    """Events to a store on disk, for tables that are larger than memory.
 
     ``source``: CSV or Parquet files (a path, a pattern such as ``"logs/*.parquet"``, a folder), an Arrow
     table or reader, a frame of pandas or Polars (also a lazy one), a dict of columns, a cursor whose query
@@ -86,7 +86,7 @@ def prepare(
     somebody, and of equal rows the largest weight stays. Without a catalogue ``items`` everything that is
     chosen from the store is conditional on the list of items.
 
-    ``cap``: of each person at most so many items count, those with the lowest keyed hash of person and item:
+    ``cap``: the most items of a person that count, those with the lowest keyed hash of person and item:
     it depends on nobody else, nor on the order of rows. ``highest``: a public bound of weights. ``key``: the
     secret of the hash of people, at least 16 bytes; by default a fresh one lies in the store, for its owner
     only. ``buckets``: into how many parts people go, by default one for about a million rows. ``memory``:

@@ -161,9 +161,11 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
             else:
                 yield from _csv(source, _decompressed(source, file), file, asked, only)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{source.name} is broken gzip ({error}); was it copied whole?") from error
+        raise ValueError(f"{source.name} is damaged gzip ({error}); was it copied completely?") from error
     except (_BrokenStream, lzma.LZMAError) as error:
-        raise ValueError(f"{source.name} is not compressed whole ({error}); was it copied whole?") from error
+        raise ValueError(
+            f"{source.name} is compressed and damaged ({error}); was it copied completely?"
+        ) from error
 
 
 @contextmanager
@@ -378,7 +380,7 @@ def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: 
         if isinstance(error, MemoryError):
             raise
         reason = str(error).split(". ")[0]
-        raise ValueError(f"{source.name} is not a whole {kind} file: {reason}") from error
+        raise ValueError(f"{source.name} is not a complete {kind} file: {reason}") from error
 
 
 _Parts = tuple[list[str], Callable[[list[str]], Iterator[tuple[Any, float]]]]

@@ -159,8 +159,8 @@ class Source:
     def usual_separator(self) -> str:
         """What stands between columns by the name of the file."""
         name = str(self.path).lower()
-        for packed in COMPRESSED[1:]:
-            name = name.removesuffix(packed)
+        for ending in COMPRESSED[1:]:
+            name = name.removesuffix(ending)
         return "\t" if name.endswith((".tsv", ".tab")) else ","
 
     def refused(self, message: str, where: str, details: str = "", *, skippable: bool = True) -> ValueError:
