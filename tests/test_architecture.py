@@ -569,7 +569,7 @@ WALKS = {
     "MetaFrankWolfe": Cost(19, 124, 72),
     "MetaFrankWolfe: construction": Cost(25, 2283, 2301),
     "PrivateGreedy": Cost(30, 845, 690),
-    "discreet select": Cost(37, 3400, 2290),
+    "discreet select": Cost(32, 3225, 2153),
     "a block of the service": Cost(29, 720, 390),
 }
 

@@ -54,10 +54,8 @@ def name_of(person: Any) -> int | str | None:
         number = float.__float__(value)
         return int(number) if abs(number) < _EXACT and number.is_integer() else None
     if isinstance(value, Decimal):
-        if value.is_zero():
-            return 0
-        whole = value.is_finite() and value.adjusted() <= _LONGEST and value == value.to_integral_value()
-        return _integer(int(value)) if whole else None
+        near = value.is_finite() and (value.adjusted() <= _LONGEST or value.is_zero())
+        return _integer(int(value)) if near and value == value.to_integral_value() else None
     if isinstance(value, Fraction):
         return _integer(value.numerator) if value.denominator == 1 else None
     if isinstance(value, UUID):
@@ -91,9 +89,7 @@ def _text(text: str) -> int | str | None:
         return None
     if text[0] <= "9" and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
         number = Decimal(text)
-        if number.is_zero():  # whatever its exponent
-            return 0
-        if number.adjusted() < 40 and number == number.to_integral_value():
+        if not number or (number.adjusted() < 40 and number == number.to_integral_value()):
             return int(number)
     return text
 
