@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import SetFunction, answers
-from discreet.objectives.base import Known, SampledSets, SharedSets, random_sets
+from discreet.objectives.base import SampledSets, SharedSets, random_sets
 from discreet.privacy import PublicRandomness
 
 N = 12
@@ -43,7 +43,7 @@ def every_set(person, x, seed, samples):
 def test_gradients_are_those_of_every_set_drawn(support):
     x = np.zeros(N)
     x[:support] = 0.3
-    known, shared = Known(1000), SharedSets(x, 5, 60)
+    known, shared = {}, SharedSets(x, 5, 60, room=1000)
     for person in people([]):
         wanted = every_set(person, x, 5, 60)
         for _ in range(2):
@@ -60,11 +60,11 @@ def test_gradients_are_those_of_every_set_drawn(support):
 
 def test_no_set_is_asked_about_twice():
     calls = []
-    person, x, known = people(calls)[0], np.zeros(N), Known(1000)
-    SharedSets(x, 0, 300).gradient(person, known)
+    person, x, known = people(calls)[0], np.zeros(N), {}
+    SharedSets(x, 0, 300, room=1000).gradient(person, known)
     assert len(calls) == N + 2  # alone and with each item; that set again for what its items add
     calls.clear()
-    SharedSets(x, 1, 300).gradient(person, known)
+    SharedSets(x, 1, 300, room=1000).gradient(person, known)
     assert not calls
 
 

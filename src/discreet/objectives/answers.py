@@ -8,44 +8,21 @@ bound by the rounding of a sum is cut to it. An error names the answer; what it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
 
+if TYPE_CHECKING:
+    from .base import Population
+
 Floats = NDArray[np.float64]
 
 # Values are sums of some dozen terms, or of weights that were normalised: they may miss a bound by this much.
 ROUNDING = 1e-9
-
-
-class Grows(Protocol):
-    """A growing set, as `Population.start` gives it."""
-
-    def gains(self) -> Floats: ...
-
-    def add(self, item: int) -> float: ...
-
-
-class Answers(Protocol):
-    """Somebody who says what items add to a set, and what those of a set add to the others of it."""
-
-    n_items: int
-
-    def gains(self, items: Iterable[int]) -> Floats: ...
-
-    def contributions(self, items: Iterable[int]) -> Floats: ...
-
-
-class Starts(Protocol):
-    """Somebody with a function of sets over ``n_items`` items."""
-
-    n_items: int
-
-    def start(self) -> Grows: ...
 
 
 def number(name: str, answer: Any, low: float = -math.inf, high: float = math.inf) -> float:
@@ -82,7 +59,7 @@ def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: fl
     return np.clip(found, low, high)
 
 
-def gains_along(person: Starts, items: Sequence[int], bound: float) -> Floats:
+def gains_along(person: Population, items: Sequence[int], bound: float) -> Floats:
     """What every item adds to the first 0, 1, ... of ``items``: a row for each of them, within [0, bound]."""
     state, rows = person.start(), []
     if hasattr(state, "along"):  # it can say in one go what it would be asked step by step
@@ -101,7 +78,7 @@ def squared_length(answer: Floats) -> float:
     return float(np.add.accumulate(answer * answer)[-1])
 
 
-def leave_one_out(person: Answers, items: Sequence[int], bound: float) -> tuple[Floats, Floats]:
+def leave_one_out(person: Population, items: Sequence[int], bound: float) -> tuple[Floats, Floats]:
     """What every item adds alone, and what it adds to those of ``items`` that are others, within [0, bound].
 
     Submodularity says that nothing adds more than alone, and functions are held to that: what is answered

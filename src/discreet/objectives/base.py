@@ -125,48 +125,31 @@ class SampledSets:
         values = [answers.number("value", people._value(items)) for items in self._sets.values()]
         return float(np.mean(np.array(values)[self._which]))
 
-    def gradient(self, people: Population, known: Known | None = None) -> Floats:
+    def gradient(self, people: Population, known: dict[bytes, Floats] | None = None, room: int = 0) -> Floats:
         """The mean of f(R + j) - f(R without j) over the sets R, for every item j.
 
-        ``known`` has what was asked of these people before, and is added to.
+        ``known`` has what was asked of these people before; up to ``room`` sets are added to it.
         """
-        marginals = []
+        marginals, before = [], {} if known is None else known
         for name, items in self._sets.items():
-            row = None if known is None else known.get(name)
+            row = before.get(name)
             if row is None:
                 row = answers.vector("gains", people._gains(items), people.n_items)
                 row[items] = answers.vector("contributions", people._contributions(items), items.size)
-                if known is not None:
-                    known.keep(name, row)
+                if len(before) < room:
+                    before[name] = row
             marginals.append(row)
         return np.asarray(np.array(marginals)[self._which].mean(axis=0), dtype=np.float64)
-
-
-class Known:
-    """What items add to sets that somebody was asked about, as long as there is room."""
-
-    def __init__(self, room: int) -> None:
-        self._rows: dict[bytes, Floats] = {}
-        self._room = room
-
-    def get(self, name: bytes) -> Floats | None:
-        """What was kept under this name."""
-        return self._rows.get(name)
-
-    def keep(self, name: bytes, row: Floats) -> None:
-        """Keep a row, while there is room for so many."""
-        if len(self._rows) < self._room:
-            self._rows[name] = row
 
 
 class SharedSets:
     """The gradients of many people at one point, over the same random sets; these are drawn when needed."""
 
-    def __init__(self, x: Floats, seed: int, samples: int) -> None:
-        self._x, self._seed, self._samples = x, seed, samples
+    def __init__(self, x: Floats, seed: int, samples: int, room: int = 0) -> None:
+        self._x, self._seed, self._samples, self._room = x, seed, samples, room
         self._sets: SampledSets | None = None
 
-    def gradient(self, person: Population, known: Known | None = None) -> Floats:
+    def gradient(self, person: Population, known: dict[bytes, Floats] | None = None) -> Floats:
         """What ``person.multilinear_gradient`` answers with randomness of this seed."""
         if not person.samples_sets:
             rng = PublicRandomness.seeded(self._seed).generator
@@ -176,7 +159,7 @@ class SharedSets:
             return closed[1]
         if self._sets is None:
             self._sets = SampledSets(self._x, PublicRandomness.seeded(self._seed).generator, self._samples)
-        return self._sets.gradient(person, known)
+        return self._sets.gradient(person, known, self._room)
 
 
 # Values of one person on every set lie in [0, 1] unless another bound is declared.

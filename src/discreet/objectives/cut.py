@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, per_person, shown, whole
 from ..core.guards import fix, read_only
-from .base import Floats, Items, Population, State
+from .base import Floats, Items, Population
 from .matrices import SparseMatrix, as_sparse, checked
 
 
@@ -126,9 +126,6 @@ class GraphCut(Population):
     def __len__(self) -> int:
         return self._weights.n_rows
 
-    def start(self) -> State:
-        return _CutState(self)
-
     @cached_property
     def _average(self) -> tuple[SparseMatrix, SparseMatrix, Floats]:
         """The average graph, the same with every arc in both directions, and what each item adds alone."""
@@ -146,14 +143,20 @@ class GraphCut(Population):
         return float(self._chain(items).sum())
 
     def _gains(self, items: Items) -> Floats:
-        state = _CutState(self)
-        for j in items.tolist():
-            state._grow(j)
-        return state._now
+        return self._grown(items)[1]
 
     def _chain(self, order: Items) -> Floats:
-        state = _CutState(self)
-        return np.array([state._grow(j) for j in order.tolist()], dtype=np.float64)
+        return self._grown(order)[0]
+
+    def _grown(self, order: Items) -> tuple[Floats, Floats]:
+        """What each item adds in this order, and what every item adds then."""
+        _, both, alone = self._average
+        now, added = alone.copy(), np.zeros(order.size)
+        for t, item in enumerate(order.tolist()):
+            added[t] = now[item]
+            inside = slice(int(both.indptr[item]), int(both.indptr[item + 1]))
+            now[both.indices[inside]] -= both.data[inside]
+        return added, now
 
     def _contributions(self, items: Items) -> Floats:
         # Taking j out again gives back what its neighbours in S cost it: the gain on top of S, which no loop
@@ -194,23 +197,6 @@ class GraphCut(Population):
         touched[w.row_of, self._tail[w.indices]] = True
         touched[w.row_of, self._head[w.indices]] = True
         return int(touched.sum(axis=1).max())
-
-
-class _CutState(State):
-    """A growing set on the average graph: an addition moves the gains of the item's neighbours."""
-
-    def __init__(self, people: GraphCut) -> None:
-        self._people = people
-        _, self._both, alone = people._average
-        self.items = []
-        self.value = 0.0
-        self._now = alone.copy()
-
-    def _grow(self, item: int) -> float:
-        added = float(self._now[item])
-        inside = slice(int(self._both.indptr[item]), int(self._both.indptr[item + 1]))
-        self._now[self._both.indices[inside]] -= self._both.data[inside]
-        return added
 
 
 def _from_scipy(matrix: Any) -> SparseMatrix:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..core.checks import real
-from .base import CATALOGUES, Floats, Items, Population, State
+from .base import CATALOGUES, Floats, Items, Population
 
 if TYPE_CHECKING:
     from ..privacy import Release
@@ -104,9 +104,6 @@ class Mixture(Population):
         """The number of people, or the largest number that a part has."""
         return max(len(part) for _, part in self._parts)
 
-    def start(self) -> State:
-        return _MixedState(self, [(factor, part.start()) for factor, part in self._parts])
-
     def _value(self, items: Items) -> float:
         return sum(factor * part._value(items) for factor, part in self._parts)
 
@@ -156,22 +153,6 @@ def _in_one_store(parts: Sequence[Population]) -> bool:
     if any(one != stores[0] for one in stores):
         raise ValueError("a mixture is in memory or in one store: its parts must be about the same people")
     return stores[0] is not None
-
-
-class _MixedState(State):
-    """One growing set in every part."""
-
-    def __init__(self, people: Mixture, states: list[tuple[float, State]]) -> None:
-        self._people = people
-        self._states = states
-        self.items = []
-        self.value = sum(factor * state.value for factor, state in states)
-
-    def gains(self) -> Floats:
-        return _sum(factor * state.gains() for factor, state in self._states)
-
-    def _grow(self, item: int) -> float:
-        return sum(factor * state.add(item) for factor, state in self._states)
 
 
 def _sum(terms: Iterable[Floats]) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, one_of, whole
-from .base import NORMS, Floats, Items, Population, State
+from .base import NORMS, Floats, Items, Population
 
 # Classes x values of the chosen features: the table that an exact value needs.
 LARGEST_TABLE = 1 << 22
@@ -73,9 +73,6 @@ class MutualInformation(Population):
                 f"the joint table of {picks} features may have more than {LARGEST_TABLE} cells; choose fewer"
                 " features or merge their values"
             )
-
-    def start(self) -> State:
-        return _TableState(self)
 
     def sensitivity(
         self,
@@ -152,7 +149,12 @@ class MutualInformation(Population):
         return _information(self._joint(items))
 
     def _gains(self, items: Items) -> Floats:
-        return _next_gains(self, self._joint(items), items)
+        joint, gains = self._joint(items), np.zeros(self.n_items)
+        before = _information(joint)
+        for j in np.setdiff1d(np.arange(self.n_items), items):
+            # f is monotone; a negative difference is the rounding of two equal numbers.
+            gains[j] = max(_information(_extended(joint, self._model[1][int(j)])) - before, 0.0)
+        return gains
 
     def _take(self, rows: Items) -> Self:
         taken = self._like()
@@ -162,33 +164,6 @@ class MutualInformation(Population):
 
     def _largest(self) -> Floats:
         return np.full(len(self), math.log(self._n_classes))
-
-
-class _TableState(State):
-    """A growing set with the joint table of the class and the features chosen so far."""
-
-    def __init__(self, people: MutualInformation) -> None:
-        self._people = people
-        self._information = people
-        self.items = []
-        self.value = 0.0
-        self._joint = people._joint(np.zeros(0, dtype=np.int64))
-        self._now = _next_gains(people, self._joint, np.zeros(0, dtype=np.int64))
-
-    def _grow(self, item: int) -> float:
-        added = float(self._now[item])
-        self._joint = _extended(self._joint, self._information._model[1][item])
-        self._now = _next_gains(self._information, self._joint, np.array([*self.items, item]))
-        return added
-
-
-def _next_gains(people: MutualInformation, joint: Floats, items: Items) -> Floats:
-    before = _information(joint)
-    gains = np.zeros(people.n_items)
-    for j in np.setdiff1d(np.arange(people.n_items), items):
-        # f is monotone; a negative difference is the rounding of two equal numbers.
-        gains[j] = max(_information(_extended(joint, people._model[1][int(j)])) - before, 0.0)
-    return gains
 
 
 def _extended(joint: Floats, within: Floats) -> Floats:

@@ -20,7 +20,7 @@ from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
 from ..objectives import MutualInformation, Population, answers
-from ..objectives.base import Known, SharedSets
+from ..objectives.base import SharedSets
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
     Event,
@@ -146,8 +146,8 @@ class SummedGradient:
         held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
         asked = self._rows is None and held <= _MOST_VALUES
         self._each: Iterable[Population] = list(people) if asked else people
-        room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
-        self._known = [Known(room) for _ in range(len(people) if asked else 0)]
+        self._room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
+        self._known: list[dict[bytes, Floats]] = [{} for _ in range(len(people) if asked else 0)]
         self.queries = 0
 
     def at(self, x: Floats) -> Steps:
@@ -182,7 +182,7 @@ class SummedGradient:
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
-        sets = SharedSets(x, seed, self._samples)
+        sets = SharedSets(x, seed, self._samples, self._room)
         for person, known in zip_longest(self._each, self._known):
             try:
                 found = sets.gradient(person, known)
