@@ -172,7 +172,11 @@ def swap(name, make):
         ("leader", put("settings", "lipschitz", value=9.0), "one person can move"),
         ("leader", put("settings", "event", value=None), "noise has to be declared"),
         ("minimizer, tree", put("settings", "bound", value=9.0), "one person can move"),
-        ("one point", put("settings", "high", value=9.0), "move a sum by"),
+        (
+            "one point",
+            put("settings", "bound", value={"kind": "tuple", "value": [0.0, 9.0]}),
+            "move a sum by",
+        ),
         ("one point", put("settings", "neighbours", value="add_remove"), "the settings are for neighbours="),
         ("minimizer, sqrt", put("settings", "neighbours", value="add_remove"), "are for neighbours="),
         ("bandit minimizer, values", put("settings", "bound", value=9.0), "not for costs"),
@@ -202,7 +206,7 @@ def swap(name, make):
         ("phased, composed", swap("_phases._kept.1.0.indices", lambda a: a + 10**6), "people of other items"),
         ("phased, composed", swap("_phases._kept.1.0.lengths", lambda a: a * 100), "people of other items"),
         ("leader selector, partition", swap("_rounds.shown", lambda a: a * 0), "was never decided"),
-        ("running sum, sqrt", put("state", "_total", value=3), "not what this release writes"),
+        ("running sum, sqrt", put("state", "_sum", value=3), "not what this release writes"),
     ],
 )
 def test_a_state_is_refused(name, change, match, tmp_path):

@@ -1,7 +1,7 @@
 """Files that survive a crash: one readable header line, then arrays; written whole or not at all.
 
-What a file says is not believed: `read_state` finds damage, and `Saved` hands out field by field, each of its
-kind and within its range. How the fields fit together is for whoever makes an object of them to see.
+`read_state` finds damage, and `restore` puts in place only what is of the kind and the shape that it finds
+there. What the numbers mean is for the object itself to see.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -25,14 +24,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from . import checks
-
 _MAGIC = "discreet-state"
 VERSION = 2
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-# From each version that can still be read to the next one. A file of an older version passes through all of
-# them; one without a way here is refused.
-MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, NDArray[Any]]], State]] = {}
 
 
 @contextmanager
@@ -66,14 +60,6 @@ def _to_disk(path: str | Path, how: int) -> None:
         os.close(handle)
 
 
-def snapshot(
-    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The same as copies: whoever goes on working with what was given does not change them."""
-    copied = pickle.loads(pickle.dumps(dict(header), pickle.HIGHEST_PROTOCOL))  # far quicker than deepcopy
-    return copied, {name: np.array(array) for name, array in arrays.items()}
-
-
 def state_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     """``header`` (plain values) and ``arrays`` as one text line and an archive."""
     payload = io.BytesIO()
@@ -102,11 +88,8 @@ def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], di
     if not isinstance(header, dict) or header.get("format") != _MAGIC:
         raise ValueError(f"{path} is not a state file of discreet")
     version = header.get("version")
-    if version != VERSION and version not in MIGRATIONS:
-        raise ValueError(
-            f"{path} has format version {version}; this release of discreet reads"
-            f" {', '.join(str(known) for known in (*sorted(MIGRATIONS), VERSION))}"
-        )
+    if version != VERSION:
+        raise ValueError(f"{path} has format version {version}; this release of discreet reads {VERSION}")
     if header.pop("digest", None) != _digest(header, payload):
         raise ValueError(f"{path} is damaged: it is not what was written")
     try:
@@ -114,10 +97,9 @@ def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], di
             if sum(member.file_size for member in members.infolist()) > len(payload):
                 raise ValueError("they are larger than the file")
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            state = header, {name: arrays[name] for name in arrays.files}
+            return header, {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, MemoryError, NotImplementedError) as error:
         raise ValueError(f"{path} is damaged: its arrays cannot be read ({error})") from error
-    return _migrated(path, *state)
 
 
 def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
@@ -132,17 +114,6 @@ def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError):
         return None  # whoever reads it says why
     return str(header.get("class")) if isinstance(header, dict) else None
-
-
-def _migrated(path: object, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> State:
-    """The state as this version writes it."""
-    while header.get("version") != VERSION:
-        before = header.get("version")
-        with refusing(path):
-            header, arrays = MIGRATIONS[before](header, arrays)  # type: ignore[index]
-            if header.get("version") == before:
-                raise ValueError(f"its migration from version {before} leads nowhere")
-    return header, arrays
 
 
 def _digest(header: Mapping[str, Any], payload: bytes) -> str:
@@ -335,111 +306,3 @@ class Settings:
     def from_json(record: dict[str, Any]) -> Settings:
         """The settings that `to_json` wrote."""
         return Settings._kinds[record["kind"]].read(record["fields"])
-
-
-class Saved:
-    """What a state says, field by field: each is there, of its kind and within its range, or it is refused.
-
-    >>> saved = Saved({"k": 3, "rate": 0.5}, {"gains": np.zeros((2, 3))})
-    >>> saved.whole("k", at_least=1), saved.real("rate", above=0.0), saved.array("gains", (2, 3)).shape
-    (3, 0.5, (2, 3))
-    """
-
-    def __init__(self, settings: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if not isinstance(settings, Mapping):
-            raise ValueError(f"its settings are {settings!r}, not named values")
-        self._settings, self._arrays = settings, arrays
-
-    def plain(self, name: str) -> Any:
-        """A value as it stands there."""
-        if name not in self._settings:
-            raise ValueError(f"{name} is missing")
-        return self._settings[name]
-
-    def given(self, name: str) -> bool:
-        """Whether there is such a value, other than None."""
-        return self._settings.get(name) is not None
-
-    def whole(self, name: str, *, at_least: int, at_most: int | None = None) -> int:
-        return checks.whole(name, self.plain(name), at_least=at_least, at_most=at_most)
-
-    def real(self, name: str, **limits: Any) -> float:
-        value = self.plain(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{name} must be a number, got {value!r}")
-        return checks.real(name, value, **limits)
-
-    def flag(self, name: str) -> bool:
-        value = self.plain(name)
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, got {value!r}")
-        return value
-
-    def one_of(self, name: str, allowed: Collection[str]) -> str:
-        return checks.one_of(name, self.plain(name), allowed)
-
-    def rows(self, name: str, *, at_most: int | None = None) -> list[Any]:
-        """A list, of limited length."""
-        value = self.plain(name)
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{name} must be a list, got {value!r}")
-        if at_most is not None and len(value) > at_most:
-            raise ValueError(f"{name} has {len(value)} entries; there can be {at_most}")
-        return list(value)
-
-    def words(self, name: str, count: int) -> list[int]:
-        """So many 64-bit numbers."""
-        found = self.rows(name, at_most=count)
-        if len(found) != count:
-            raise ValueError(f"{name} has {len(found)} entries; {count} expected")
-        return [checks.whole(name, word, at_least=0, at_most=(1 << 64) - 1) for word in found]
-
-    def inner(self, name: str, prefix: str = "") -> Saved:
-        """The state of a part, whose arrays have ``prefix`` before their names."""
-        size = len(prefix)
-        arrays = {key[size:]: array for key, array in self._arrays.items() if key.startswith(prefix)}
-        return Saved(self.plain(name), arrays)
-
-    def part(self, name: str) -> Saved:
-        """The state of a named part of an object: its values, and its arrays by their own names."""
-        return self.inner("parts").inner(name, f"{name}.")
-
-    @property
-    def entries(self) -> int:
-        """How many numbers the arrays hold together."""
-        return sum(int(np.asarray(array).size) for array in self._arrays.values())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the arrays are called."""
-        return tuple(self._arrays)
-
-    def array(
-        self,
-        name: str,
-        shape: tuple[int | None, ...],
-        dtype: type[np.generic] | tuple[type[np.generic], ...] = np.float64,
-        *,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        infinite: bool = False,
-    ) -> NDArray[Any]:
-        """A copy of an array of this shape (None: any length) and kind, finite and within its range."""
-        if name not in self._arrays:
-            raise ValueError(f"the array {name} is missing")
-        array = np.asarray(self._arrays[name])
-        kinds = dtype if isinstance(dtype, tuple) else (dtype,)
-        fits = len(shape) == array.ndim and all(
-            length in (None, size) for length, size in zip(shape, array.shape, strict=True)
-        )
-        if not fits or array.dtype not in [np.dtype(kind) for kind in kinds]:
-            wanted = " or ".join(np.dtype(kind).name for kind in kinds)
-            raise ValueError(
-                f"the array {name} has shape {array.shape} of {array.dtype}; {shape} of {wanted} expected"
-            )
-        if array.dtype.kind == "f" and not (~np.isnan(array) if infinite else np.isfinite(array)).all():
-            raise ValueError(f"the array {name} has entries that are not finite numbers")
-        low = at_least is not None and array.size and array.min() < at_least
-        if low or (at_most is not None and array.size and array.max() > at_most):
-            raise ValueError(f"the array {name} has entries outside of [{at_least}, {at_most}]")
-        return np.array(array, order="C")

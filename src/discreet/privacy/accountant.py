@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.guards import fix, fixed
-from ..core.state import Saved, refusing
+from ..core.state import refusing
 from . import randomness as sources
 from . import samplers
 from .account import (
@@ -985,8 +985,7 @@ class Gate:
         randomness and keys are blank: those drawn before are in the state that is being read. At the end
         the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
         """
-        fields = Saved(saved, {})
-        name, number = str(fields.plain("id")), fields.whole("number", at_least=1, at_most=1 << 62)
+        name, number = str(saved["id"]), checks.whole("number", saved["number"], at_least=1, at_most=1 << 62)
         if self.owner is not None:  # a part of something that is made again as a whole
             if self.owner.id != name:
                 raise ValueError("it belongs to something else")
@@ -1039,26 +1038,24 @@ class Gate:
         gate without one, two gates made of the same state are two budgets: nothing can tell.
         """
         with refusing("the gate"):
-            saved = Saved(state, {})
-            source, failure = sources.restored(saved.plain("randomness")), fraction(saved.plain("failure"))
-            given, kept = saved.plain("budget"), saved.inner("ledger")
-            budget = Budget(**checks.record("budget", given))
-            if saved.flag("shared") != (ledger is not None):
+            source, failure = sources.restored(state["randomness"]), fraction(state["failure"])
+            budget, kept = Budget(**checks.record("budget", state["budget"])), state["ledger"]
+            if state["shared"] is not (ledger is not None):
                 raise ValueError("ledger= must be the one that the saved gate was made with, if any")
             if ledger is not None:
-                if kept.plain("id") != ledger.id:
+                if kept["id"] != ledger.id:
                     raise ValueError("ledger= is another one than the saved gate was made with")
-                if ledger.version < kept.whole("version", at_least=0):
+                if ledger.version < checks.whole("version", kept["version"], at_least=0):
                     raise ValueError("the ledger holds fewer releases than were charged to it")
-            store = MemoryLedger.from_json(saved.plain("ledger")) if ledger is None else ledger
-            limit = filter_asked(budget, saved.plain("definition"), failure)
+            store = MemoryLedger.from_json(kept) if ledger is None else ledger
+            limit = filter_asked(budget, state["definition"], failure)
             if limit is None and budget.private and store.version:
                 raise ValueError("there are releases and no privacy definition; it was not written by a gate")
             gate = object.__new__(cls)
-            part = fraction(saved.plain("share"))
+            part = fraction(state["share"])
             gate._accountant = Accountant(budget, limit, store, shared=ledger is not None, fraction=part)
             gate._view((), source, None)
-            if saved.flag("reproducible"):  # noise that somebody may know does not become unknown
+            if state["reproducible"] is not False:  # noise that somebody may know does not become unknown
                 gate.mark_reproducible()
         return fix(gate)
 

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.guards import fix, fixed
-from ..core.state import Saved, Settings, State, capture, read_state, refusing, restore, write_state
+from ..core.state import Settings, State, capture, read_state, refusing, restore, write_state
 from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
 from . import samplers
 from .accountant import BY_ROUNDS, Gate, Release, Spending, spend_from
@@ -663,20 +663,19 @@ class RunningSum(ABC):
     @classmethod
     def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
         """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest."""
-        saved = Saved(settings, arrays)
-        with refusing("the sum"), gate._again(saved.plain("owner")) as own:
-            spec = Settings.from_json(saved.plain("spec"))
+        with refusing("the sum"), gate._again(settings["owner"]) as own:
+            spec = Settings.from_json(settings["spec"])
             if not isinstance(spec, SumSpec) or not issubclass(cls, spec.kind):
                 raise ValueError(f"it is not that of a {cls.__name__}")
             total = cls.of(
                 spec,
                 own,
-                event=Event.from_json(saved.plain("event")),
-                clip=saved.flag("clip"),
-                label=str(saved.plain("label")),
-                ahead=saved.flag("ahead"),
+                event=Event.from_json(settings["event"]),
+                clip=settings["clip"] is not False,
+                label=str(settings["label"]),
+                ahead=settings["ahead"] is not False,
             )
-            restore(total, saved.plain("inside"), arrays)
+            restore(total, settings["inside"], arrays)
             total._saved_alone = True
         return total
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.guards import fixed
-from ..core.state import Saved
+from ..core.state import refusing
 from ..kernels.noise import philox
 
 _MOST_WORDS = (1 << 28) - 1  # at once
@@ -122,19 +122,26 @@ class ReproducibleRandomness:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> ReproducibleRandomness:
         """A source that goes on exactly where the one that gave ``state`` stood."""
-        saved, source = Saved(state, {}), cls(0)
-        # NumPy takes any numbers, also a place outside of its buffer.
-        source._bits.state = {
-            "bit_generator": "Philox",
-            "state": {
-                "counter": np.array(saved.words("counter", 4), dtype=np.uint64),
-                "key": np.array(saved.words("key", 2), dtype=np.uint64),
-            },
-            "buffer": np.array(saved.words("buffer", 4), dtype=np.uint64),
-            "buffer_pos": saved.whole("buffer_pos", at_least=0, at_most=4),
-            "has_uint32": saved.whole("has_uint32", at_least=0, at_most=1),
-            "uinteger": saved.whole("uinteger", at_least=0, at_most=(1 << 32) - 1),
-        }
+        source = cls(0)
+
+        def words(name: str, count: int) -> NDArray[np.uint64]:
+            if len(state[name]) != count:
+                raise ValueError(f"{name} has {len(state[name])} entries; {count} expected")
+            found = [checks.whole(name, word, at_least=0, at_most=_LARGEST) for word in state[name]]
+            return np.array(found, dtype=np.uint64)
+
+        def whole(name: str, most: int) -> int:
+            return checks.whole(name, state[name], at_least=0, at_most=most)
+
+        with refusing("the source"):  # NumPy takes any numbers, also a place outside of its buffer
+            source._bits.state = {
+                "bit_generator": "Philox",
+                "state": {"counter": words("counter", 4), "key": words("key", 2)},
+                "buffer": words("buffer", 4),
+                "buffer_pos": whole("buffer_pos", 4),
+                "has_uint32": whole("has_uint32", 1),
+                "uinteger": whole("uinteger", (1 << 32) - 1),
+            }
         return source
 
     def __repr__(self) -> str:
