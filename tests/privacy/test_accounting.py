@@ -371,7 +371,7 @@ def test_an_account_shows_the_sensitivity_and_the_rate_of_picks(method, mechanis
     budget = dc.Budget(2.0, 1e-3, neighbours)
     greedy = dc.offline.PrivateGreedy(2, budget, method, bound=people.bound, seed=0)
     greedy.select(people)
-    header, [row] = greedy.privacy.account()
+    header, [row] = greedy.privacy.releases()
     told = dict(zip(header, row, strict=True))
     rate = greedy.plan(n_items=4).picks.rate
     assert told["mechanism"] == mechanism

@@ -123,31 +123,16 @@ def _shown(event: Event) -> str:
 
 
 class BudgetExceeded(Exception):
-    """A release was refused because the budget does not hold it; nothing was released or spent."""
+    """A release was refused because the budget does not hold it; nothing was released or spent.
+
+    ``spent`` is the epsilon so far, at the budget's delta; ``asked`` the release; ``limit`` the budget's
+    epsilon; ``largest`` the same kind of release at the largest loss that fits, or None.
+    """
 
     def __init__(self, preview: Preview) -> None:
         super().__init__(f"budget exceeded: {preview}")
-        self.preview = preview
-
-    @property
-    def spent(self) -> float:
-        """Epsilon spent so far, at the budget's delta."""
-        return self.preview.spent
-
-    @property
-    def asked(self) -> Event:
-        """The release that was asked for."""
-        return self.preview.asked
-
-    @property
-    def limit(self) -> float:
-        """The budget's epsilon."""
-        return self.preview.limit
-
-    @property
-    def largest(self) -> Event | None:
-        """The same kind of release at the largest loss that fits, or None."""
-        return self.preview.largest
+        self.preview, self.spent, self.asked = preview, preview.spent, preview.asked
+        self.limit, self.largest = preview.limit, preview.largest
 
 
 class Accountant:
@@ -177,7 +162,6 @@ class Accountant:
         self.lock = threading.RLock()
         self._seen = 0
         self._known: frozenset[str] = frozenset()  # caveats that the ledger has
-        self._room = _Room()
         self._process = os.getpid()
         if ledger is not None:
             self._join(ledger)
@@ -276,7 +260,7 @@ class Accountant:
             check_group(entry, group, self.budget)
         for group, entry, count, _ in fresh:
             self.releases.of_group(group).add(entry, count)
-        self._seen, self._room = version, _Room()
+        self._seen = version
 
     # --- what fits -------------------------------------------------------------------------------
 
@@ -328,9 +312,7 @@ class Accountant:
                 if group:
                     self.releases.check_families(group)
                 place = self.releases.of_group(group)
-                if not self._known_to_fit(place, event, count):
-                    self.expect(group, (event, count))
-                    self._look_ahead(place, event, count)
+                self.expect(group, (event, count))
                 if not self._known.issuperset(caveats):
                     self.add_caveats(*caveats)
                 try:
@@ -340,34 +322,6 @@ class Accountant:
                 place.add(charge.entry, count)
                 self._seen += 1
                 return
-
-    def _known_to_fit(self, place: Releases, event: Event, count: int) -> bool:
-        """Whether an earlier check already made room for this release of a repeated event."""
-        room = self._room
-        if place is not room.place or room.event != event or room.left < count:
-            return False
-        room.left -= count
-        return True
-
-    def _look_ahead(self, place: Releases, event: Event, count: int) -> None:
-        """Check more room than was asked for, twice as much each time an event repeats.
-
-        Long streams repeat one event; this way they cost a few exact checks in all, not one a round.
-        """
-        room = self._room
-        stride = 2 * room.stride if place is room.place and room.event == event else 1
-        more = self.fits_in(place.loss_with(event_loss(event) * (count + stride)))
-        self._room = _Room(place, event, stride, stride) if more else _Room(place, event)
-
-
-@dataclass
-class _Room:
-    """How many more of the latest event are known to fit, where, and how far to look next time."""
-
-    place: Releases | None = None
-    event: Event | None = None
-    left: int = 0
-    stride: int = 1
 
 
 class Owner:

@@ -119,7 +119,8 @@ class Event:
     _kinds: ClassVar[dict[str, type[Event]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Event._kinds[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):
+            Event._kinds[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -214,18 +215,6 @@ def _largest_each(
     return found
 
 
-def _largest_rate(
-    share: Share, range: float, count: int, definition: str | None, rho: Number, mu_squared: Number
-) -> tuple[float, float]:
-    """The largest rate of ``count`` choices, as in `_largest_each`, and the range it is for."""
-    width = checks.real("range", range, above=0.0)
-    checks.whole("count", count, at_least=1, at_most=checks.ANY)
-    if not _of(share).budget.private:
-        raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
-    each = _largest_each(share, count, definition, rho, mu_squared)
-    return rounded_down(each / exact(width)), width
-
-
 @dataclass(frozen=True)
 class ScoreChange:
     """How far one person can move the scores of a choice.
@@ -251,30 +240,28 @@ class ScoreChange:
 
 
 @dataclass(frozen=True, eq=False)
-class ExponentialChoice(Event):
-    """One draw of the exponential mechanism: weights ``exp(rate * score)``.
+class _Choice(Event):
+    """One draw of a candidate by its score, at ``rate``.
 
-    ``range`` is how far apart two scores can be pushed by one person: the largest minus the smallest
-    change over the candidates. The privacy loss then lies in an interval of length ``rate * range``.
+    ``range`` is how far apart two scores can be pushed by one person: the largest minus the smallest change
+    over the candidates.
     """
 
     rate: float
     range: float
 
+    # What of rho, and of mu squared, one unit of the square of ``rate * range`` costs: one over it.
+    _units: ClassVar[tuple[Number, Number]]
+
     @property
     def width(self) -> Fraction:
         return exact(self.rate) * exact(self.range)
-
-    def loss(self) -> Loss:
-        return Loss.of_range(self.width)
 
     def scaled(self, factor: float) -> Self:
         return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
 
     @classmethod
-    def within(
-        cls, share: Share, range: float, count: int = 1, definition: str | None = None
-    ) -> ExponentialChoice:
+    def within(cls, share: Share, range: float, count: int = 1, definition: str | None = None) -> Self:
         """The largest rate at which ``count`` choices fit into ``share``, by ``definition``.
 
         By default the larger of what plain epsilon and what zCDP allows, which wins from a few choices on.
@@ -283,13 +270,31 @@ class ExponentialChoice(Event):
         >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
         0.1
         """
-        # A range w costs w^2/8 of rho, and at most (pi/2)(w/2)^2 of mu squared.
-        return cls(*_largest_rate(share, range, count, definition, 8, 4 / conversions.HALF_PI))
+        width = checks.real("range", range, above=0.0)
+        checks.whole("count", count, at_least=1, at_most=checks.ANY)
+        if not _of(share).budget.private:
+            raise ValueError("an infinite budget sets no rate; choose one from the learning problem")
+        each = _largest_each(share, count, definition, *cls._units)
+        return cls(rounded_down(each / exact(width)), width)
 
 
 @dataclass(frozen=True, eq=False)
-class FlippedChoice(Event):
-    """One draw by permute-and-flip (`samplers.flipped_choice`); fields as of an `ExponentialChoice`.
+class ExponentialChoice(_Choice):
+    """One draw of the exponential mechanism: weights ``exp(rate * score)``.
+
+    Its privacy loss lies in an interval of length ``rate * range``.
+    """
+
+    # A range w costs w^2/8 of rho, and at most (pi/2)(w/2)^2 of mu squared.
+    _units = (8, 4 / conversions.HALF_PI)
+
+    def loss(self) -> Loss:
+        return Loss.of_range(self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class FlippedChoice(_Choice):
+    """One draw by permute-and-flip (`samplers.flipped_choice`).
 
     Only differences of scores matter to it, so a change of scores is one where each rises by between 0 and
     ``range``, and nothing becomes more than ``exp(rate * range)`` times as likely. Its privacy loss need not
@@ -297,28 +302,10 @@ class FlippedChoice(Event):
     is all that is known of it: in zCDP it costs four times as much as an exponential choice.
     """
 
-    rate: float
-    range: float
-
-    @property
-    def width(self) -> Fraction:
-        return exact(self.rate) * exact(self.range)
+    _units = (2, 1 / conversions.HALF_PI)
 
     def loss(self) -> Loss:
         return Loss.of_pure(self.width)
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, rate=rounded_down(exact(self.rate) * _part(factor)))
-
-    @classmethod
-    def within(
-        cls, share: Share, range: float, count: int = 1, definition: str | None = None
-    ) -> FlippedChoice:
-        """The largest rate at which ``count`` choices fit into ``share``, by ``definition``.
-
-        By default the larger of what plain epsilon and what zCDP allows.
-        """
-        return cls(*_largest_rate(share, range, count, definition, 2, 1 / conversions.HALF_PI))
 
 
 @dataclass(frozen=True, eq=False)

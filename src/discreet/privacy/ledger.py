@@ -175,11 +175,9 @@ class MemoryLedger:
 
     @property
     def version(self) -> int:
-        """How many charges were written."""
         return self._ends[-1] if self._ends else self._first
 
     def entries(self, since: int = 0) -> list[Charge]:
-        """Every charge after version ``since``."""
         with self._lock:
             if 0 < since < self._first:
                 raise ValueError(f"what came after version {since} is not known one by one")
@@ -191,7 +189,6 @@ class MemoryLedger:
             return found
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
-        """Write one charge, unless there are others than ``expected_version`` knows of."""
         with self._lock:
             version = self._ends[-1] if self._ends else self._first
             if version != expected_version:
@@ -206,7 +203,6 @@ class MemoryLedger:
                 self._ends.append(version + 1)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         with self._lock:
             self._terms = agreed(self._terms, terms)
 
@@ -215,16 +211,13 @@ class MemoryLedger:
         return self._caveats
 
     def add_caveats(self, *sentences: str) -> None:
-        """Let the accounts of all gates of this ledger say something; see `Gate.add_caveats`."""
         with self._lock:
             self._caveats = tuple(dict.fromkeys((*self._caveats, *sentences)))
 
     def remarks(self) -> tuple[str, ...]:
-        """Nothing beside its caveats."""
         return ()
 
     def take_up(self, owner: str, number: int) -> None:
-        """Use the charges of an owner that came with a saved ledger; once."""
         with self._lock:
             life = self._owners.get(owner)
             known = None if life is None else (life.number, life.finished)
@@ -233,19 +226,17 @@ class MemoryLedger:
             life.lives, life.number = True, max(number, life.number)
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
-        """States before ``number`` are not to be gone on from."""
         with self._lock:
             if life := self._owners.get(owner):
                 life.number, life.finished = max(number, life.number), finished or life.finished
 
     def unfinished(self) -> list[Charge]:
-        """The charges of owners that may still draw what they were charged for."""
         with self._lock:
             over = {None} | {owner for owner, life in self._owners.items() if life.finished}
             return [charge for charge in self.entries() if charge.owner not in over]
 
     def check_open(self) -> None:
-        """It is open as long as it is there."""
+        pass
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -375,18 +366,15 @@ class SQLiteLedger:
 
     @property
     def version(self) -> int:
-        """How many charges there are."""
         with self._reading() as database:
             return int(database.execute(_VERSION).fetchone()[0])
 
     def entries(self, since: int = 0) -> list[Charge]:
-        """What was charged after version ``since``; equal charges without an owner together."""
         with self._reading() as database:
             rows = "SELECT kind, count, owner FROM charge WHERE version > ? ORDER BY version"
             return self._charges(database, database.execute(rows, (since,)))
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
-        """Write one charge durably, unless the ledger is at another version than ``expected_version``."""
         checks.instance("charge", charge, Charge, "Charge((), Entry('picks', LaplaceNoise(1.0, 2.0)), 1)")
         number = checks.whole("count", charge.count, at_least=1, at_most=checks.ANY)
         with self._writing() as database:
@@ -404,7 +392,6 @@ class SQLiteLedger:
             database.execute("INSERT INTO charge VALUES (?, ?, ?, ?)", row)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
         with self._writing() as database:
             found = database.execute("SELECT record FROM terms").fetchone()
             record = agreed(None if found is None else json.loads(found[0]), terms)
@@ -420,22 +407,18 @@ class SQLiteLedger:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the accounts of all gates of this ledger say; see `Gate.add_caveats`."""
         with self._reading() as database:
             return tuple(row[0] for row in database.execute("SELECT sentence FROM caveat ORDER BY id"))
 
     def add_caveats(self, *sentences: str) -> None:
-        """Keep such sentences; they stay."""
         with self._writing() as database:
             rows = [(sentence,) for sentence in sentences]
             database.executemany("INSERT OR IGNORE INTO caveat (sentence) VALUES (?)", rows)
 
     def remarks(self) -> tuple[str, ...]:
-        """Nothing beside its caveats."""
         return ()
 
     def take_up(self, owner: str, number: int) -> None:
-        """Use what nobody uses any more; refused where somebody does, or for a state that is too old."""
         with self._writing() as database:
             find = "SELECT number, finished, holder FROM owner WHERE id = ?"
             found = database.execute(find, (owner,)).fetchone()
@@ -446,13 +429,11 @@ class SQLiteLedger:
             )
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
-        """States before ``number`` are not to be gone on from."""
         with self._writing() as database:
             change = "UPDATE owner SET number = max(number, ?), finished = max(finished, ?) WHERE id = ?"
             database.execute(change, (number, int(finished), owner))
 
     def unfinished(self) -> list[Charge]:
-        """The charges of owners that may still draw what they were charged for."""
         with self._reading() as database:
             rows = (
                 "SELECT kind, count, owner FROM charge JOIN owner ON owner.id = charge.owner"
