@@ -1,4 +1,4 @@
-"""Certified regret with bandit feedback: only what the shown set was worth comes back.
+"""Certified regret with bandit feedback: only the value of the shown set comes back.
 
 Bounds are on the expected (1 - 1/e)-regret against the best fixed set, for streams fixed in advance, of
 monotone submodular functions with values in [0, bound].
@@ -6,7 +6,7 @@ monotone submodular functions with values in [0, bound].
 The inequality behind all of them. Expert i learns g = (v - bound/2) + z at one item a drawn at random, with
 chance p in a block (or round), where v is the average of f(S + a) at random places of the block, S being the
 items of the experts before it, and z is noise. What is subtracted from v is the same for all items, so it
-changes no difference between them. With Hedge at rate r the expectation over the coins and the noise, given
+changes no difference between them. With Hedge at rate r the expectation over randomness and noise, given
 the past, is E exp(r g) - 1 <= r E g + r second_order(r), because |v - bound/2| <= bound/2 and the noise has
 E exp(r z) = 1 / (1 - (r s)^2). So each expert loses at most ln(n) / (p r) + sum of second_order(r), in
 blocks. Falling rates do not hurt the first term beyond the last of them: exp-potentials grow with the rate.
@@ -62,26 +62,26 @@ def blocks(
 ) -> float:
     """Blocks of ``block`` rounds in which every expert tries one random item, ``repeats`` times.
 
-    block k (n ln n / rate + sum of `second_order`) + k repeats Q bound for Q whole blocks; ``rate=None`` is
+    block k (n ln n / rate + sum of `second_order`) + k repeats Q bound for Q full blocks; ``rate=None`` is
     `falling_rate`. ``noise`` is the Laplace scale on the average of an exploration sample.
     """
     most = trivial(rounds, bound)
-    whole = rounds // block
+    full = rounds // block
     if k >= n_items:  # there is only one set, and exploring shows less than it
-        return ALPHA * bound * k * repeats * whole
-    if whole == 0 or block < k * repeats:
+        return ALPHA * bound * k * repeats * full
+    if full == 0 or block < k * repeats:
         return most if clipped else math.inf
     if rate is None:
-        last, costs, done = falling_rate(n_items, whole, noise, bound), 0.0, 0
-        while done < whole:
+        last, costs, done = falling_rate(n_items, full, noise, bound), 0.0, 0
+        while done < full:
             here = max(1, done)  # blocks after 1, 2-3, 4-7, ... share a rate
-            count = min(whole, 2 * here if done else 1) - done
+            count = min(full, 2 * here if done else 1) - done
             costs += count * second_order(falling_rate(n_items, here, noise, bound), noise, bound)
             done += count
     else:
-        last, costs = rate, whole * second_order(rate, noise, bound)
+        last, costs = rate, full * second_order(rate, noise, bound)
     regret = block * k * (n_items * math.log(n_items) / last + costs)
-    regret += k * repeats * whole * bound + ALPHA * bound * (rounds - whole * block)
+    regret += k * repeats * full * bound + ALPHA * bound * (rounds - full * block)
     return min(most, regret) if clipped else regret
 
 
@@ -92,13 +92,13 @@ def falling_blocks_size(
 
     k block (1/a + 2a) sqrt(n ln n c Q) + k repeats Q bound, with a the eagerness, c = bound^2/8 + noise^2.
     """
-    whole = rounds / block
+    full = rounds / block
     if k >= n_items:
-        return k * repeats * whole * bound
+        return k * repeats * full * bound
     spread = bound**2 / 8.0 + noise**2
     constant = 1.0 / EAGERNESS + 2.0 * EAGERNESS
-    experts = k * block * constant * math.sqrt(n_items * math.log(max(n_items, 2)) * spread * whole)
-    return experts + k * repeats * whole * bound
+    experts = k * block * constant * math.sqrt(n_items * math.log(max(n_items, 2)) * spread * full)
+    return experts + k * repeats * full * bound
 
 
 def coins(
@@ -138,7 +138,7 @@ def coins(
 
 
 def best_fixed_rate(n_items: int, samples: float, noise: float = 0.0, bound: float = 1.0) -> float:
-    """The rate that is best for one expert with so many samples: sqrt(n ln n / (samples c)), capped."""
+    """The best rate for one expert with this number of samples: sqrt(n ln n / (samples c)), capped."""
     spread = bound**2 / 8.0 + noise**2
     wanted = math.sqrt(n_items * math.log(max(n_items, 2)) / (max(samples, 1.0) * spread))
     return min(wanted, 2.0 / bound, 0.5 / noise if noise > 0.0 else math.inf)

@@ -24,7 +24,7 @@ class ChargedCosts:
     each moves by at most ``bound`` again, and what a rate means is the same as without costs. Feasibility
     goes by true costs. Weights are rounded down to multiples of 2^-16, which is part of ``charged``.
 
-    ``large`` are the items above half the capacity: the only ones that a best set may owe its worth to while
+    ``large`` are the items above half the capacity: the only ones that a best set may owe its value to while
     leaving no room for what cost-benefit picks would take.
     """
 
@@ -67,14 +67,14 @@ class ChargedCosts:
 
     @property
     def ratios(self) -> tuple[float, float | None]:
-        """What cost-benefit picks are worth: beside the best set without large items, and beside any.
+        """What cost-benefit picks achieve: beside the best set without large items, and beside any.
 
         Until some item of a best set T does not fit any more, every pick gains at least its share of what is
         missing: f(S) >= (1 - exp(-cost of S / charged cost of T)) f(T). If T has no large item, S then costs
         more than the capacity less the dearest small item. If it has one, o, the others cost less than half
         the capacity, and when one of them does not fit S costs more than o does, so more than they all do
         together: with a the ratio of picks to f(T without o), the better of S and the best single item is
-        worth 1 / (1 + 1/a) of f(T).
+        of value 1 / (1 + 1/a) of f(T).
         """
         half = self.capacity / 2.0
         small = -math.expm1(-(self.capacity - self.dearest_small) / (self.capacity + self.slack))
@@ -84,6 +84,6 @@ class ChargedCosts:
 
     @property
     def ratio(self) -> float:
-        """The share of the best set's value that the method is worth, before the loss of privacy."""
+        """The share of the best set's value that the method achieves, before the loss of privacy."""
         small, rest = self.ratios
         return small if rest is None else min(small, 1.0 / (1.0 + 1.0 / rest))

@@ -46,7 +46,7 @@ def lost_between_steps(steps: int, single: float, reach: float, *, vertices_are_
 def places(n_people: int) -> int:
     """Binary places of a person's gradient, below a power of two that is not below the bound: 30, or less.
 
-    The sum over so many people is then a whole number of steps below 2^53, where floats are exact.
+    The sum over n people is then an integer number of steps below 2^53, where floats are exact.
 
     >>> places(1 << 22), places(10**8)
     (30, 26)

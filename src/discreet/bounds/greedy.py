@@ -26,7 +26,7 @@ def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
 
 
 def extendible_loss(n_items: int, picks: int, temperature: float, p: int) -> float:
-    """Beside 1/(p + 1): at most p items of the best set are lost to each pick, none worth more than the pick.
+    """Beside 1/(p + 1): each pick loses at most p items of the best set, none of more value than the pick.
 
     That is, f(OPT) <= f(S) + p (sum of the picks' gains + what they fell short by). Matroids have p = 1.
     """
@@ -62,7 +62,7 @@ def sampling_loss(n_items: int, picks: int, n_people: int, chance: float, bound:
     """Expected largest excess, over sets of up to ``picks`` items, of a sample's scaled sum over everybody's.
 
     A person counts 1/chance times or not at all: sub-Gaussian with the proxy variance of Kearns and Saul
-    (1998) for one coin. The best set of the sample is, on average, worth no less than the best set.
+    (1998) for one coin. The best set of the sample has, on average, no less value than the best set.
     """
     if chance >= 1.0:
         return 0.0

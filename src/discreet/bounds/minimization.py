@@ -1,9 +1,9 @@
 """Certified regret of submodular minimisation: bounds on the expected cost beyond that of the best fixed set.
 
 For submodular costs with values in [-bound, bound]. With full information the streams may depend on earlier
-sets, not on the coins of the round. Where costs are learned from single values, they may not depend on the
-coins of the batch, and the bound is then about any one set named beforehand: which set is best in the end
-depends on what was explored. A learner's account does not depend on any of this.
+sets, not on the randomness of the round. Where costs are learned from single values, they may not depend on
+the randomness of the batch, and the bound is then about any one set named beforehand: which set is best in
+the end depends on what was explored. A learner's account does not depend on any of this.
 
 One argument throughout. The Lovasz extension is convex and equals the expected cost of a set drawn by
 threshold, so a round costs at most g . (x_t - x) more than the best point x, with g the gradient at x_t. Let
@@ -21,7 +21,7 @@ from .selection import laplace_maximum
 
 
 def trivial_cost(rounds: int, bound: float = 1.0) -> float:
-    """What any sequence of sets can cost too much: the whole range of the costs, every round."""
+    """What any sequence of sets can cost too much: the full range of the costs, every round."""
     return 2.0 * bound * rounds
 
 

@@ -17,7 +17,7 @@ def published_continuous_greedy(
 ) -> float:
     """Paper 003, Theorem 3: sqrt(Delta R^3 n ln n / epsilon), beside 1 - 1/e, for matroids and knapsacks.
 
-    The theorem is about objectives in which no single item is worth more than a constant, 1 say; for others
+    The theorem is about objectives in which no single item has a value above a constant, 1 say; for others
     the loss is ``single`` times that of F / ``single``. Only the order is printed; constants are 1 here.
 
     >>> round(2000 * published_continuous_greedy(20, 3.0, 1.0, 1 / 2000))

@@ -1,7 +1,7 @@
 """Certified regret, as functions: what the theorems guarantee for given settings, in units of reward.
 
 All bounds are on the expected (1 - 1/e)-regret against the best fixed set, for streams fixed in advance
-(or chosen without looking at the learner's coins), of monotone submodular functions with values in
+(or chosen without looking at the learner's randomness), of monotone submodular functions with values in
 [0, bound]. A learner's account does not depend on them.
 """
 
@@ -22,7 +22,7 @@ def trivial(rounds: int, bound: float = 1.0) -> float:
 def at_random(n_items: int, k: int, rounds: int, bound: float = 1.0) -> float:
     """What k items drawn at random every round can lose: they earn k/n of what all items together would.
 
-    That is submodularity: a random k-subset is worth at least k/n of the ground set, hence of the best set.
+    That is submodularity: a random k-subset has at least k/n of the ground set, hence of the best set.
     """
     return max(0.0, ALPHA - k / n_items) * rounds * bound
 
@@ -178,8 +178,8 @@ def phased(
     For exchangeable streams: any order of the people is as likely as any other. Proof sketch. Let S be
     learned from a window of w people with average function F, and G the average over all others of the
     ``rounds`` people.
-    (1) S depends on the window and coins only, and given those the people whom S is served to are others in
-    random order: their average reward is G(S) in expectation.
+    (1) S depends on the window and randomness only, and given those the people whom S is served to are others
+    in random order: their average reward is G(S) in expectation.
     (2) F(S) - G(S) is at most the largest such difference over all sets of k items. A random w of T people
     average within a sub-Gaussian error of proxy variance bound^2 (T - w + 1) / (4 w T) of all T (Serfling
     1974), and F - G is T / (T - w) times that error; the expected largest of N such errors is the proxy

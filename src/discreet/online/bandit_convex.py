@@ -15,12 +15,12 @@ from ..constraints.domains import Domain
 from ..core import checks
 from ..core.text import track
 from ..objectives.losses import Losses
-from ..privacy import LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
 from ..privacy.accountant import Spending
 from ..privacy.published import PublishedCalibrationWarning
 from .calibration import calibrated, claimed_epsilon
-from .convex import PointLearner, PointSettings, Vector, approximate_leader
-from .learner import Stream
+from .convex import PointLearner, Vector, approximate_leader, printed_noise
+from .learner import LearnerSettings, Stream
 from .sums import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
@@ -29,12 +29,16 @@ _LONGEST = 1 << 80
 
 
 @dataclass(frozen=True, kw_only=True)
-class BanditLeaderSettings(PointSettings):
+class BanditLeaderSettings(LearnerSettings):
     """What a `BanditApproximateLeader` goes by; ``bound`` is the range of costs, (low, high).
 
     ``event`` is the noise on a batch's sum of costs, or on a node of the published tree of estimates.
     """
 
+    paper: ClassVar[str] = "noise for sums of gradients"
+
+    rounds: int
+    domain: Domain
     neighbours: str
     bound: tuple[float, float]
     lipschitz: float
@@ -44,10 +48,11 @@ class BanditLeaderSettings(PointSettings):
     exploration_radius: float
     regularization: float = 1.0
     growing: float = 0.0
+    event: Event | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._put(
+            rounds=checks.whole("rounds", self.rounds, at_least=1),
             bound=cost_range(self.bound),
             lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
             strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
@@ -122,7 +127,8 @@ class BanditLeaderSettings(PointSettings):
             growing = unit * math.sqrt(domain.affine_dimension * logs / epsilon)
         found: dict[str, Any] = {"bound": (-size, size)}  # what the paper assumes
         found |= {"exploration_radius": beta, "regularization": 0.0, "growing": growing}
-        return replace(draft, **found).as_printed(share)
+        draft = replace(draft, **found)
+        return replace(draft, event=printed_noise(draft.spec, share))
 
     # --- what follows ----------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ def _descended(items: Floats, pairs: Floats, shown: Floats) -> Floats:
 FORMS = ("values", "tree", "thompson")
 # Batches longer than the certificate's best tell more about people whose costs are far below the bound.
 _LONGER = 1.25
-# Rounds of a batch of Thompson sampling, by epsilon; a horizon has so many of them at least.
+# Rounds of a batch of Thompson sampling, by epsilon; a horizon has at least this many.
 _THOMPSON_ROUNDS, _FEWEST_BATCHES = 80.0, 24
 
 
@@ -349,7 +349,7 @@ def _settled(
 
 
 def _smallest_at(best_rate: Callable[[int], float], place: float, rounds: int) -> int:
-    """The whole number from 1 to ``rounds`` with the smallest rate, if a real one would be ``place``."""
+    """The integer from 1 to ``rounds`` with the smallest rate, if a real one would be ``place``."""
     below = min(max(1, math.floor(place)), rounds)
     return min(below, min(below + 1, rounds), key=best_rate)
 

@@ -58,42 +58,35 @@ _LARGEST = 1e100
 # --- what the leaders share ------------------------------------------------------------------------------
 
 
+def printed_noise(spec: SumSpec | None, share: Share) -> LaplaceNoise:
+    """What papers 000 and 004 print: noise for the norm of a gradient, not for a difference, in all of a pure
+    epsilon."""
+    epsilon = claimed_epsilon(share).epsilon_per_round
+    assert spec is not None
+    kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
+    scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
+    return kind(spec.bounds.difference(share.neighbours), scale)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PointSettings(LearnerSettings):
-    """Settings of learners that play a point; ``event`` is the noise on a sum, None where nothing leaves."""
+class GradientSumSettings(LearnerSettings):
+    """Settings of learners that follow a private sum of gradients.
+
+    ``event`` is the noise on it; None where nothing is ever released.
+    """
 
     paper: ClassVar[str] = "noise for sums of gradients"
 
     rounds: int
     domain: Domain
+    sums: str
+    noise: str
+    clip: bool = False
     event: Event | None = None
 
     def __post_init__(self) -> None:
         checks.instance("domain", self.domain, Domain, "domains.Ball(3, 1.0)")
-        self._put(rounds=checks.whole("rounds", self.rounds, at_least=1))
-
-    @property
-    @abstractmethod
-    def spec(self) -> SumSpec | None:
-        """The running sum of gradients; None where there is none."""
-
-    def as_printed(self, share: Share) -> Self:
-        """The same with the noise that papers 000 and 004 print: for the norm of a gradient, not for a
-        difference, in all of a pure epsilon."""
-        spec, epsilon = self.spec, claimed_epsilon(share).epsilon_per_round
-        assert spec is not None
-        kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
-        scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
-        return replace(self, event=kind(spec.bounds.difference(share.neighbours), scale))
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientSumSettings(PointSettings):
-    """Settings of learners that follow a private sum of gradients."""
-
-    sums: str
-    noise: str
-    clip: bool = False
+        self._put(rounds=checks.whole("rounds", self.rounds, at_least=1), clip=bool(self.clip))
 
     @property
     @abstractmethod
@@ -107,6 +100,7 @@ class GradientSumSettings(PointSettings):
 
     @property
     def spec(self) -> SumSpec | None:
+        """The running sum of gradients; None where nothing is released."""
         if not self.releases:
             return None
         reduced = self.sums == "tree" and self.noise == "gaussian"
@@ -309,7 +303,7 @@ class PointLearner(OnlineLearner):
 
 
 def approximate_leader(settings: Any, inside: Domain, rounds: int, played: Vector, sums: Vector) -> Vector:
-    """The minimiser over ``inside`` of the quadratics below the costs of so many rounds.
+    """The minimiser over ``inside`` of the quadratics below the costs of ``rounds`` rounds.
 
     ``played`` is the sum of the points at which they touch, ``sums`` that of the gradients there.
     """
@@ -365,7 +359,8 @@ class ApproximateLeaderSettings(GradientSumSettings):
         if not draft.strong_convexity:
             logs, unit = math.log(max(draft.rounds, 2)) ** 2.5, draft.lipschitz / draft.domain.diameter
             growing = float(unit * draft.domain.dimension * logs / (epsilon * math.sqrt(draft.rounds)))
-        return replace(draft, regularization=0.0, growing=growing).as_printed(share)
+        event = printed_noise(draft.spec, share)
+        return replace(draft, regularization=0.0, growing=growing, event=event)
 
     def _regularization(self, asked: float | str) -> float:
         """The regularization as given, or the one with the smallest certificate."""
@@ -468,7 +463,7 @@ class ApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        asked = {"domain": domain, "rounds": rounds, "clip": bool(clip)}
+        asked = {"domain": domain, "rounds": rounds, "clip": clip}
         asked |= {"lipschitz": lipschitz, "strong_convexity": strong_convexity}
         tuned: dict[str, Any] = {"sums": sums, "noise": noise, "min_separation": min_separation}
         tuned |= {"regularization": regularization}
@@ -581,8 +576,8 @@ class LinearLeaderSettings(GradientSumSettings):
     @classmethod
     def published(cls, share: Share, **asked: Any) -> LinearLeaderSettings:
         """The constants of Agarwal and Singh: Laplace noise for the largest L1 norm."""
-        found = cls(calibration="published", sums="tree", noise="laplace", **asked).as_printed(share)
-        return replace(found, rate=found.best_rate)
+        draft = cls(calibration="published", sums="tree", noise="laplace", **asked)
+        return replace(draft, rate=draft.best_rate, event=printed_noise(draft.spec, share))
 
     @cached_property
     def declared_bounds(self) -> VectorBounds:
@@ -697,7 +692,7 @@ class LinearLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        asked = {"domain": domain, "rounds": rounds, "clip": bool(clip)}
+        asked = {"domain": domain, "rounds": rounds, "clip": clip}
         asked |= {"box": box, "lipschitz": lipschitz, "regularizer": regularizer}
         tuned = {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
         share = spend_from(budget, seed)

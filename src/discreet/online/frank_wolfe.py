@@ -148,7 +148,7 @@ class Blocks:
         ordered = scores[self._order]
         below = ordered - np.maximum.reduceat(ordered, self._starts)[self._block]
         falling = np.lexsort((-below, self._block))
-        # Whoever is 1 or more below the best of the block gets nothing, and need not be told apart.
+        # Whoever is 1 or more below the best of the block gets nothing, and need not be distinguished.
         sums = np.cumsum(sorted_below := np.maximum(below[falling], -1.0))
         before = np.concatenate(([0.0], sums))[self._starts]
         levels = (sums - before[self._block] - 1.0) / self._place
@@ -175,7 +175,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
     ``rate`` is that of the leaders, who follow sums which are fed every ``resample_every`` rounds. ``event``
     is one release of these sums; None where nothing is ever released. ``claimed_expert_epsilon`` is what a
-    paper claims of one expert, with its constants. ``added_curvature`` makes payoffs concave by so much in
+    paper claims of one expert, with its constants. ``added_curvature`` is what payoffs are made concave by in
     every round, as paper 004's approximate leader does; None for leaders at a fixed rate.
     """
 
@@ -1022,7 +1022,7 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         return self._total.averages(self._rounds.number, self._rank)
 
     def _start(self, start: Released) -> None:
-        """Every expert begins with what items were worth."""
+        """Every expert begins with the items' values."""
         if start.values is not None:
             typical = float(np.nanmean(start.values))
             known = np.where(np.isnan(start.values), typical, start.values)

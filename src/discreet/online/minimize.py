@@ -329,8 +329,8 @@ class MinimizerSettings(SetMinimizerSettings):
 class SubmodularMinimizer(SetMinimizer):
     """Follow the regularised leader on private sums of Lovasz gradients; serve a set drawn by a threshold.
 
-    The point x in [0, 1]^n that minimises <v, x> + H/2 |x - 1/2|^2 has a closed form; a public coin tau makes
-    it the set {i : x_i > tau}. The person's costs along the chain of sets that x passes through give a
+    The point x in [0, 1]^n that minimises <v, x> + H/2 |x - 1/2|^2 has a closed form; a public random tau
+    makes it the set {i : x_i > tau}. The person's costs along the chain of sets that x passes through give a
     gradient, and v is the private running sum of these: SUBMODPRFTL of Cardoso and Cummings (2019; proofs in
     paper 001). Costs are any submodular functions with values in [-``bound``, ``bound``], rising or falling:
     `GraphCut`, `SetFunction`, mixtures. A Lovasz extension is piecewise linear: merely Lipschitz, so there is
