@@ -566,7 +566,7 @@ WALKS = {
     "PhasedSelector": Cost(12, 136, 103),
     "BestOfBothSelector": Cost(13, 109, 78),
     "ThompsonSelector": Cost(11, 61, 49),
-    "MetaFrankWolfe": Cost(19, 124, 72),
+    "MetaFrankWolfe": Cost(17, 114, 60),
     "MetaFrankWolfe: construction": Cost(25, 2283, 2301),
     "PrivateGreedy": Cost(30, 845, 690),
     "discreet select": Cost(32, 3225, 2153),

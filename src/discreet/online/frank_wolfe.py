@@ -412,20 +412,6 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         experts = self._experts_lose(steps, batch, self.best_rate(steps, batch))
         return self.discretization(steps) + experts + self._noise_maximum(*least_noise(steps, batch))
 
-    def claimed(self, share: Share) -> None:
-        """Warn where one expert spends more than its paper says, though all together keep to the claim."""
-        true_loss, claimed = (
-            self.expert_epsilon(share.budget.max_rounds_per_person),
-            self.claimed_expert_epsilon,
-        )
-        if claimed is not None and true_loss > claimed * (1.0 + 1e-12):
-            checks.warn(
-                f"{self.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
-                f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
-                " still makes up for it. See docs/errata.md.",
-                PublishedCalibrationWarning,
-            )
-
 
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfeSetSettings(FrankWolfeSettings):
@@ -638,6 +624,21 @@ class FrankWolfePointSettings(FrankWolfeSettings):
 # --- learners --------------------------------------------------------------------------------------------
 
 
+def _calibrated(kind: Any, share: Share, *asked: Any) -> tuple[Any, Share]:
+    """`calibrated`; it warns where an expert spends more than its paper says, if all together do not."""
+    settings, needed = calibrated(kind, share, *asked)
+    claimed: float | None = settings.claimed_expert_epsilon
+    true_loss: float = settings.expert_epsilon(share.budget.max_rounds_per_person)
+    if claimed is not None and needed is share and true_loss > claimed * (1.0 + 1e-12):
+        checks.warn(
+            f"{kind.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
+            f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
+            " still makes up for it. See docs/errata.md.",
+            PublishedCalibrationWarning,
+        )
+    return settings, needed
+
+
 class FrankWolfeLearner(OnlineLearner):
     """What both learners share: the experts, who move when their sums are released.
 
@@ -780,13 +781,10 @@ class MetaFrankWolfePoints(FrankWolfeLearner):
         asked: dict[str, Any] = {"domain": domain, "rounds": rounds, "bound": bound, "steps": steps}
         asked |= {"gradient_bound": gradient_bound, "smoothness": smoothness, "clip": clip}
         tuned = {"resample_every": resample_every, "rate": rate, "min_separation": min_separation}
-        given = spend_from(budget, seed)
+        share = spend_from(budget, seed)
         if calibration != "published" or sums != "tree":  # which the published one is
             tuned["sums"] = sums
-        settings, share = calibrated(FrankWolfePointSettings, given, calibration, asked, tuned)
-        if share is given:
-            settings.claimed(share)
-        super().__init__(settings, share)
+        super().__init__(*_calibrated(FrankWolfePointSettings, share, calibration, asked, tuned))
 
     @property
     def insecure_clipped(self) -> int:
@@ -967,13 +965,10 @@ class MetaFrankWolfe(FrankWolfeLearner, OnlineSelector):
         asked |= {"samples": samples, "steps": steps, "regularizer": regularizer}
         tuned = {"resample_every": resample_every, "rate": rate, "min_separation": min_separation}
         tuned |= {"curvature": curvature, "items_per_person": items_per_person}
-        given = spend_from(budget, seed)
+        share = spend_from(budget, seed)
         if calibration != "published" or sums != "tree":  # which the published one is
             tuned["sums"] = sums
-        settings, share = calibrated(FrankWolfeSetSettings, given, calibration, asked, tuned)
-        if share is given:
-            settings.claimed(share)
-        super().__init__(settings, share, start)
+        super().__init__(*_calibrated(FrankWolfeSetSettings, share, calibration, asked, tuned), start)
 
     @property
     def certified_regret(self) -> float:
