@@ -23,18 +23,3 @@ def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
     for reason in sorted({one.longrepr[2] for one in skipped if "LOUD: " in str(one.longrepr)}):
         terminalreporter.section(reason.partition("LOUD: ")[2], sep="!", red=True, bold=True)
-
-
-# Tests that still speak to the gate, the ledgers and the refusals as they were before charges had owners.
-# Each is to be rewritten for what stands now, and its line removed.
-OUTDATED = (
-    "tests/online/test_contract.py::test_any_order_of_calls[one point, not private]",
-    "tests/test_fuzz.py::test_bad_inputs_are_refused_and_nothing_else",
-    "tests/test_fuzz.py::test_every_public_name_is_called",
-)
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.nodeid.startswith(OUTDATED):
-            item.add_marker(pytest.mark.xfail(reason="to be rewritten for charges with owners", strict=False))

@@ -358,6 +358,9 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "privacy.PublicRandomness": (p.PublicRandomness, {"words": [1, 2, 3, 4]}),
         "privacy.PublicRandomness.seeded": (p.PublicRandomness.seeded, {"seed": 1}),
         "privacy.Entry": (p.Entry, {"label": "x", "event": p.PureRelease(0.1), "disjoint": False}),
+        "privacy.Charge": (p.Charge, {"group": (), "entry": _entry(), "count": 1, "owner": None}),
+        "privacy.Releases": (p.Releases, {"sequential": False}),
+        "privacy.random_id": (p.random_id, {}),
         "privacy.MemoryLedger": (p.MemoryLedger, {}),
         "privacy.PeopleSplit": (p.PeopleSplit, {"parts": 3, "key": bytes(32)}),
         "privacy.Periods": (p.Periods, {"budget": BUDGET, "definition": "zcdp"}),
@@ -480,6 +483,10 @@ def without_example() -> list[str]:
     return [n for n in public() if n.rpartition(".")[2] not in known | NOT_CALLED]
 
 
+def _entry() -> Any:
+    return dc.privacy.Entry("x", dc.privacy.PureRelease(0.1), False)
+
+
 def fitting(subject: Any, folder: Path) -> dict[str, Any]:
     """Arguments of methods, by name, that mostly fit."""
     n = getattr(subject, "n_items", None) or getattr(subject, "dimension", None) or N
@@ -491,7 +498,7 @@ def fitting(subject: Any, folder: Path) -> dict[str, Any]:
     if isinstance(subject, dc.online.MetaFrankWolfePoints):
         weights = np.full((5, N), 1.0 / N)
         person, crowd = (dc.objectives.ConcaveOfLinear(weights[:count]) for count in (1, 5))
-    elif hasattr(subject, "domain"):
+    elif hasattr(subject, "domain") and not isinstance(subject, dc.online.OnlineSelector):
         person, crowd = losses.Distance(points(1)), losses.Distance(points())
     if isinstance(subject, dc.online.LinearLeader):
         person, crowd = losses.Linear(points(1), row_norm=1.0), losses.Linear(points(), row_norm=1.0)
@@ -779,7 +786,8 @@ def state_of(subject: Any) -> Any:
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
-        return {repr(k): _frozen(v) for k, v in value.items()}
+        # Every state that is taken has the next number of its owner.
+        return {repr(k): _frozen(v) for k, v in value.items() if k not in ("owner", "lives")}
     if isinstance(value, list | tuple):
         return [_frozen(v) for v in value]
     if isinstance(value, np.ndarray):

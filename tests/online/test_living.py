@@ -314,7 +314,7 @@ def test_people_who_are_none_are_refused():
         ({"person": [1.0, math.nan, 0.0]}, "finite"),
         ({"person": [1.0, 0.0]}, "2 entries"),
     ]:
-        with pytest.raises(DataError, match="this is no person") as caught:
+        with pytest.raises(DataError, match="invalid feedback") as caught:
             learner.learn(**feedback)
         assert hidden in caught.value.details  # and nowhere else: it is a fact about somebody
         assert caught.value.__context__ is None
@@ -379,7 +379,7 @@ def test_a_batch_never_holds_more_people_than_rounds():
                 late = waits.pop(int(rng.integers(len(waits) - 1)))
                 learner.learn(items=["a"], round=late)
                 total += 1
-        released = sum(vectors) + float(learner._total.pending.max()) / learner._units
+        released = sum(vectors) + float(learner._sum.pending.max()) / learner._sum._units
         assert max(vectors) <= every
         assert released + len(learner._waiting) == total
         total = 0

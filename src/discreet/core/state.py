@@ -305,4 +305,6 @@ class Settings:
     @staticmethod
     def from_json(record: dict[str, Any]) -> Settings:
         """The settings that `to_json` wrote."""
-        return Settings._kinds[record["kind"]].read(record["fields"])
+        if not isinstance(record, dict) or record.get("kind") not in Settings._kinds:
+            raise ValueError("these are no settings that to_json() wrote")
+        return Settings._kinds[record["kind"]].read(record.get("fields"))
