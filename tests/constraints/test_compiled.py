@@ -245,3 +245,9 @@ def test_questions_that_lead_outside_of_the_table_are_refused(name):
                 flow(oracle).exceeding(wrong, np.zeros(wrong.size), nothing)
         with pytest.raises(ValueError, match="rounding takes a number for each"):
             flow(oracle).round(items, x, x[:1])
+
+
+@pytest.mark.parametrize("made", [ForestFlow, MatchingFlow, lambda none: NearestPointSearch(none, 3, 1)])
+def test_searches_have_an_oracle(made):
+    with pytest.raises(TypeError, match="oracle"):
+        made(None)

@@ -62,7 +62,7 @@ cdef class ForestFlow:
     cdef Py_ssize_t count
     cdef double excess
 
-    def __init__(self, GraphicOracle oracle):
+    def __init__(self, GraphicOracle oracle not None):
         # Rounding adds the top with an edge to each vertex, and a vertex for each set that it finds full.
         cdef Py_ssize_t most = oracle.n_vertices + 1, arcs = 2 * (oracle.n_items + most)
         cdef int64_t[:, ::1] of_vertices = np.empty((10, 2 * most), dtype=np.int64)
@@ -363,7 +363,7 @@ cdef class MatchingFlow:
     cdef Py_ssize_t n_below, n, last
     cdef double excess
 
-    def __init__(self, TransversalOracle oracle):
+    def __init__(self, TransversalOracle oracle not None):
         cdef Py_ssize_t n = oracle.n_items + 1
         cdef int64_t[:, ::1] of_items = np.empty((3, n), dtype=np.int64)
         cdef int64_t[:, ::1] of_arcs = np.empty((4, oracle.sets.shape[0]), dtype=np.int64)

@@ -99,7 +99,7 @@ cdef class NearestPointSearch:
     cdef double[:, ::1] factor
     cdef double[::1] point, shares_of, ideal, half, reached, column, residual, inside
 
-    def __init__(self, Oracle oracle, Py_ssize_t n_items, Py_ssize_t rank):
+    def __init__(self, Oracle oracle not None, Py_ssize_t n_items, Py_ssize_t rank):
         """For searches among up to ``n_items`` items, whose independent sets have up to ``rank`` of them."""
         # Not a power of two, whose multiples would share a few lines of the cache.
         cdef Py_ssize_t room = (1 << (n_items + 1).bit_length()) + 8

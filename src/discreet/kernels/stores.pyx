@@ -301,32 +301,16 @@ cdef int _kind(const uint8_t *text, Py_ssize_t size) noexcept nogil:
     return LOOK if first <= c"9" and _odd_number(text, size) else FINE
 
 
-cdef bint _plain(const end_type *ends, Py_ssize_t count, const uint8_t *text) noexcept nogil:
-    """Whether all of some texts are names as they stand by their first and last letters alone."""
-    cdef Py_ssize_t i
-    cdef uint8_t first, last
-    cdef bint plain = True
-    for i in range(count):
-        if ends[i] == ends[i + 1]:
-            return False
-        first, last = text[ends[i]], text[ends[i + 1] - 1]
-        plain &= (first > c"9") & (first < 0x80) & (first | 32 != c"n") & (last > 32) & (last < 0x80)
-    return plain
-
-
 def kinds_of(const end_type[::1] ends not None, const uint8_t[::1] text not None):
     """What each text is: `FINE`, `MISSING` or `LOOK`."""
     _check_texts(ends, text)
-    cdef Py_ssize_t count = ends.shape[0] - 1, first, last, i
+    cdef Py_ssize_t count = ends.shape[0] - 1, i
     cdef const uint8_t *letters = &text[0] if text.shape[0] else NULL
-    kinds = np.zeros(count, dtype=np.uint8)
+    kinds = np.empty(count, dtype=np.uint8)
     cdef uint8_t[::1] out = kinds
     with nogil:
-        for first in range(0, count, 64):
-            last = min(first + SIDE, count)
-            if not _plain(&ends[first], last - first, letters):
-                for i in range(first, last):
-                    out[i] = _kind(letters + ends[i], ends[i + 1] - ends[i])
+        for i in range(count):
+            out[i] = _kind(letters + ends[i], ends[i + 1] - ends[i])
     return kinds
 
 
