@@ -53,7 +53,7 @@ from discreet import spark
 from discreet.cli import main
 from discreet.data import EventReader, prepare, private_catalogue
 from discreet.data.preparing import Identities
-from discreet.data.source import Column, Text
+from discreet.data.read import Column, Text
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage
 from discreet.offline import PrivateGreedy
 from tests.data.frames import LocalFrame
@@ -817,10 +817,10 @@ def fuzz(cases: int, seed: int, first: int = 0, shown: bool = False) -> Tally:
 
 def sorted_before_they_are_listed() -> Any:
     """The order of a list depends on all items, also on those that are not listed."""
-    from discreet.data import events, labels
+    from discreet.data import events
 
     def in_order(given: Any) -> list[int]:
-        texts = [labels.as_text(one) for one in given]
+        texts = [events.as_text(one) for one in given]
         numbers = all(text.lstrip("-").isdecimal() for text in texts)
         return sorted(range(len(texts)), key=lambda at: (int(texts[at]) if numbers else 0, texts[at]))
 

@@ -28,10 +28,9 @@ import numpy as np
 
 from .core.checks import DataError
 from .data.costs import Needs
-from .data.labels import Names, in_order, item_name
+from .data.events import Names, in_order, item_name
 from .data.preparing import Rows, Spill, Work
-from .data.read import batches
-from .data.source import Source
+from .data.read import Source, batches
 from .data.store import Store, new_folder, write_bucket
 
 _HASHED = "bucket int, key long, item long, weight double"

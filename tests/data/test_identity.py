@@ -24,8 +24,7 @@ from discreet import spark
 from discreet.core.identity import canonical, name_of
 from discreet.data import EventReader, append, prepare
 from discreet.data.preparing import Identities
-from discreet.data.read import batches, column_of
-from discreet.data.source import Column, Source
+from discreet.data.read import Column, Source, batches, column_of
 from discreet.objectives import Coverage
 from discreet.privacy import PeopleSplit
 from discreet.service.auth import Secrets

@@ -22,9 +22,8 @@ import discreet as dc
 from discreet.cli import main
 from discreet.core.identity import name_of
 from discreet.data import EventReader, private_catalogue
-from discreet.data.labels import as_text
-from discreet.data.read import batches
-from discreet.data.source import Source
+from discreet.data.events import as_text
+from discreet.data.read import Source, batches
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 

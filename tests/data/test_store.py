@@ -26,9 +26,9 @@ import pytest
 from discreet.core.checks import DataError
 from discreet.data import Store, append, costs, prepare, preparing, read
 from discreet.data import store as layout
-from discreet.data.labels import as_text
+from discreet.data.events import as_text
 from discreet.data.preparing import Identities, Rows, bucket_of, key_words
-from discreet.data.source import Source
+from discreet.data.read import Source
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
 

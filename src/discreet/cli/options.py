@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.text import install
 
 if TYPE_CHECKING:
-    from ..data.source import Source
+    from ..data.read import Source
     from ..privacy import Budget
 
 KINDS = (
@@ -162,7 +162,7 @@ def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
 
 def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) -> Source:
     """A file, several of them, or standard input (-); ``public``: a list of items, not people's data."""
-    from ..data.source import Source, Wording
+    from ..data.read import Source, Wording
 
     names = "--items-columns" if public else "--columns"
     renamed = public and getattr(options, "items_item", "") is None
@@ -229,8 +229,7 @@ def check_items_option(options: argparse.Namespace) -> None:
 
 def check_public(options: argparse.Namespace, whose: str) -> None:
     """Refuse a list of items that is one of the files of events."""
-    from ..data.read import files_of
-    from ..data.source import Source
+    from ..data.read import Source, files_of
 
     if options.items is None:
         return

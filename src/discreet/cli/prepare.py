@@ -12,7 +12,7 @@ from .options import EVENTS, PRIVATE_EVENTS, add, add_files, check_public, event
 from .output import as_json
 
 if TYPE_CHECKING:
-    from ..data.source import Source
+    from ..data.read import Source
 
 NAME = "prepare"
 HELP = "write files of events to a store on disk, or append to one"

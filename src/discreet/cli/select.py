@@ -37,7 +37,7 @@ from .output import as_json, check_writable, fitted, noting, printable, wrapped,
 if TYPE_CHECKING:
     from ..constraints import Constraint
     from ..data import Events, Store
-    from ..data.source import Batch
+    from ..data.read import Batch
     from ..objectives import Population
     from ..objectives.rows import RowPopulation
     from ..offline import PrivateGreedy
@@ -608,8 +608,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data import EventReader
     from ..data.events import Facts
-    from ..data.read import batches
-    from ..data.source import constraint_role
+    from ..data.read import batches, constraint_role
 
     options = request.options
     asked = {"person": options.person, "item": options.item}
@@ -849,7 +848,7 @@ _BESIDE = ("files", "out", "json", "insecure_diagnostics", "engine", "scheduler"
 
 def _texts(labels: Iterable[Any] | None) -> list[str]:
     """Items as a file has them."""
-    from ..data.labels import as_text
+    from ..data.events import as_text
 
     return [as_text(label) for label in labels or ()]
 

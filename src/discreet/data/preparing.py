@@ -29,10 +29,19 @@ from ..core.labels import plain_label
 from ..core.text import track
 from ..kernels import stores
 from .costs import Needs
-from .events import GoodRows, PrivateCatalogue, amounts, unlisted
-from .labels import MISSING, UNLISTED, Names, as_text, in_order, item_name
-from .read import batches, paths_of, row_count
-from .source import Batch, Column, Source, Text
+from .events import (
+    MISSING,
+    UNLISTED,
+    GoodRows,
+    Names,
+    PrivateCatalogue,
+    amounts,
+    as_text,
+    in_order,
+    item_name,
+    unlisted,
+)
+from .read import Batch, Column, Source, Text, batches, paths_of, row_count
 from .store import (
     FORMAT,
     KEY,

@@ -259,8 +259,7 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 
 def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> StreamSpec:
-    from ..data.read import files_of
-    from ..data.source import Source
+    from ..data.read import Source, files_of
     from . import streams
 
     options = dict(given)
