@@ -100,26 +100,6 @@ def test_labels_come_back(tmp_path):
 # --- one account for several --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("budget", [BUDGET, PURE, dc.Budget(2.0, 1e-5, "add_remove", 2)])
-def test_learners_at_one_gate_keep_to_the_budget(budget, tmp_path):
-    gate = Gate(budget, 0)
-    first, second = gate.split([1, 2])
-    sets = MetaFrankWolfe(BLOCKS, ROUNDS, first, steps=3)
-    points = MetaFrankWolfePoints(BOX, ROUNDS, second, gradient_bound=1.0, steps=2)
-    for learner in (sets, points):
-        assert learner.privacy.spent.epsilon(budget.delta) == 0.0
-        learner.run(_stream(learner))
-        assert 0.0 < learner.privacy.spent.epsilon(budget.delta) < 0.95 * budget.epsilon
-    whole = gate.spent.epsilon(budget.delta)
-    assert 0.9 * budget.epsilon <= whole <= budget.epsilon
-    with pytest.raises(dc.BudgetExceeded):
-        MetaFrankWolfe(BLOCKS, ROUNDS, gate, steps=3)
-    points.save(tmp_path / "s")
-    again = dc.load(tmp_path / "s", gate=Gate.from_state(gate.state()))
-    assert (again.choose() == points.choose()).all()
-    assert again.privacy.spent.to_json() == points.privacy.spent.to_json()
-
-
 def test_what_is_left_at_a_gate_is_spent():
     gate = Gate(BUDGET, 0, definition="zcdp")
     gate.reserve(dc.privacy.GaussianNoise(1.0, 10.0))

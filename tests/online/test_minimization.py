@@ -784,11 +784,10 @@ def _items(trace):
     return [tuple(np.flatnonzero(row)) for row in trace.decisions]
 
 
-@pytest.mark.parametrize("budget", [BUDGET, FREE])
 @pytest.mark.parametrize("name", LEARNERS)
-def test_run_is_choose_and_learn(name, budget):
-    trace = LEARNERS[name](budget, seed=5).run(PEOPLE)
-    learner = LEARNERS[name](budget, seed=5)
+def test_run_is_choose_and_learn(name):
+    trace = LEARNERS[name](BUDGET, seed=5).run(PEOPLE)
+    learner = LEARNERS[name](BUDGET, seed=5)
     shown = _served(learner, PEOPLE[:650])
     assert _items(trace)[:650] == shown
     assert all(items == learner.choose().items for items in _items(trace)[650:])
