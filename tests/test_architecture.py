@@ -570,7 +570,7 @@ WALKS = {
     "MetaFrankWolfe: construction": Cost(25, 2283, 2301),
     "PrivateGreedy": Cost(30, 845, 690),
     "discreet select": Cost(30, 3225, 2109),
-    "a block of the service": Cost(29, 720, 390),
+    "a block of the service": Cost(25, 560, 350),
 }
 
 

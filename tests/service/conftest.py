@@ -91,6 +91,13 @@ def url(request, tmp_path):
         _close_worlds()
 
 
+@pytest.fixture
+def file_url(tmp_path):
+    """A fresh database where it does not matter of which kind."""
+    yield f"sqlite:///{tmp_path}/service.db"
+    _close_worlds()
+
+
 def _close_worlds():
     while World.opened:
         World.opened.pop().close()

@@ -111,9 +111,9 @@ def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
     asyncio.run(story())
 
 
-def test_an_experiment_that_fails_holds_up_no_other(url):
+def test_an_experiment_that_fails_holds_up_no_other(file_url):
     """Its worker tries again; meanwhile others are allocated for."""
-    world = World(url, likes(seed=None, share=0.5))
+    world = World(file_url, likes(seed=None, share=0.5))
     other = world.worker.create("other", "people", likes(seed=None, share=0.5)).id
 
     async def story():
@@ -134,9 +134,9 @@ def test_an_experiment_that_fails_holds_up_no_other(url):
     asyncio.run(story())
 
 
-def test_items_stand_in_that_this_process_has_not_heard_of(url):
+def test_items_stand_in_that_this_process_has_not_heard_of(file_url):
     """A block of a newer catalogue is leased: what it ranks is known by name."""
-    world = World(url, likes(seed=None))
+    world = World(file_url, likes(seed=None))
 
     async def story():
         engine = DecisionEngine(world.store, Secrets.fresh())
@@ -252,9 +252,9 @@ def test_a_block_that_cannot_be_served_from_is_closed(url):
     asyncio.run(story())
 
 
-def test_whoever_gives_up_waiting_takes_no_block_along(url):
+def test_whoever_gives_up_waiting_takes_no_block_along(file_url):
     """Others wait for the same lease, and a block that was leased is served from."""
-    world = World(url, likes(seed=None))
+    world = World(file_url, likes(seed=None))
 
     async def story():
         engine = DecisionEngine(world.store, Secrets.fresh())

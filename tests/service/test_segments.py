@@ -41,10 +41,10 @@ def twin_of(config, people):
 # --- the same as the library's ----------------------------------------------------------------------------
 
 
-def test_decisions_with_likes_are_those_of_the_librarys_segments(url):
+def test_decisions_with_likes_are_those_of_the_librarys_segments(file_url):
     """The same gate, seed, people and order: each segment shows what the library's does, sharing included."""
     config = likes(segments=VALUES, holdout=0.0, measure=0.0, options={"first_batch": 8})
-    world, twin = World(url, config), twin_of(config, NOISY)
+    world, twin = World(file_url, config), twin_of(config, NOISY)
     assert twin.share
     rng, sets = np.random.default_rng(0), {segment: set() for segment in VALUES}
     shown = {segment: twin.choose(segment).labels for segment in VALUES}
@@ -148,7 +148,7 @@ def test_blocks_are_aggregated_in_the_order_of_their_segment(url):
 
 
 @pytest.mark.parametrize("config", [likes(segments=VALUES), taken(segments=VALUES)], ids=["likes", "taken"])
-def test_a_crash_in_the_middle_of_a_aggregate_keeps_every_segment_in_order(url, config):
+def test_a_crash_in_the_middle_of_aggregating_keeps_every_segment_in_order(url, config):
     from discreet.service.database import failpoints
 
     class Killed(BaseException):

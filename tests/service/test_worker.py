@@ -26,9 +26,9 @@ def liked(rng):
     return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
 
 
-def test_decisions_with_likes_are_those_of_the_library(url):
+def test_decisions_with_likes_are_those_of_the_library(file_url):
     """The same gate, seed and people: every block shows what the library's learner shows."""
-    world = World(url, likes(holdout=0.0, measure=0.0))
+    world = World(file_url, likes(holdout=0.0, measure=0.0))
     gate = Periods(dc.Budget(1.0, 1e-6), definition="gdp").gate("2026-11", 5)
     twin = Learning.begin(likes(holdout=0.0, measure=0.0), gate)
     rng = np.random.default_rng(0)
@@ -49,8 +49,8 @@ def test_decisions_with_likes_are_those_of_the_library(url):
     assert len(sets) > 3  # it has learned something
 
 
-def test_decisions_with_taken_items_are_those_of_the_library(url):
-    world = World(url, taken(holdout=0.0, measure=0.0), PURE)
+def test_decisions_with_taken_items_are_those_of_the_library(file_url):
+    world = World(file_url, taken(holdout=0.0, measure=0.0), PURE)
     gate = Periods(dc.Budget(4.0), definition="pure").gate("2026-11", 5)
     learner = Learning.begin(taken(holdout=0.0, measure=0.0), gate).learner
     rng = np.random.default_rng(0)
@@ -235,10 +235,10 @@ def test_experiments_of_a_population_share_its_budget(url):
     assert 0.95 < spent.epsilon() <= 1.0
 
 
-def test_shares_of_people_served_leave_with_noise_for_one_person(url):
+def test_shares_of_people_served_leave_with_noise_for_one_person(file_url):
     """The hold-out's and the learner's: about right, and never exact."""
     people = PURE
-    world = World(url, likes(seed=3, measure=0.5, holdout=0.3, learner="PhasedSelector"), people)
+    world = World(file_url, likes(seed=3, measure=0.5, holdout=0.3, learner="PhasedSelector"), people)
     for _ in range(400):
         _, sequence, labels = world.serve()
         world.report(sequence, [labels[0]] if sequence % 2 else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import os
 import tomllib
@@ -53,15 +52,6 @@ class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
         if not math.isfinite(self.epsilon):
             raise ValueError("epsilon must be a finite number")
         return Budget(self.epsilon, self.delta, self.neighbours, self.max_rounds_per_person)
-
-    def period_at(self, now: datetime.datetime) -> str:
-        """The name of the period of a time."""
-        if self.period == "month":
-            return f"{now:%Y-%m}"
-        if self.period == "week":
-            year, week, _ = now.isocalendar()
-            return f"{year}-W{week:02}"
-        return f"{now:%Y-%m-%d}" if self.period == "day" else "all"
 
 
 class ConstraintConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

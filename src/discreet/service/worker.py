@@ -254,7 +254,13 @@ class Worker:
 
     def period(self, people: PopulationConfig) -> str:
         """The name of the period that it is now."""
-        return people.period_at(self._clock())
+        now = self._clock()
+        if people.period == "month":
+            return f"{now:%Y-%m}"
+        if people.period == "week":
+            year, week, _ = now.isocalendar()
+            return f"{year}-W{week:02}"
+        return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -540,7 +546,7 @@ class Worker:
     def _allocated(self, one: Experiment, waiting: Mapping[str, int]) -> list[DecisionBlock]:
         """The next blocks, in memory, of segments of which too few are ``waiting``."""
         made = []
-        for segment in one.config.queues:
+        for segment in one.learning.queues:
             blocks = AHEAD - waiting.get(segment, 0)
             if blocks <= 0:
                 continue
