@@ -60,7 +60,10 @@ EXTRAS = {
         "import discreet.service.postgres",
         'from discreet.service.database import open_store\nopen_store("postgresql://nobody")',
     ),
-    "telemetry": ("import discreet.service.telemetry", None),  # said by the service, which needs more
+    "telemetry": (
+        "import opentelemetry.exporter.otlp.proto.http\nimport discreet.service.metrics",
+        None,
+    ),  # said by the service, which needs more
     "arrays": ("import array_api_compat, threadpoolctl\nimport discreet.objectives.devices", None),
     "dask": ("import dask.distributed\nimport discreet.objectives", None),
 }

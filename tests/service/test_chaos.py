@@ -1,4 +1,4 @@
-"""The service under kills, in small; ``make chaos`` does it at length (docs/service/chaos.md)."""
+"""Crash testing of the service, in small; ``make chaos`` does it at length (docs/service/chaos.md)."""
 
 from __future__ import annotations
 

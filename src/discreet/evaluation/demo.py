@@ -397,7 +397,7 @@ def _visits(client: Client, budget: Budget) -> list[bool]:
     people = {"name": "visitors", "epsilon": budget.epsilon}
     client.request("POST", "/v1/populations", people)
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
-    more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "hand": 50}
+    more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "block_size": 50}
     client.request("POST", "/v1/experiments", shop | {"feedback": "likes"} | more)
     rng = PublicRandomness.seeded(4).generator
     took = []
