@@ -24,6 +24,7 @@ from discreet.objectives import (
 )
 from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
+from discreet.online import phased
 from discreet.online.phased import PhasedSelector, PhasedSettings, Window
 from discreet.privacy import samplers
 from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
@@ -177,8 +178,8 @@ class _Twice(PhasedSelector):
     def _draw(self):
         before = self._phases._window
         chosen = super()._draw()
-        if before is not None and before._stores:
-            self._phases.window.keep_rows(next(iter(before._stores.values())).rows())
+        if before is not None and before._runs:
+            self._phases.window.keep_rows(phased._joined(next(iter(before._runs.values()))))
         return chosen
 
 

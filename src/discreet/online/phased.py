@@ -172,19 +172,19 @@ def _composed_event(rate: float, bound: float, neighbours: str) -> Event:
     return LaplaceNoise(width, 0.0) if math.isinf(rate) else ExponentialChoice(rate, width)
 
 
-# Rows that came one by one are joined when there are so many of them.
-_MOST_RUNS = 4096
+_MOST_RUNS = 4096  # of rows that came one by one, before they are joined
 
 
 class Phases:
     """Which window is open, since which round and for how many, and how many have been learned from."""
 
-    _state = ("_opens", "_served", "_agreed", "_kept")
+    _state = ("opens", "served", "_agreed", "_kept")
 
     def __init__(self, settings: PhasedSettings) -> None:
         self._settings = settings
         self._window: Window | None = None
-        self._opens, self._served, self._agreed = 0, 0, False
+        self.opens, self.served = 0, 0  # the first round of the open window; windows that were learned from
+        self._agreed = False
 
     @property
     def window(self) -> Window:
@@ -193,19 +193,9 @@ class Phases:
         return self._window
 
     @property
-    def opens(self) -> int:
-        """The first round of the open window."""
-        return self._opens
-
-    @property
     def closes(self) -> int:
         """The first round after the open window."""
-        return self._opens + (0 if self._window is None else self._window.length)
-
-    @property
-    def served(self) -> int:
-        """How many windows have been learned from."""
-        return self._served
+        return self.opens + (0 if self._window is None else self._window.length)
 
     def close(self) -> Window | None:
         """The window that was open, with its people; None before the first one.
@@ -220,13 +210,13 @@ class Phases:
 
     def open_first(self, number: int) -> None:
         """The first window opens with round ``number``."""
-        self._opens, self._window = number, self._made(self._settings.first_window)
+        self.opens, self._window = number, self._made(self._settings.first_window)
 
     def open_next(self, number: int, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> None:
         """The next one opens; ``chosen`` was learned from the last one, during which ``before`` was shown."""
         length = self._next_length(chosen, before)
-        self._served += 1
-        self._opens, self._window = number, self._made(length)
+        self.served += 1
+        self.opens, self._window = number, self._made(length)
 
     def grow(self, settings: PhasedSettings) -> None:
         """There are more items from now on; people of the open window have none of the new ones."""
@@ -281,11 +271,11 @@ class Window:
         self.n_items, self.bound, self.length = n_items, bound, length
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
-        self._stores: dict[Kind, _Store] = {}
+        self._runs: dict[Kind, list[Rows]] = {}  # of rows, as they came
         self._elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
-        return len(self.others) + sum(len(store) for store in self._stores.values())
+        return len(self.others) + sum(rows.n_rows for runs in self._runs.values() for rows in runs)
 
     def keep(self, person: Population | None) -> None:
         """Take in one person who is a function; None for one who is not in the sample."""
@@ -296,7 +286,10 @@ class Window:
     def keep_rows(self, rows: Rows) -> None:
         """Take in people who are rows."""
         if rows.n_rows:
-            self._stores.setdefault(rows.kind, _Store(rows.kind)).extend(rows)
+            runs = self._runs.setdefault(rows.kind, [])
+            runs.append(rows)
+            if len(runs) >= _MOST_RUNS:
+                _joined(runs)
 
     def keep_functions(self, rows: Rows, kept: bool | NDArray[np.bool_]) -> None:
         """Take in people who are rows with a function in Python: those who are ``kept``."""
@@ -318,19 +311,24 @@ class Window:
                 "the open window holds people who are functions of the items there were, or in a store; add"
                 " items when it has closed"
             )
-        for store in self._stores.values():
-            store.grow(n_items)
+        for runs in self._runs.values():
+            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in runs]
         self.n_items = n_items
 
     def start(self) -> FixedPointGains:
         """The empty set, which can grow."""
         parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
-        parts += [(store.rows(), self.bound) for store in self._stores.values() if len(store)]
+        parts += [(_joined(runs), self.bound) for runs in self._runs.values()]
         return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
 
     def arrays(self) -> dict[int, dict[str, NDArray[Any]]]:
         """The rows of each kind, for saving."""
-        return {kind.code: store.arrays() for kind, store in self._stores.items()}
+        found: dict[int, dict[str, NDArray[Any]]] = {}
+        for kind, runs in self._runs.items():
+            rows, matrix = _joined(runs), runs[0].sparse
+            numbers = {"indices": matrix.indices, "data": matrix.data, "share": rows.share, "cap": rows.cap}
+            found[kind.code] = {"lengths": np.diff(matrix.indptr), **numbers}
+        return found
 
 
 def _saved_rows(
@@ -351,59 +349,19 @@ def _saved_rows(
     return Rows(kind, SparseMatrix(ends, indices, data, n_items), share, cap)
 
 
-class _Store:
-    """Rows of one kind, one after the other: whole runs of them as they came, joined when they are wanted."""
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self._runs: list[Rows] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def extend(self, rows: Rows) -> None:
-        self._runs.append(rows)
-        self._count += rows.n_rows
-        if len(self._runs) >= _MOST_RUNS:
-            self._runs = [self._joined()]
-
-    def grow(self, n_items: int) -> None:
-        """Rows over more items."""
-        self._runs = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in self._runs]
-
-    def _joined(self) -> Rows:
-        tables = [rows.sparse for rows in self._runs]
+def _joined(runs: list[Rows]) -> Rows:
+    """Runs of rows of one kind as one; they stay joined."""
+    if len(runs) > 1:
+        tables = [rows.sparse for rows in runs]
         lengths = np.concatenate([np.diff(table.indptr) for table in tables])
-        matrix = SparseMatrix(
-            np.concatenate(([0], np.cumsum(lengths))),
-            np.concatenate([table.indices for table in tables]),
-            np.concatenate([table.data for table in tables]),
-            tables[0].n_columns,
+        ends = np.concatenate(([0], np.cumsum(lengths)))
+        indices, data = (
+            np.concatenate([getattr(one, name) for one in tables]) for name in ("indices", "data")
         )
-        share, cap = (
-            np.concatenate([getattr(rows, name) for rows in self._runs]) for name in ("share", "cap")
-        )
-        return Rows(self.kind, matrix, share, cap)
-
-    def rows(self) -> Rows:
-        """All of them."""
-        if len(self._runs) > 1:
-            self._runs = [self._joined()]
-        return self._runs[0]
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The same for saving."""
-        rows = self.rows()
-        matrix = rows.sparse
-        lengths = np.diff(matrix.indptr)
-        return {
-            "lengths": lengths,
-            "indices": matrix.indices,
-            "data": matrix.data,
-            "share": rows.share,
-            "cap": rows.cap,
-        }
+        share, cap = (np.concatenate([getattr(rows, name) for rows in runs]) for name in ("share", "cap"))
+        matrix = SparseMatrix(ends, indices, data, tables[0].n_columns)
+        runs[:] = [Rows(runs[0].kind, matrix, share, cap)]
+    return runs[0]
 
 
 _LABEL = "picks of a window"
@@ -584,7 +542,7 @@ class PhasedSelector(OnlineSelector):
             self._observe(ready)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=lambda: self._observe(ready if within_limit else None))
+        self._rounds.close(then=partial(self._observe, ready if within_limit else None))
 
     def _observe(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
