@@ -271,6 +271,7 @@ def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
     return min(1.0, c / (1.0 + c) * math.exp(min(700.0, 1.0 - epsilon / c)))
 
 
+@lru_cache(maxsize=256)  # planned and then used, and asked again by every share
 def decomposable_rate(epsilon: float, delta: float, neighbours: str) -> float:
     """The largest rate whose `decomposable_delta` at ``epsilon`` is within ``delta``, from below.
 
