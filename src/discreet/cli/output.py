@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..core.state import replacing
 from ..core.text import table
 from .options import same_file
 
@@ -125,6 +124,8 @@ def write_whole(path: Path, text: str) -> None:
     if _is_device(path):
         path.write_text(text, encoding="utf-8")
         return
+    from ..core.state import replacing  # which loads NumPy: help goes without it
+
     with replacing(path) as file:
         file.write_text(text, encoding="utf-8")
 
