@@ -225,8 +225,7 @@ class BanditLeaderSettings(LearnerSettings):
             rounds *= 1.05
             if self._one_point(round(rounds), batch, None, regularization).beta < self.domain.inner_radius:
                 break
-        digits = max(0, len(str(round(rounds))) - 2)
-        unit: int = 10**digits
+        unit: int = 10 ** max(0, len(str(round(rounds))) - 2)
         return math.ceil(rounds / unit) * unit
 
 
@@ -415,6 +414,8 @@ class BanditApproximateLeader(PointLearner):
 
     def _among_declared(self, seen: Vector) -> int:
         """How many costs lie in the declared range, before the first that does not."""
-        low, high, spare = self.settings.low, self.settings.high, 1e-12 * self.settings.half
-        outside = np.flatnonzero(~((seen >= low - spare) & (seen <= high + spare)))
-        return int(outside[0]) if outside.size else seen.size
+        settings, spare = self.settings, 1e-12 * self.settings.half
+        low, high = settings.low - spare, settings.high + spare
+        if seen.min() >= low and seen.max() <= high:
+            return seen.size
+        return int(np.argmin((seen >= low) & (seen <= high)))

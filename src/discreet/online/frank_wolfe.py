@@ -706,8 +706,7 @@ class FrankWolfeLearner(OnlineLearner):
         added = settings.added_curvature
         rate = settings.rate if added is None else 1.0 / (added * max(1, number))
         self._points = self._leader.partial_points(known, rate)
-        point: Vector = self._points[-1]
-        return point
+        return np.asarray(self._points[-1])
 
     def _in_units(self, payoffs: Vector) -> NDArray[np.int64]:
         """Payoffs in units, rounded down, so that one person's part in the sums is exact."""
