@@ -114,7 +114,7 @@ class HedgeSettings(SelectorSettings):
         return cls(**common, rate=rate)
 
     def draws(self, sets: int) -> int:
-        """Draws that depend on anybody, once so many sets have been drawn."""
+        """Draws that depend on anybody, once ``sets`` have been drawn."""
         return _draws(self.k, sets)
 
     @property
@@ -130,7 +130,7 @@ class HedgeSettings(SelectorSettings):
         return ExponentialChoice(self.rate, width)
 
     def charged(self, draws: int) -> int:
-        """How many times `event` is charged for so many draws."""
+        """How many times `event` is charged for n = ``draws``."""
         return draws if self.delta is None else min(1, draws)
 
     @property

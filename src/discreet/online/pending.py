@@ -82,7 +82,7 @@ class Pending:
 class Waiting:
     """People who came late to a batch that has no room for them: each waits for one that has.
 
-    A batch of so many rounds is summed as the vectors of at most so many people. A round that is passed
+    A batch of n rounds is summed as the vectors of at most n people. A round that is passed
     without its feedback leaves room for one who comes late.
     """
 

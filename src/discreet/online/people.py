@@ -86,7 +86,7 @@ class ContributionLimit:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
 
         It is the open round, or the last one if none is open: whoever is learned from then, however late,
-        comes into the batch of that round. ``ahead`` is for a round that is so many from now.
+        comes into the batch of that round. ``ahead`` is for a round that is n from now.
         """
         if person is None and not self._apart:
             return True

@@ -326,7 +326,8 @@ class Window:
         found: dict[int, dict[str, NDArray[Any]]] = {}
         for kind, runs in self._runs.items():
             rows, matrix = _joined(runs), runs[0].sparse
-            numbers = {"indices": matrix.indices, "data": matrix.data, "share": rows.share, "cap": rows.cap}
+            numbers: dict[str, NDArray[Any]] = {"indices": matrix.indices, "data": matrix.data}
+            numbers |= {"share": rows.share, "cap": rows.cap}
             found[kind.code] = {"lengths": np.diff(matrix.indptr), **numbers}
         return found
 

@@ -443,7 +443,7 @@ class BatchTotal:
         return steps + self.noise(steps.size)
 
     def noise(self, count: int) -> NDArray[np.int64]:
-        """Noise for so many sums, in steps: for a compiled loop that releases several batches."""
+        """Noise for ``count`` sums, in steps: for a compiled loop that releases several batches."""
         if self.grid is None:
             return np.zeros(count, dtype=np.int64)
         return self.release.noise(self.grid, count)
@@ -513,7 +513,7 @@ class CostTotal(BatchTotal):
 GROWTH = 1.15  # of a batch from the one before
 ENDLESS = 100  # releases, where no number of rounds is declared
 LONGEST = 1 << 24  # people of a batch
-# A first batch is so many standard deviations of the noise long, and no shorter than FEWEST.
+# A first batch is FIRST standard deviations of the noise long, and no shorter than FEWEST.
 FIRST, FEWEST = 8.0, 8
 
 
