@@ -284,16 +284,33 @@ class Accountant:
 
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
         """What releases would cost that come after others of the same list, which lose ``listed``."""
-
-        def after(event: Event, count: int) -> Loss:
-            return place.loss_with(listed + event_loss(event) * count)
-
         with self.lock:
             if self.shared:
                 self.refresh()
-            place = self.releases.of_group(group)
-            return _previewed(
-                event, count, place.loss_seen(), after, self.fits_in, self.budget, self.definition
+            place, budget = self.releases.of_group(group), self.budget
+
+            def after(event: Event, count: int) -> Loss:
+                return place.loss_with(listed + event_loss(event) * count)
+
+            def epsilon(loss: Loss) -> float:
+                return smallest_epsilon(loss, budget, budget.delta, self.definition)
+
+            total, largest = after(event, count), event
+            fits = self.fits_in(total)
+            factor = 1.0 if fits else _largest_factor(lambda c: self.fits_in(after(event.scaled(c), count)))
+            if not fits and factor > 0.0:
+                largest = event.scaled(factor)
+            return Preview(
+                asked=event,
+                count=count,
+                spent=epsilon(place.loss_seen()),
+                after=epsilon(total),
+                limit=budget.epsilon,
+                delta=budget.delta,
+                fits=fits,
+                largest_count=_largest_count(lambda n: self.fits_in(after(event, n)), count),
+                largest=largest if factor > 0.0 else None,
+                definition=self.definition,
             )
 
     # --- charging --------------------------------------------------------------------------------
@@ -1065,36 +1082,6 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
         definition = budget.definition if budget.whole else gate.definition
         return replace(budget, definition=definition, gate=gate, own_gate=True)
     return Share(budget, Fraction(1), None, Gate(budget, seed), own_gate=True)
-
-
-def _previewed(
-    event: Event,
-    count: int,
-    before: Loss,
-    after: Callable[[Event, int], Loss],
-    fits: Callable[[Loss], bool],
-    budget: Budget,
-    definition: str | None,
-) -> Preview:
-    """The preview of ``count`` releases, given what was lost ``before`` and would be ``after`` some."""
-    total = after(event, count)
-    fit = fits(total)
-    largest: Event | None = event
-    if not fit:
-        factor = _largest_factor(lambda c: fits(after(event.scaled(c), count)))
-        largest = event.scaled(factor) if factor > 0.0 else None
-    return Preview(
-        asked=event,
-        count=count,
-        spent=smallest_epsilon(before, budget, budget.delta, definition),
-        after=smallest_epsilon(total, budget, budget.delta, definition),
-        limit=budget.epsilon,
-        delta=budget.delta,
-        fits=fit,
-        largest_count=_largest_count(lambda n: fits(after(event, n)), count),
-        largest=largest,
-        definition=definition,
-    )
 
 
 def _largest_count(fit: Callable[[int], bool], asked: int) -> int:
