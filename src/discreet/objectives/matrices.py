@@ -22,14 +22,18 @@ Floats = NDArray[np.float64]
 CHUNK = 1 << 16
 
 
+@lru_cache(maxsize=1024)
 def constant(value: float, size: int) -> Floats:
     """The same number ``size`` times, read only: one number in memory."""
-    return np.ndarray((size,), np.float64, _bytes_of(value), 0, (0,))
+    return np.ndarray((size,), np.float64, np.float64(value).tobytes(), 0, (0,))
 
 
-@lru_cache(maxsize=64)
-def _bytes_of(value: float) -> bytes:
-    return np.float64(value).tobytes()
+@lru_cache(maxsize=1024)
+def row_ends(size: int) -> NDArray[np.int64]:
+    """Where one row of ``size`` entries starts and ends."""
+    found = np.array([0, size], dtype=np.int64)
+    found.setflags(write=False)
+    return found
 
 
 def is_constant(array: Floats) -> bool:
@@ -108,8 +112,9 @@ class SparseMatrix:
     def row(self, i: int) -> SparseMatrix:
         """One row, as views into this matrix."""
         start, stop = int(self.indptr[i]), int(self.indptr[i + 1])
-        ends = np.array([0, stop - start], dtype=np.int64)
-        return SparseMatrix(ends, self.indices[start:stop], self.data[start:stop], self.n_columns)
+        return SparseMatrix(
+            row_ends(stop - start), self.indices[start:stop], self.data[start:stop], self.n_columns
+        )
 
     def chunk(self, start: int, stop: int) -> SparseMatrix:
         """The rows from ``start`` up to ``stop``, as views into this matrix."""

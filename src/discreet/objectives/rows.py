@@ -35,6 +35,7 @@ from .matrices import (
     constant,
     is_constant,
     picked,
+    row_ends,
 )
 
 if TYPE_CHECKING:
@@ -631,7 +632,7 @@ class RowPopulation(Population):
         self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> None:
         """Be one person."""
-        rows = Rows(kind, SparseMatrix(np.array([0, items.size]), items, data, n_items), _ONE, cap)
+        rows = Rows(kind, SparseMatrix(row_ends(items.size), items, data, n_items), _ONE, cap)
         self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
     @classmethod
