@@ -30,10 +30,8 @@ def constant(value: float, size: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def row_ends(size: int) -> NDArray[np.int64]:
-    """Where one row of ``size`` entries starts and ends."""
-    found = np.array([0, size], dtype=np.int64)
-    found.setflags(write=False)
-    return found
+    """Where one row of ``size`` entries starts and ends; `SparseMatrix` makes it read only."""
+    return np.array([0, size], dtype=np.int64)
 
 
 def is_constant(array: Floats) -> bool:

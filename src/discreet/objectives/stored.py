@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from ..privacy import Release
 
 Steps = NDArray[np.int64]
-_NO_WEIGHTS = np.zeros(0)
-_NO_SECRET = np.zeros(0, dtype=np.uint64)
-_NO_WEIGHTS.setflags(write=False)
-_NO_SECRET.setflags(write=False)
+_NO_WEIGHTS, _NO_SECRET = np.zeros(0), np.zeros(0, dtype=np.uint64)
 # Rows are copied out of a bucket, where that is needed, so many entries at a time.
 _COPIED = 1 << 20
 
@@ -687,9 +684,7 @@ class StoredPopulation(StepPopulation):
         some._rows = replace(self._rows, sample=Sample(tuple(secret.tolist()), keep))
         return some
 
-    def counted(
-        self, count: Callable[[RowPopulation], NDArray[np.int64]], size: tuple[int, ...]
-    ) -> NDArray[np.int64]:
+    def counted(self, count: Callable[[RowPopulation], Steps], size: tuple[int, ...]) -> Steps:
         """The sum over everybody of what ``count`` makes of people in memory: whole numbers of this shape.
 
         It must be the same for people together as one by one, and travel to where the rows are.
