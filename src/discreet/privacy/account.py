@@ -42,7 +42,7 @@ from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
 # --- releases and their composition ----------------------------------------------------------------------
 
 
-_NOTHING = Loss()
+NOTHING = Loss()
 Group = tuple[str, ...]
 
 
@@ -70,9 +70,9 @@ class Releases:
         self.parts: dict[str, Releases] = {}
         self.sequential = sequential
         self._above = above
-        self._settled = _NOTHING
+        self._settled = NOTHING
         self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
-        self._worst = _NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
+        self._worst = NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
 
     def add(self, entry: Entry, count: int) -> None:
         """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
@@ -113,7 +113,8 @@ class Releases:
         if self._running is None:
             return self._settled
         event, count = self._running
-        return self._settled + event_loss(event) * count
+        lost = event_loss(event) * count
+        return lost if self._settled is NOTHING else self._settled + lost
 
     @property
     def loss(self) -> Loss:

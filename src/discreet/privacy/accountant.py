@@ -28,6 +28,7 @@ from ..core.state import refusing
 from . import randomness as sources
 from . import samplers
 from .account import (
+    NOTHING,
     Account,
     Entry,
     Filter,
@@ -273,14 +274,16 @@ class Accountant:
         with self.lock:
             if self.shared:
                 self.refresh()
-            place, total = self.releases.of_group(group), Loss()
+            place, listed = self.releases.of_group(group), NOTHING
             for event, count in releases:
-                before = total
-                total += event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
-                if not self.fits_in(place.loss_with(total)):
-                    raise BudgetExceeded(self.preview(group, event, count, before))
+                more = event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
+                total = more if listed is NOTHING else listed + more
+                after = place.loss_with(total)
+                if not self.fits_in(after):
+                    raise BudgetExceeded(self.preview(group, event, count, listed))
+                listed = total
             if self.limit is None and self.budget.private and releases:
-                self.limit = filter_for(place.loss_with(total), self.budget)
+                self.limit = filter_for(after, self.budget)
 
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
         """What releases would cost that come after others of the same list, which lose ``listed``."""

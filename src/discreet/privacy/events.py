@@ -71,7 +71,14 @@ class Loss:
     def __mul__(self, count: int) -> Loss:
         if count == 1:
             return self
-        return Loss(*(None if v is None else v * count for v in self._values()))  # type: ignore[arg-type]
+        return Loss(
+            self.pure and self.pure * count,  # 0 and None stay what they are
+            self.rho and self.rho * count,
+            self.mu_squared and self.mu_squared * count,
+            self.rest_rho and self.rest_rho * count,
+            self.rest_mu_squared and self.rest_mu_squared * count,
+            self.delta and self.delta * count,
+        )
 
     def worst(self, other: Loss) -> Loss:
         """The larger of the two in every definition: what holds when only one of them can happen."""
@@ -83,9 +90,6 @@ class Loss:
             _larger(self.rest_mu_squared, other.rest_mu_squared),
             max(self.delta, other.delta),
         )
-
-    def _values(self) -> tuple[Fraction | None, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))
 
     @classmethod
     def of_pure(cls, epsilon: Fraction) -> Loss:
