@@ -320,7 +320,7 @@ class ChoiceCase(Case):
         return fits
 
     def _provable_pair(self, pair: Pair, runs: int, evaluations: int) -> Pair:
-        """Neighbours of whom so many outputs prove most: the worst ones may differ in rare outcomes only."""
+        """Neighbours of whom n outputs prove most: the worst ones may differ in rare outcomes only."""
         known = measures.cached(self._distribution)
 
         def proved(pair: Pair) -> float:
@@ -388,7 +388,7 @@ def _ratios(
 # --- noise ------------------------------------------------------------------------------------------
 
 
-# A vectorised mechanism is run so many times as often.
+# A vectorised mechanism is run this many times as often.
 _AT_ONCE = 200
 # So many numbers tell noise from noise of half the width with near certainty.
 _NUMBERS = 800
@@ -523,7 +523,7 @@ class NoiseCase(Case):
     def _left_scores(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
-        """Scores of the noisy vectors that leave in so many runs: likelihood ratios by the noise as it is
+        """Scores of the noisy vectors that leave in this many runs: likelihood ratios by the noise as it is
         before any fault is injected, and, since that may itself be wrong, Fisher's discriminant.
         """
         noise = measures.noise_map(self._observe(pair.here))
@@ -545,7 +545,7 @@ class NoiseCase(Case):
     def _shown_scores(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
-        """Scores of what so many runs show."""
+        """Scores of what this many runs show."""
         with fault():
             worlds = [
                 np.array([self._published(stream, place * runs + seed) for seed in range(runs)])

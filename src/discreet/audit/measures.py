@@ -490,7 +490,7 @@ def noise_law(values: Sequence[NDArray[np.float64]], law: str) -> float:
 
 # The bound exceeds the true epsilon with at most this chance.
 MISTAKE = 1e-6
-# Thresholds that are tried: so many spread over the scores, and so many in their widest gaps.
+# Thresholds that are tried: this many spread over the scores, and this many in their widest gaps.
 _EVENLY, _WIDEST = 200, 10
 # How far hits may fall from what is expected of them, in standard deviations, when runs are planned.
 _UNLUCKY = 3.0
@@ -586,7 +586,7 @@ def provable(
     mistake: float = MISTAKE,
     unlucky: float = 0.0,
 ) -> float:
-    """About the bound that so many runs per world give between two known distributions; below 0 for none."""
+    """About the bound that n runs per world give between two known distributions; below 0 for none."""
     best = -math.inf
     m = runs // 2
     for p, q in ((here, there), (there, here)):

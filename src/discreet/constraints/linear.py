@@ -24,7 +24,7 @@ class LinearMatroid(Matroid):
 
     Decided exactly, without a tolerance. Entries are whole numbers, fractions, or floats taken at their
     exact binary value (0.1 + 0.2 and 0.3 differ: round to whole numbers first if that is not meant).
-    Columns are scaled to whole numbers and eliminated modulo so many primes below 2**31 that their product
+    Columns are scaled to whole numbers and eliminated modulo this many primes below 2**31 that their product
     exceeds every subdeterminant (Hadamard's bound): a set is independent over the rationals exactly when it
     is so modulo one of them. Two bases are exchanged modulo a prime that divides neither of two
     subdeterminants, which asks for a product above every product of two. ``modulus``, a prime below 2**31,

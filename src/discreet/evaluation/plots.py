@@ -286,7 +286,7 @@ def _thin(rounds: int) -> NDArray[np.int64]:
 
 
 def _sampled(curve: _Curve) -> _Curve:
-    """At most so many points: more cannot be seen, and make a large file."""
+    """At most this many points: more cannot be seen, and make a large file."""
     if curve.at.size <= _POINTS:
         return curve
     keep = _thin(curve.at.size) - 1

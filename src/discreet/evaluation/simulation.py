@@ -805,7 +805,7 @@ def _rows(
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """Cells with their outcomes, in the order in which they are done; the first ones by this process.
 
-    It goes on by itself for so many seconds of its work, for ever where there are no other workers.
+    It goes on by itself for this many seconds of its work, for ever where there are no other workers.
     """
     ticks = iter(track(range(len(cells)), "cells", progress))
     left = list(reversed(cells))

@@ -152,7 +152,7 @@ def event_file(
     out, and their names where it has no header; ``items_columns``: the same for ``items``, and
     ``items_item`` its column ``item``, if that is called otherwise.
     ``order="shuffled"`` puts people in a random order, ``"given"`` in that of their first event; ``people``
-    takes only so many of them, from its front.
+    takes only this many of them, from its front.
     """
     checks.one_of("objective", objective, EVENT_OBJECTIVES)
     checks.one_of("order", order, ORDERS)

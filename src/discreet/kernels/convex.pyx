@@ -155,7 +155,7 @@ cdef class Leader:
             point[i] += self.center[i]
 
     def point(self, const double[::1] sums, const double[::1] played, Py_ssize_t rounds):
-        """The leader after so many rounds; ``played`` is the sum of their points."""
+        """The leader after this many rounds; ``played`` is the sum of their points."""
         cdef double[::1] out = np.empty(self.dimension)
         self.check(sums)
         self.check(played)

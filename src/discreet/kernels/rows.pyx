@@ -445,7 +445,7 @@ cdef inline double _taken(int kind, Py_ssize_t row, double weight, Job *job) noe
 
 
 cdef int check_people(RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
-    """Refuse what are not compressed rows, or not so many from the first on."""
+    """Refuse what are not compressed rows, or not this many from the first on."""
     if people.dense != NULL:
         raise ValueError("people are compressed rows")
     if count < 0 or not 0 <= first <= people.n_rows - count:

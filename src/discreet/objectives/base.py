@@ -205,7 +205,7 @@ class Population(ABC):
     monotone: bool = True
     labels: tuple[Any, ...] | None = None
     items_per_person: int | None = None
-    at_most: int | None = None  # the bound is that of sets of at most so many items; None: of all sets
+    at_most: int | None = None  # the bound is that of sets of at most this many items; None: of all sets
     # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
     one_by_one: bool = True
     built_in: bool = False  # whether only the library's own arithmetic is asked: no unknown function
@@ -270,7 +270,7 @@ class Population(ABC):
         return self.one_by_one
 
     def check_picks(self, picks: int) -> None:
-        """An error where picking so many items may need more than can be computed."""
+        """An error where picking this many items may need more than can be computed."""
         del picks
 
     def _additions(self) -> int:

@@ -308,7 +308,7 @@ def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArr
         raise TypeError(f"modular must hold numbers: {error}") from error
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(
-            f"modular must have {n_items} entries, one per item, or so many in a row for each person"
+            f"modular must have {n_items} entries, one per item, or this many in a row for each person"
         )
     if not np.isfinite(part).all():
         row, column = (int(v) for v in np.argwhere(~np.isfinite(part))[0])

@@ -22,7 +22,7 @@ from .rows import BEST, Rows
 
 Steps = NDArray[np.int64]
 
-# From so many steps to one unit of a similarity, that it is not a whole number of them is rounded away.
+# From this many steps to one unit of a similarity, that it is not a whole number of them is rounded away.
 _FINE = 1 << 16
 _HELD = 1 << 24  # similarities that are held at a time, for gradients
 _GATHERED = 1 << 28  # bytes of embeddings that are gathered at a time
@@ -128,7 +128,7 @@ class Similarities:
         return total
 
     def piece(self, n_items: int) -> int:
-        """How many people's similarities with so many items may lie in memory at a time."""
+        """How many people's similarities with this many items may lie in memory at a time."""
         return max(1, min(self.tile[0] * self.tile[1], _HELD) // max(1, n_items))
 
     def _on_the_device(self) -> ArrayRows:
@@ -233,7 +233,7 @@ class EmbeddedFacilityLocation(Population):
     rounded to them. ``scale`` is public: chosen without looking at people, about the largest entry that there
     may be; larger ones are cut. For vectors of length 1 in d dimensions 4 / sqrt(d) is a good choice.
 
-    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: so many
+    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: n
     people and items are worked on at a time by each thread; ``working_memory`` is what that takes.
 
     Formal guarantee. All sums are sums of whole numbers, and are the same on every device, in any order, for

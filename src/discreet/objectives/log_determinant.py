@@ -30,14 +30,14 @@ class LogDeterminant(StepPopulation):
     nonnegative, private; left out, there is one person with quality 1 everywhere. Monotone, because of the
     identity that is added. ``bound``: a public bound of f, 1 unless declared.
 
-    ``at_most``: the bound is one of sets of at most so many items, k, and people are held to it there, as for
+    ``at_most``: the bound is one of sets of at most k items and people are held to it there, as for
     `ConcaveOverModular`. The largest value of k items is hard to find; people are held to the smaller of two
     numbers that are never below it. By Hadamard's inequality, det(I + L_S) is at most the product of its
     diagonal, so f(S) is at most the sum of the k largest log(1 + L_jj). And the i-th largest eigenvalue of a
     principal submatrix is at most that of the matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over
     the k largest eigenvalues x of L, which is the smaller one where items are alike.
 
-    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: so many
+    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: n
     people are worked on at a time. ``value`` and ``gains`` are in whole steps: for each chosen item they may
     be lower by one step, which is 2^-40 of the bound for few people.
 

@@ -20,7 +20,7 @@ class Mixture(Population):
 
     All parts speak of the same items and, as a rule, person by person of the same people. The bound is the
     same combination of the parts' bounds, and so is the sensitivity. Where a part's bound is one of sets of
-    at most so many items (``at_most``), so is that of the mixture.
+    at most this many items (``at_most``), so is that of the mixture.
 
     Parts may also have different numbers of people, such as a facility location over many rows and one graph
     cut. Each is then an average over its own people; a sum over rows is ``len(part) * part``. Such a mixture

@@ -707,7 +707,7 @@ class RowPopulation(Population):
     ) -> ArrayPopulation:
         """From a dense people x items array of any library, which stays on its device.
 
-        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: so many
+        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: this many
         people are worked on at a time. ``options`` as in the constructor. Every selector takes these people;
         sums over them are in whole numbers.
         """
@@ -1042,7 +1042,7 @@ class ConcaveOverModular(RowPopulation):
     does not fall on t >= 0; it is looked at when the population is built, and held to its word with every
     gain that is asked for. ``bound``: a public bound of f, 1 unless declared.
 
-    ``at_most``: the bound is one of sets of at most so many items, and people are held to it there: with
+    ``at_most``: the bound is one of sets of at most this many items, and people are held to it there: with
     weights of at most 1 and the square root, sqrt(k) for k items instead of sqrt(n_items). `PrivateGreedy`
     takes such people where no more items are chosen, and its noise goes by the smaller bound; whoever asks
     for larger sets refuses them. The guarantee does not rest on it: exact sums hold everybody to the bound.
@@ -1118,7 +1118,7 @@ class SaturatedCoverage(RowPopulation):
 
     Once a person has received the share ``saturation`` of what all items together would give them, more is
     worth nothing. ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared;
-    with ``at_most``, one of sets of at most so many items, as for `ConcaveOverModular`: the sum of a person's
+    with ``at_most``, one of sets of at most k items, as for `ConcaveOverModular`: the sum of a person's
     largest weights in place of their saturation, which grows with the catalogue.
 
     >>> people = SaturatedCoverage([[0.5, 0.25, 0.25]], saturation=0.6)

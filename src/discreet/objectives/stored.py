@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Steps = NDArray[np.int64]
 _NO_WEIGHTS, _NO_SECRET = np.zeros(0), np.zeros(0, dtype=np.uint64)
-# Rows are copied out of a bucket, where that is needed, so many entries at a time.
+# Rows are copied out of a bucket, where that is needed, this many entries at a time.
 _COPIED = 1 << 20
 
 # --- what is asked ------------------------------------------------------------------------------------------
@@ -269,8 +269,8 @@ def _chunks(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
 
 # --- who goes through the buckets ---------------------------------------------------------------------------
 
-# A thread takes up at least about so many entries at a time, so that handing them out costs little, and at
-# most so many of one bucket.
+# A thread takes up at least about this many entries at a time, so that handing them out costs little, and at
+# most this many of one bucket.
 _LEAST, _PIECE = 1 << 20, 1 << 22
 # Lost workers are replaced by others at most so often for one task; Dask itself gives up sooner.
 _RETRIES = 3

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .stored import StoredTopics
 
 Steps = NDArray[np.int64]
-# Of a topic an item covers so many parts of 2^30, as a whole number.
+# Of a topic an item covers this many parts of 2^30, as a whole number.
 _BITS = 30
 _WHOLE = 1 << _BITS
 # Weights are counted in parts of a step, so that rounding many of them loses no step.
 _FINE = 8
-# Sums of weights, below 2^61, are multiplied in three pieces; so many products stay below 2^63.
+# Sums of weights, below 2^61, are multiplied in three pieces; this many products stay below 2^63.
 _PIECE = 22
 _MOST_TOPICS = (1 << 11) - 1
 # (per_unit, most): sums over people of each topic's weight in steps, of which a person has at most ``most``.

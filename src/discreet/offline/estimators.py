@@ -464,7 +464,7 @@ class PrivateItemSelector(_PrivateSelector):
     ``objective`` is ``"coverage"`` (a person is served by any item they have), ``"probabilistic_coverage"``
     (entries are chances), ``"facility_location"`` (entries are worths, up to the public ``bound``, 1 unless
     declared), or a function from the matrix to a `Population`. ``constraint`` takes the place of k.
-    ``items_per_person`` keeps at most so many items of each person, chosen by a keyed hash of the row (see
+    ``items_per_person`` keeps at most this many items of each person, chosen by a keyed hash of the row (see
     ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number
     makes the fit reproducible and is marked as not private. ``include`` and ``exclude``: public columns, by
     name or by number, that are chosen from the start (they count towards k), and that cannot be.

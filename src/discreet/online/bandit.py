@@ -540,7 +540,7 @@ class BanditSettings(SelectorSettings):
         return 0.0 if self.noise is None else float(self.noise.scale) / self.repeats
 
     def rate_after(self, blocks: int) -> float:
-        """The learning rate on averages, for sets drawn after so many blocks."""
+        """The learning rate on averages, for sets drawn after this many blocks."""
         if self.rate is not None:
             return self.rate
         return limits.falling_rate(self.n_items, blocks, self.scale, self.bound)
@@ -635,7 +635,7 @@ class BanditSettings(SelectorSettings):
 
 
 def presampled_rate(k: int, explorations: int, budget: Budget, bound: float = 1.0) -> float:
-    """The learning rate of Appendix B.2, for so many rounds picked in advance."""
+    """The learning rate of Appendix B.2, for this many rounds picked in advance."""
     spread = math.sqrt(32.0 * (explorations + 1) * math.log(k / budget.delta))
     return budget.epsilon / (k * spread * bound)
 
@@ -749,7 +749,7 @@ def _tight_by_chance(
 
 
 def _drawing_rate(asked: BanditSettings, share: Share, every: int, samples: float) -> float:
-    """The best rate for so many samples an expert, or the largest for a new set every so many rounds."""
+    """The best rate for this many samples an expert, or the largest for a new set every n rounds."""
     wanted = limits.best_fixed_rate(asked.n_items, samples, 0.0, asked.bound)
     return rate_within(share, asked.bound, redraws(asked.rounds, every), wanted)
 
@@ -1142,10 +1142,10 @@ _UNITS = 32
 _DRAWN = 1 << 18  # numbers drawn at once
 _GLANCED = 1 << 20  # the same where only the first 16 bits of most are
 _FEW = 100  # times k: fewer items than that are drawn one by one
-_SHORT_LIST = 4  # times k: about so many items come into question for a list
+_SHORT_LIST = 4  # times k: about this many items come into question for a list
 _MOST_LISTS = 64
 _GROWTH = 0.1  # after the first, a block is this part of the rounds before it
-_COMMON = 200.0  # an item's own record outweighs the common one from so many shows on
+_COMMON = 200.0  # an item's own record outweighs the common one from this many shows on
 _SPREAD = 0.35  # how far a list strays from the records, in standard deviations of them
 _STEPS = 1 << 16
 

@@ -167,7 +167,7 @@ class SummedPart(Partial):
         self._sums += self._everybody(people)
 
     def check(self, least: Any, most: Any) -> None:
-        """Refuse sums that so many people cannot have, each of whom adds ``least`` to ``most`` units."""
+        """Refuse sums that this many people cannot have, each of whom adds ``least`` to ``most`` units."""
         checks.whole("count", self.count, at_least=0)
         low, high = self.count * np.asarray(least), self.count * np.asarray(most)
         if self.sums.dtype != np.int64 or (self.sums < low).any() or (self.sums > high).any():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 _CORRELATION = 0.9  # between segments, as long as nothing is known about it
 _TINY = 1e-12
-NEWS = 1.1  # a set is drawn again once the others' releases are about so many times as many people
+NEWS = 1.1  # a set is drawn again once the others' releases are about this many times as many people
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Pooled:
         self.seen = 0  # people of the others when a set was drawn last
 
     def publish(self, evidence: Evidence | None, people: int) -> None:
-        """What this segment's learner has released by now, about so many people."""
+        """What this segment's learner has released by now, about this many people."""
         self._pool.total += people - self._pool.people[self._index]
         self._pool.evidence[self._index], self._pool.people[self._index] = evidence, people
 

@@ -513,7 +513,7 @@ class Segment:
         return self._segments.choose(self._segments.values[self._index], wait=wait)
 
     def choose_many(self, count: int) -> list[Selection]:
-        """`choose` without waiting, so many times."""
+        """`choose` without waiting, this many times."""
         return [self.choose(wait=False) for _ in range(count)]
 
     def learn_many(self, rewards: Mapping[int, Any]) -> None:

@@ -35,7 +35,7 @@ from .released import Estimates
 
 Values = NDArray[Any]
 LOWEST = -1e300  # a score that is never drawn
-# An item that came late is taken for an ordinary one until it has been there for so many people, or for so
+# An item that came late is taken for an ordinary one until it has been there for this many people, or for so
 # many that noise of this many standard deviations would not lift an ordinary one into the set.
 _FEW, _SURE = 20.0, 3.0
 

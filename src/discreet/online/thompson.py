@@ -418,7 +418,7 @@ class BlockFeedback(Feedback):
         self.gather(ticket[0], 0, 1)
 
     def gather(self, number: int, sums: Any, rounds: int) -> None:
-        """Take up the sums of so many rounds of a block; after its last one they leave, with noise.
+        """Take up the sums of this many rounds of a block; after its last one they leave, with noise.
 
         The block is dropped first: an interruption may lose its people, never release them twice.
         """

@@ -681,12 +681,12 @@ class Gate:
     @property
     def remaining(self) -> Remaining:
         """What a round of the people seen through this gate may still spend."""
-        keeper = self._accountant
-        with keeper.lock:
-            if keeper.shared:
-                keeper.refresh()
-            lost = keeper.releases.of_group(self._group).loss_seen()
-            return Remaining.of(keeper.budget, lost, keeper.limit)
+        accountant = self._accountant
+        with accountant.lock:
+            if accountant.shared:
+                accountant.refresh()
+            lost = accountant.releases.of_group(self._group).loss_seen()
+            return Remaining.of(accountant.budget, lost, accountant.limit)
 
     @property
     def left(self) -> Share:
@@ -915,13 +915,13 @@ class Gate:
 
     def enlarged(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim."""
-        keeper = self._accountant
-        if self._group or keeper.fraction < 1 or not keeper.own:
+        accountant = self._accountant
+        if self._group or accountant.fraction < 1 or not accountant.own:
             raise ValueError("settings that need more than they claim need a budget of their own; give one")
-        if not keeper.releases.empty:
+        if not accountant.releases.empty:
             raise ValueError("something was released here already; its account stays with its budget")
         gate = Gate(budget, self._source)
-        gate._accountant.add_caveats(*keeper.ledger.caveats)
+        gate._accountant.add_caveats(*accountant.ledger.caveats)
         return gate
 
     def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
@@ -982,20 +982,20 @@ class Gate:
 
         A snapshot: later releases do not change it. A ledger that was given is named and not in it.
         """
-        keeper = self._accountant
-        with keeper.lock:
-            ledger = keeper.ledger
-            if isinstance(ledger, MemoryLedger) and not keeper.shared:
+        accountant = self._accountant
+        with accountant.lock:
+            ledger = accountant.ledger
+            if isinstance(ledger, MemoryLedger) and not accountant.shared:
                 kept = ledger.to_json()
             else:
                 kept = {"id": ledger.id, "version": ledger.version}
             return {
-                "budget": asdict(keeper.budget),
-                "definition": keeper.definition,
-                "failure": str(keeper.failure),
-                "share": str(keeper.fraction),
+                "budget": asdict(accountant.budget),
+                "definition": accountant.definition,
+                "failure": str(accountant.failure),
+                "share": str(accountant.fraction),
                 "reproducible": self.reproducible,
-                "shared": keeper.shared,
+                "shared": accountant.shared,
                 "ledger": kept,
                 "randomness": self.source_state(),
             }

@@ -748,7 +748,7 @@ class RunningSum(ABC):
 
     @abstractmethod
     def _most_ahead(self, taken: int) -> int:
-        """For how many vectors noise can have been drawn ahead, after so many."""
+        """For how many vectors noise can have been drawn ahead, after this many."""
 
     @property
     def _grid_numbers(self) -> tuple[int, int, float] | None:

@@ -192,7 +192,7 @@ def in_rows(
     one: Callable[[Randomness], NDArray[np.int64]],
     loop: Callable[[NDArray[np.uint64], NDArray[np.int64]], tuple[int, int, int]],
 ) -> NDArray[np.int64]:
-    """Rows that ``one`` would draw one after the other, each of at least so many ``words`` a number.
+    """Rows that ``one`` would draw one after the other, each of at least this many ``words`` a number.
 
     Words are taken from the source in the order in which these draws would take them, and never more than
     they need for certain: what is left of the source afterwards is the same, too. ``loop`` draws many rows
@@ -503,7 +503,7 @@ class Words(Protocol):
 Scores = NDArray[np.float64] | NDArray[np.int64]
 
 _BITS = 46  # of each of the two numbers that a cell's width is kept in
-_BLOCK = 1 << 16  # so many of them add up within 63 bits
+_BLOCK = 1 << 16  # this many of them add up within 63 bits
 _LIGHTEST = -100.0  # exp of it is far below one unit, 2^-92
 _UNIT = 2.0**-53
 
