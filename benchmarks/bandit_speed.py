@@ -113,8 +113,8 @@ def compare(n_items: int, k: int, rounds: int, few: int, floor: float | None) ->
 
 
 def main() -> None:
-    if os.environ.get("NUMBA_NUM_THREADS") != "1":
-        print("set NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 for one thread on both sides", file=sys.stderr)
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        print("set OMP_NUM_THREADS=1 for one thread on both sides", file=sys.stderr)
     found = [compare(*case) for case in CASES]
     rows = [
         [
