@@ -188,7 +188,7 @@ def test_the_typed_program_runs(capsys):
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile((typed.PROGRAMS / "program.py").read_text(), "program.py", "exec"), names)
     assert capsys.readouterr().out
-    assert len(typed.expected(typed.PROGRAMS)) == 4
+    assert len(typed.expected(typed.PROGRAMS)) == 5
 
 
 def test_reports_of_type_checkers_are_read():

@@ -103,7 +103,7 @@ def small_shop():
 
 
 def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)  # also where it was loaded
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(demo, "find_spec", lambda _: None)
     monkeypatch.setattr(demo, "run_shop", lambda *_: small_shop())

@@ -135,7 +135,7 @@ def test_running_sums_move_as_said():
     for budget, entries in zip(_budgets(), (2 * k * c, k * c), strict=True):
         learner = online.RunningSumSelector(n, k, 64, budget, bound=bound, items_per_person=c, seed=0)
         event, _ = released(learner.privacy)
-        column = learner._total.sum.factorization.column_norm
+        column = learner._sum.sum.factorization.column_norm
         assert float(event.sensitivity) == pytest.approx(bound * math.sqrt(entries) * column)
         pure = dc.Budget(1.0, neighbours=budget.neighbours)
         tree = online.RunningSumSelector(

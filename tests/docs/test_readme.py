@@ -82,7 +82,7 @@ MODULES = [module.name for module in pkgutil.walk_packages(discreet.__path__, "d
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name):
-    if name.endswith(".fused"):
+    if name.endswith(".gpu"):
         pytest.importorskip("triton")
     results = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert results.failed == 0

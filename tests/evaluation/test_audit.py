@@ -352,7 +352,7 @@ def test_a_person_in_two_rows():
     assert pair.there.ravel().tolist() == [-1.0, 0.0, -1.0]
 
 
-def test_public_coins_are_the_same_in_every_run():
+def test_public_randomness_is_the_same_in_every_run():
     from discreet.privacy import PublicRandomness
 
     budget = dc.Budget(1.0, 1e-5)
@@ -368,7 +368,9 @@ def test_public_coins_are_the_same_in_every_run():
     flipped = {
         public: [
             tuple(
-                dc.online.RunningSumSelector(4, 1, 4, budget, seed=hooks.Source(seed, public))._public.words
+                dc.online.RunningSumSelector(
+                    4, 1, 4, budget, seed=hooks.Source(seed, public)
+                )._sum.public.words
             )
             for seed in (1, 2)
         ]

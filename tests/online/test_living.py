@@ -357,20 +357,20 @@ def test_late_feedback_is_learned_once(setting):
 
 
 def test_a_batch_never_holds_more_people_than_rounds():
-    """Sums are declared for so many people a vector: with feedback in any order none has more, and everybody
+    """Sums are declared for n people a vector: with feedback in any order none has more, and everybody
     who came is in one of them."""
     rng, total = np.random.default_rng(5), 0
     for every in (1, 3, 7):
         learner = dc.online.RunningSumSelector(
             4, 1, 400, dc.Budget(1.0, 1e-6), resample_every=every, labels=list("abcd"), seed=1
         )
-        vectors, add = [], type(learner._total.sum).add
+        vectors, add = [], type(learner._sum.sum).add
 
         def count(own, vector, vectors=vectors, add=add):
             vectors.append(float(np.max(vector)))
             return add(own, vector)
 
-        object.__setattr__(learner._total.sum, "add", count.__get__(learner._total.sum))
+        object.__setattr__(learner._sum.sum, "add", count.__get__(learner._sum.sum))
         waits = []
         for t in range(300):
             waits.append(learner.choose(wait=False).round)

@@ -95,7 +95,9 @@ def charges_forgotten() -> Iterator[None]:
 def sensitivity_halved() -> Iterator[None]:
     """Everything is calibrated, and charged, for half of what one person can do."""
     with ExitStack() as stack:
-        for kind in (ExponentialChoice, ExactChoices, FlippedChoice, LaplaceNoise, GaussianNoise):
+        kinds = (ExponentialChoice, ExactChoices, FlippedChoice, LaplaceNoise, GaussianNoise)
+        homes = dict.fromkeys(next(one for one in kind.__mro__ if "within" in vars(one)) for kind in kinds)
+        for kind in homes:  # of kinds that share their calibration, once
             honest = vars(kind)["within"].__func__
 
             def within(
