@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import uuid
 from collections import Counter
 
+import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy import Gate, PeopleSplit, PureRelease
+from discreet.privacy import Gate, MemoryLedger, PeopleSplit, PureRelease
+from discreet.privacy.account import Releases
+from discreet.privacy.population import RunGate
 
 KEY = bytes(range(32))
 BUDGET = dc.Budget(1.0)
@@ -152,3 +156,51 @@ def test_one_account_prints_everything():
     with pytest.raises(dc.BudgetExceeded) as refused:
         split.gate(gate, 0).reserve(PureRelease(0.5))
     assert "spent epsilon 0.75, asked PureRelease(epsilon=0.5) which makes 1.25" in str(refused.value)
+
+
+def test_another_division_that_is_charged_in_between_is_refused(monkeypatch):
+    """The other gate charges after this one has looked for other divisions, and before it writes."""
+    ledger = MemoryLedger()
+    mine, yours = (Gate(dc.Budget(1.0), ledger=ledger) for _ in range(2))
+    one, other = PeopleSplit(2, bytes(16)), PeopleSplit(2, bytes(17))
+    check, meanwhile = Releases.check_families, [other.gate(yours, 1)]
+
+    def slow(self, group):
+        check(self, group)
+        if meanwhile:
+            meanwhile.pop().reserve(PureRelease(1.0))
+
+    monkeypatch.setattr(Releases, "check_families", slow)
+    with pytest.raises(ValueError, match="divides the same people differently"):
+        one.gate(mine, 0).reserve(PureRelease(1.0))
+    assert len(list(ledger.entries())) == 1
+
+
+@pytest.mark.parametrize("view", ["part", "owned", "run"])
+def test_a_run_is_not_saved_through_a_view_of_it_either(view):
+    run = RunGate(dc.Budget(1.0), Gate(dc.Budget(1.0)), "a run")
+    views = {"part": PeopleSplit(2, bytes(16)).gate(run, 0), "owned": run.owned(), "run": run}
+    with pytest.raises(ValueError, match="a run is not saved"):
+        views[view].state()
+
+
+def test_parts_do_not_depend_on_which_letters_a_python_knows(monkeypatch):
+    """`repr` shows a letter, or its number where this Python's Unicode tables do not have it."""
+    hashed, real = [], hashlib.blake2b
+
+    def recording(data, **options):
+        hashed.append(data)
+        return real(data, **options)
+
+    monkeypatch.setattr("discreet.privacy.population.hashlib.blake2b", recording)
+    split = PeopleSplit(2, bytes(16))
+    split.part_of("\U00031350")
+    split.part_of(("\u00e9", 1))
+    assert len(hashed) >= 2
+    assert all(name.isascii() for name in hashed)
+
+
+@pytest.mark.parametrize("cell", [np.float32(16777217), np.float16(2049), np.datetime64(7, "ns")])
+def test_numbers_that_skip_integers_and_times_name_nobody(cell):
+    with pytest.raises((ValueError, TypeError)):
+        PeopleSplit(2, bytes(16)).part_of(cell)

@@ -41,6 +41,10 @@ def name_of(person: Any) -> int | str | None:
     >>> [name_of(one) for one in ("", " ", None, float("nan"), 7.5, True)]
     [None, None, None, None, None, None]
     """
+    if isinstance(person, np.datetime64 | np.timedelta64):
+        return None
+    if isinstance(person, np.float16 | np.float32) and not abs(person) < 2 << np.finfo(person.dtype).nmant:
+        return None  # narrow floats skip integers from there on
     value = person.item() if isinstance(person, np.generic) else person
     if isinstance(value, str):
         return _text(str.__str__(value))
@@ -62,7 +66,7 @@ def name_of(person: Any) -> int | str | None:
         return str(UUID(int=value.int))
     if isinstance(value, tuple):
         parts = tuple(map(name_of, value))
-        return None if not parts or None in parts else repr(tuple(map(str, parts)))
+        return None if not parts or None in parts else ascii(tuple(map(str, parts)))
     return None
 
 

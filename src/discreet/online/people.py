@@ -130,7 +130,7 @@ class ContributionLimit:
         return hashlib.blake2b(b"learner", key=self._key, digest_size=8).hexdigest()
 
     def _hash(self, person: Hashable) -> bytes:
-        return hashlib.blake2b(repr(canonical(person)).encode(), key=self._key, digest_size=_HASH).digest()
+        return hashlib.blake2b(ascii(canonical(person)).encode(), key=self._key, digest_size=_HASH).digest()
 
     def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
         """`register` for each of a stream; where one of them is refused nobody has been counted."""

@@ -329,6 +329,7 @@ class Accountant:
             while True:
                 if self.shared:
                     self.refresh()
+                seen = self._seen  # what is checked below; `expect` may see more, which is a conflict then
                 if group:
                     self.releases.check_families(group)
                 place = self.releases.of_group(group)
@@ -336,7 +337,7 @@ class Accountant:
                 if not self._known.issuperset(caveats):
                     self.add_caveats(*caveats)
                 try:
-                    self.ledger.append(charge, expected_version=self._seen)
+                    self.ledger.append(charge, expected_version=seen)
                 except LedgerConflict:  # somebody else was first: what is left is to be looked at again
                     continue
                 place.add(charge.entry, count)

@@ -280,7 +280,7 @@ class PeopleSplit:
 
     def part_of(self, person: Hashable) -> int:
         """The part of one person: text, a number, a UUID or a tuple of these."""
-        name = repr(canonical(person)).encode()
+        name = ascii(canonical(person)).encode()
         found = hashlib.blake2b(name, key=self._key, digest_size=16, person=b"people split").digest()
         return int.from_bytes(found) % self.parts
 
@@ -348,6 +348,10 @@ class _RunLedger(MemoryLedger):
         super().__init__()
         self._shared, self._event, self._label = shared, event, label
         self._charged = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Refused: a gate made of it, or of a part, would spend again what this run is charged for."""
+        raise ValueError("a run is not saved and gone on with; save what it released")
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
         with self._lock:
