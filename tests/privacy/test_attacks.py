@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import GraphCut
-from discreet.privacy import ExponentialChoice, GaussianNoise, LaplaceNoise
+from discreet.privacy import ApproximateRelease, ExponentialChoice, GaussianNoise, LaplaceNoise
 from discreet.privacy.account import Account, Entry, Releases
 
 KINDS = [([[0, 2], [0, 0]], [0, 0]), ([[0, 0], [2, 0]], [-1, 0]), ([[0, 0]] * 2, [-2, 0])]
@@ -43,6 +43,16 @@ def test_no_curve_is_below_the_outcomes_of_randomised_response(sizes, mu, rounds
         for epsilon, tight in itertools.product((0.0, 1e-12, *points, 700.0), (False, True)):
             truth = responses_delta(sizes, mu, rounds, epsilon)
             assert account.delta(epsilon, tight=tight) >= truth * (1 - 1e-12) - 1e-45
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [(ApproximateRelease(1.0, 0.01), 0.01), (LaplaceNoise(1.0, 0.0), 1.0), (GaussianNoise(1.0, 1.0), 0.0)],
+)
+def test_at_an_infinite_epsilon_the_chance_of_an_unbounded_loss_is_left(event, left):
+    ledger = Releases()
+    ledger.add(Entry("x", event), 1)
+    assert Account(dc.Budget(float("inf")), ledger).delta(float("inf")) == left
 
 
 @pytest.mark.parametrize(("sums", "noise"), [("sqrt", "gaussian"), ("tree", "laplace")])

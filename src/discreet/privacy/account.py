@@ -307,8 +307,8 @@ def smallest_epsilon(loss: Loss, budget: Budget, delta: float, definition: str |
 def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str | None = None) -> float:
     """Smallest delta a person has at ``epsilon``, in ``definition`` or in the best of all."""
     rounds = budget.max_rounds_per_person
-    if math.isinf(epsilon):
-        return 0.0
+    if math.isinf(epsilon):  # the chance of a loss without bound
+        return 1.0 if loss.rho is None else min(1.0, rounded_up(_failure(loss, rounds)))
     deltas = [1.0]
     if definition in (None, "pure") and person_pure(loss, rounds) <= epsilon:
         deltas.append(0.0)
