@@ -37,7 +37,7 @@ def test_missing_people_in_a_dictionary_column_are_refused(tmp_path: Path) -> No
         ["1", "x", "X"],
         [2**53 + 1, 2**53, 7.0],
         [2**63 + 1, 2**63 + 2, -1],
-        ["a\0", "a", "b"],
+        ["a\0b", "a", "b"],
         [np.int64(3), "3a", Decimal(10**30)],
         ["1.5", "1,5", "0x1"],
     ],
@@ -47,6 +47,16 @@ def test_people_of_other_names_stay_apart(kind: type, people: list) -> None:
     assert found.people == tuple(map(name_of, people))
     assert not any(isinstance(p, np.generic) for p in found.people)
     np.testing.assert_array_equal(found.matrix.toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("cell", ["tea\0", b"tea\0", "\0", "7\0"])
+def test_an_item_with_a_nul_at_its_end_is_refused(cell: object) -> None:
+    with refused("an entry of column 'i' is missing", "^row 1$"):
+        read_events({"p": [1, 2], "i": ["tea", cell]}, person="p", item="i")
+    with refused("items lists .* which names nothing", "tea|0|7"):
+        read_events({"p": [1], "i": ["tea"]}, person="p", item="i", items=["tea", cell])
+    inside = read_events({"p": [1, 2], "i": np.array(["a\0b", "a\0b\0"])}, person="p", item="i")
+    assert inside.items == ("a\0b",)
 
 
 @pytest.mark.parametrize("gap", [float("nan"), None, np.float32("nan"), np.datetime64("NaT")])

@@ -3,7 +3,8 @@
 A person whose events got two names would count twice and be protected half as well; two people under one name
 count once, which harms nobody. So where a name can be written in several ways, all of them are one person:
 
-- text is compared in Unicode's composed form (NFC), without blanks around it; upper and lower case differ;
+- text is compared in Unicode's composed form (NFC), without blanks and NULs around it, which NumPy and others
+  drop from columns of a fixed width, or fill them with; upper and lower case differ;
 - a number and its text are the same: 7, 7.0, "7", "007", "7.0", "+7", "7e0" and b"7" are one person;
 - bytes are the text that they hold in UTF-8; a UUID is its text.
 
@@ -29,12 +30,13 @@ _LONGEST = 64  # letters of a number; longer text is a name as it is
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NAMING = str | bytes | int | float | Decimal | Fraction | UUID | np.number
 _NOTHING = frozenset(("", "nan", "NaN"))
+_AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # no part of a name
 
 
 def name_of(person: Any) -> int | str | None:
     """The name of a person, an integer or text, from what stands for them; None for what names nobody.
 
-    >>> {name_of(one) for one in (7, 7.0, "7", "007", b"7", " 7.0 ", Decimal(7))}
+    >>> {name_of(one) for one in (7, 7.0, "7", "007", b"7\\0", " 7.0 ", Decimal(7))}
     {7}
     >>> name_of("Ann") == name_of("ann"), name_of("caf\u00e9") == name_of("cafe\u0301")
     (False, True)
@@ -88,7 +90,7 @@ def _text(text: str) -> int | str | None:
         if not is_text(text):
             return None
         text = unicodedata.normalize("NFC", text)
-    text = text.strip()
+    text = text.strip(_AROUND)
     if text in _NOTHING:
         return None
     if text[0] <= "9" and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
@@ -102,10 +104,6 @@ def _integer(number: int) -> int | None:
     return number if abs(number) < _LARGEST else None
 
 
-def _is_surrogate(letter: str) -> bool:
-    return "\ud800" <= letter <= "\udfff"
-
-
 def is_text(text: str) -> bool:
     """Whether a text is Unicode, and no remains of bytes that were not."""
-    return text.isascii() or not any(map(_is_surrogate, text))
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -551,8 +551,8 @@ def absent(value: Any) -> bool:
 def item_name(value: Any) -> int | str | None:
     """What an item is called: an integer, or text; None for what names none.
 
-    What files do not tell apart, 7, 7.0 and "7", is one item. Other text is an exact string match: "07"
-    is another item than 7. Dates and other numbers are their text.
+    What files do not tell apart, 7, 7.0 and "7", is one item; "07" is another: an exact string match. Text
+    that ends in a NUL, which NumPy would drop, is none. Dates and other numbers are their text.
     """
     if type(value) is not str:
         value = plain(value)
@@ -564,7 +564,7 @@ def item_name(value: Any) -> int | str | None:
     if len(text) < 20 and text[0] <= "9" and text.removeprefix("-").isdigit() and text.isascii():
         number = int(text)
         return number if str(number) == text else text
-    return text if is_text(text) else None
+    return text if is_text(text) and text[-1] != "\0" else None
 
 
 def _exact(value: Any) -> bool:

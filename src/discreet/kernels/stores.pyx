@@ -269,8 +269,8 @@ def person_coins(const uint64_t[::1] keys not None, const uint64_t[::1] secret n
 
 # --- texts --------------------------------------------------------------------------------------------------
 
-cdef inline bint _space(uint8_t letter) noexcept nogil:
-    return letter == 32 or 9 <= letter <= 13 or 28 <= letter <= 31
+cdef inline bint _around(uint8_t letter) noexcept nogil:
+    return letter in (0, 32) or 9 <= letter <= 13 or 28 <= letter <= 31
 
 
 cdef inline bint _digit(uint8_t letter) noexcept nogil:
@@ -296,8 +296,8 @@ cdef int _kind(const uint8_t *text, Py_ssize_t size) noexcept nogil:
     cdef uint8_t first = text[0], last = text[size - 1]
     if size == 3 and (first == c"N" or first == c"n") and text[1] == c"a" and last == first:
         return MISSING
-    if _space(first) or _space(last) or first >= 0x80 or last >= 0x80:
-        return LOOK  # blanks, also of other alphabets, are no part of a name
+    if _around(first) or _around(last) or first >= 0x80 or last >= 0x80:
+        return LOOK  # blanks, also of other alphabets, and NULs are no part of a name
     return LOOK if first <= c"9" and _odd_number(text, size) else FINE
 
 
