@@ -12,7 +12,7 @@ help:
 	@echo "make test     run the tests"
 	@echo "make lint     ruff, mypy --strict, and a user's program under mypy and pyright"
 	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
-	@echo "make mutants  break the privacy code line by line and see whether the tests notice; docs/mutation_testing.md"
+	@echo "make mutants  break the library, one expression at a time, and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make outputs  run the tutorials; what they print and draw goes onto their pages and into docs/notebooks"
@@ -66,7 +66,7 @@ audit: checked
 	$(BIN)/python -m tools.images
 
 mutants: $(VENV)/.test
-	$(BIN)/python tools/mutants.py --resume
+	$(BIN)/python tools/mutants.py
 	$(BIN)/python -m tools.images
 
 chaos: $(VENV)/.test

@@ -9,9 +9,10 @@ With FOLDER, which holds eshop_clicks/clicks.csv.gz (session_id, model in time o
 share of people served, k = 5, epsilon 1, when only the value of the shown set comes back and when the first
 shown item that the person wants does.
 
-Constants of Thompson sampling were settled on eshop_clicks and on made-up streams: baskets, favourites, and
+Constants of Thompson sampling were settled on eshop_clicks and on synthetic streams: baskets, favourites, and
 the product display itself, some of its seeds being those of part 1. None was fitted on msweb; but a first
-choice for slots did badly there, and was settled anew on more skewed made-up streams: it was looked at twice.
+choice for slots did badly there, and was settled anew on more skewed synthetic streams: it was looked at
+twice.
 
 Stores benchmarks/results/bandit.json and, with matplotlib, docs/images/bandit_exponents.png.
 """

@@ -1,4 +1,4 @@
-"""Continuous greedy: noise kinds, constraints and the cost of privacy, on real and made-up people.
+"""Continuous greedy: noise kinds, constraints and the cost of privacy, on real and synthetic people.
 
     python -m benchmarks.continuous_greedy FOLDER [--quick]
 

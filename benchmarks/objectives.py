@@ -2,9 +2,8 @@
 
 Run it with an interpreter that has the other libraries to see them in the same run; where one is missing, the
 table says so. Each library gets the data as it wants them before the clock starts, and the clock covers
-everything after that: building the objective, checking it, and choosing. Ours runs once beforehand, so that
-compilation is not timed; its loops are cached on disk. apricot compiles again on every fit, which is part of
-what its users wait for.
+everything after that: building the objective, checking it, and choosing. apricot
+compiles again on every fit, which is part of what its users wait for.
 
     python -m benchmarks.objectives
 """

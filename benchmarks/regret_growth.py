@@ -5,7 +5,7 @@
 For each learner and T from 10^3 to 10^6 the plain regret (against the best fixed set itself, not 1 - 1/e of
 it) on a stream with fixed favourites, where a learner loses what its learning rate and noise make it lose;
 the slope of a straight line through the points on a log-log scale is the exponent. Also the certified
-(1 - 1/e)-regret and the measured one on each of the made-up streams. Stores
+(1 - 1/e)-regret and the measured one on each of the synthetic streams. Stores
 benchmarks/results/regret_growth.json and, with matplotlib, docs/images/regret_growth.svg.
 """
 

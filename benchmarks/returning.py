@@ -2,10 +2,10 @@
 
     python -m benchmarks.returning FOLDER
 
-FOLDER holds the data sets of `benchmarks.full_information`. Who returns is made up, by a fixed seed, on msweb
-and eshop_clicks: in "30 % return" every round is a return of some earlier visitor with chance 0.3, and in
-"regulars" everybody comes some 20 times. In online_retail it is real: a round is an invoice, in order of
-time, of a customer. Settings: k = 5, epsilon 1, delta 1e-6, one person replaced, the mean of 5 runs.
+FOLDER holds the data sets of `benchmarks.full_information`. Who returns is synthetic, by a fixed seed, on
+msweb and eshop_clicks: in "30 % return" every round is a return of some earlier visitor with chance 0.3,
+and in "regulars" everybody comes some 20 times. In online_retail it is real: a round is an invoice, in order
+of time, of a customer. Settings: k = 5, epsilon 1, delta 1e-6, one person replaced, the mean of 5 runs.
 
 Each person's b rounds are protected together. The budget is divided by b; or a person counts once in a batch
 and the noise is for the norm of b batches (``min_separation=1``), or of b batches at least 4 apart. With

@@ -7,7 +7,7 @@ segments are alike; related (what an item is worth is multiplied by a log-normal
 segment); or different (the items in another order in each). Segments: 5 of 2,000 people; one of 10,000 and 4
 of 300; 20 of 300. With FOLDER, which holds eshop_clicks and msweb (`benchmarks.full_information`): sessions
 of eshop_clicks by country, as they are (Poland, Czech Republic, and the rest), and visitors of msweb in 8
-parts at random, a made-up attribute that says nothing about taste.
+parts at random, a synthetic attribute that says nothing about taste.
 
 Settings: k = 5, delta 1e-6, one person replaced, `LeaderSelector` without a horizon, and
 `RunningSumSelector(weights="norm")` on two of the streams. "short" shares, with a first batch that is shorter

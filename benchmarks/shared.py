@@ -8,12 +8,9 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 import math
 import os
 import platform
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,13 +57,6 @@ def race(rivals: dict[str, tuple[Callable[[], Work], int]], repeats: int) -> dic
         for name, (prepare, rounds) in rivals.items():
             best[name] = min(best[name], cpu_seconds(prepare()) / rounds)
     return best
-
-
-def in_version(source: Path, module: str, *options: str) -> Any:
-    """What ``python -m module options`` prints, as JSON, with the library of folder ``source`` (a src)."""
-    command, environment = [sys.executable, "-m", module, *options], {"PYTHONPATH": str(source.resolve())}
-    kinds: dict[str, Any] = {"check": True, "capture_output": True, "text": True}
-    return json.loads(subprocess.run(command, cwd=ROOT, env=os.environ | environment, **kinds).stdout)
 
 
 def machine() -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.theorems [FOLDER]
 
-Every setting of every learner and selector with a certificate (`tools.theorems`) runs on made-up streams and,
-where FOLDER holds data sets (msweb, eshop_clicks, adult, arules_transactions, uber_pickups_2014), on real
-people (`benchmarks.theorems_real`). Measured regret is a mean over runs; it may never exceed the certified
-one by more than chance (`slack`). "Printed" is the paper's bound, a function of `discreet.bounds`: with the
+Every setting of every learner and selector with a certificate (`tools.theorems`) runs on synthetic streams
+and, where FOLDER holds data sets (msweb, eshop_clicks, adult, arules_transactions, uber_pickups_2014), on
+real people (`benchmarks.theorems_real`). Measured regret is a mean over runs; it may never exceed the
+certified one by more than chance (`slack`). "Printed" is the paper's bound, a function of `discreet.bounds`: with the
 constants of its proof, or, where only an order is printed, with constants 1 (marked ~). "trivial" marks
 certificates that say no more than that nobody can lose more than everything. Exponents are slopes over
 horizons on log-log axes.
@@ -113,7 +113,7 @@ def main() -> None:
 
     checks = theorems.checks(options.epsilon)
     found = list(theorems.rows(checks, options.rounds, options.runs))
-    said("learners on made-up streams")
+    said("learners on synthetic streams")
     rng = np.random.default_rng(1)
     made_up = streams.product_display(options.rounds, 20, rng)
     trap = theorems.trap(options.rounds, 9)
@@ -122,7 +122,7 @@ def main() -> None:
     tied = streams.near_tie(options.rounds, 12, rng, best=3)
     modular = theorems.modular_choices()
     found += theorems.offline_rows(tied, "random: near tie", 1.0, options.runs, modular)
-    said("selectors on made-up people")
+    said("selectors on synthetic people")
     if options.folder is not None:
         found += real_rows(options.folder, options.epsilon, options.real_runs)
         said("real people")

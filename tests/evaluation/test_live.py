@@ -1,4 +1,4 @@
-"""The made-up shop has the rates that it was asked for."""
+"""The synthetic shop has the rates that it was asked for."""
 
 from __future__ import annotations
 

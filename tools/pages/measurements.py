@@ -204,47 +204,6 @@ def greedy_speed() -> str:
 
 
 @block
-def matroid_rounds() -> str:
-    rows = [
-        [
-            str(one["matroid"]),
-            str(one["regularizer"]),
-            f"{one['before_ms']:,.1f}",
-            f"{one['now_ms']:,.2f}",
-            f"{one['times']:,.0f}",
-        ]
-        for one in stored("matroid_rounds")["rounds"]
-    ]
-    return markdown(["matroid", "regularizer", "before", "now", "times faster"], rows)
-
-
-@block
-def running_sum_rounds() -> str:
-    rows = [
-        [f"{one['items']:,}", f"{one['before_us']:,.0f}", f"{one['now_us']:,.0f}", f"{one['times']:.1f}"]
-        for one in stored("running_sum_rounds")["rounds"]
-    ]
-    return markdown(["items", "before", "now", "times faster"], rows)
-
-
-@block
-def own_functions() -> str:
-    rows = [
-        [
-            one["case"],
-            f"{one['before_ms']:,.1f}",
-            f"{one['now_ms']:,.1f}",
-            f"{one['times']:.1f}",
-            f"{one['before_times_named']:.0f}" if "before_times_named" in one else "",
-            f"{one['now_times_named']:.1f}" if "now_times_named" in one else "",
-        ]
-        for one in stored("own_functions")["cases"]
-    ]
-    heads = ["", "before", "now", "times faster", "times the root, before", "times the root, now"]
-    return markdown(heads, rows)
-
-
-@block
 def returning_people() -> str:
     found = stored("returning")
     rows = []

@@ -35,14 +35,14 @@ def theorem_settings() -> str:
     settings = stored("theorems")["settings"]
     return (
         f"Means of {settings['runs']} runs ({settings['real_runs']} on real people); epsilon is"
-        f" {settings['epsilon']:g} on made-up streams and with few items, so that certificates say something"
-        " at these sizes."
+        f" {settings['epsilon']:g} on synthetic streams and with few items, so that certificates say"
+        " something at these sizes."
     )
 
 
 @block
 def theorem_rows() -> str:
-    """Per learner its hardest made-up stream, and every real one."""
+    """Per learner its hardest synthetic stream, and every real one."""
     hardest: dict[tuple[str, str], dict[str, Any]] = {}
     for row in stored("theorems")["rows"]:
         key = (row["learner"], row["stream"] if row["stream"].startswith("real") else "")
@@ -196,7 +196,7 @@ BOUNDS = (
 
 
 def hardest(learner: str) -> dict[str, Any]:
-    """Its run over growing numbers of rounds; or else the made-up stream on which it lost most, once."""
+    """Its run over growing numbers of rounds; or else the synthetic stream on which it lost most, once."""
     found = stored("theorems")
     for one in found["growth"]:
         if one["learner"] == learner:

@@ -129,27 +129,12 @@ class Case:
     def _audit(self, effort: Effort) -> Finding:
         pair = self._worst(self._searched(), effort.evaluations)
         loss, excess = self.compare(pair)
-        account = self.play(pair.here, self.source(0)).account()
-        caught: list[str] = []
-        missed: list[str] = []
-        for name in self.faults:
-            (caught if self.notices(name, pair, effort) else missed).append(name)
+        claim = self._claim(pair)
+        caught = tuple(name for name in self.faults if self.notices(name, pair, effort))
+        missed = tuple(name for name in self.faults if name not in caught)
         sampler, bound = self.real_runs(pair, effort)
-        delta = self.budget.delta
-        return Finding(
-            self.name,
-            self.setting,
-            self.budget.neighbours,
-            account.epsilon(delta),
-            delta,
-            loss,
-            excess,
-            sampler,
-            bound,
-            tuple(caught),
-            tuple(missed),
-            self.unseen,
-        )
+        setting = (self.name, self.setting, self.budget.neighbours, claim, self.budget.delta)
+        return Finding(*setting, loss, excess, sampler, bound, caught, missed, self.unseen)
 
     def notices(self, name: str, pair: Pair, effort: Effort) -> bool:
         """Whether the audit of these neighbours, or a short search for others, sees an injected fault."""
@@ -187,8 +172,15 @@ class Case:
         firsts = (*extra, *self.starts)
         return measures.worst_pair(self._neighbours(), loss, evaluations, seed, firsts)[0]
 
+    def _account(self, pair: Pair) -> Account:
+        return self.play(pair.here, self.source(0)).account()
+
     def _claim(self, pair: Pair) -> float:
-        return self.play(pair.here, self.source(0)).account().epsilon(self.budget.delta)
+        return self._account(pair).epsilon(self.budget.delta)
+
+    def _proves(self, pair: Pair, bound: float) -> bool:
+        """Whether a lower bound on epsilon is more than these people were promised."""
+        return bound > self._claim(pair) * (1.0 + RELATIVE)
 
     def _searched(self, delta: float | None = None) -> Callable[[Pair], float]:
         """What to search for: the exact epsilon at ``delta`` (the budget's, if None)."""
@@ -267,8 +259,7 @@ class ChoiceCase(Case):
 
     def compare(self, pair: Pair) -> tuple[float, float]:
         p, q = self._distribution(pair.here), self._distribution(pair.there)
-        account = self.play(pair.here, self.source(0)).account()
-        excess = 0.0
+        account, excess = self._account(pair), 0.0
         whole = min(account.pure, 4.0 * self.budget.epsilon)
         for share in _SHARES:
             gap = measures.hockey_stick(p, q, share * whole) - account.delta(share * whole)
@@ -325,10 +316,8 @@ class ChoiceCase(Case):
 
         def proved(pair: Pair) -> float:
             p, q = measures.paired(known(pair.here), known(pair.there))
-            # Without any bound the distance still says which way to go.
-            return max(0.0, measures.provable(p, q, runs, self.budget.delta)) + 1e-3 * float(
-                np.abs(p - q).sum()
-            )
+            bound = max(0.0, measures.provable(p, q, runs, self.budget.delta))
+            return bound + 1e-3 * float(np.abs(p - q).sum())  # without a bound it says which way to go
 
         return self._worst(proved, evaluations, seed=2, extra=(pair,))
 
@@ -348,7 +337,7 @@ class ChoiceCase(Case):
         # Scored by what a sound library would do: outputs alone do not show what the fault is.
         p, q = self._distribution(clear.here), self._distribution(clear.there)
         bound = measures.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
-        return bound > self._claim(clear) * (1.0 + RELATIVE)
+        return self._proves(clear, bound)
 
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> tuple[Pair, int] | None:
         """Neighbours whose outputs show the fault, and enough runs; None if it would take too many."""
@@ -452,7 +441,7 @@ class NoiseCase(Case):
         loss, law = self._loss(pair)
         if not self.watched and self._past_the_gate(pair):
             loss = math.inf
-        account = self.play(pair.here, self.source(0)).account()
+        account = self._account(pair)
         if law != "gaussian":
             return loss, max(0.0, loss - account.pure * (1.0 + RELATIVE))
         excess = 0.0
@@ -529,16 +518,8 @@ class NoiseCase(Case):
         noise = measures.noise_map(self._observe(pair.here))
         still = [np.concatenate(self._observe(s)(measures.quiet)[0]) for s in (pair.here, pair.there)]
         with fault():
-            worlds = [
-                np.array(
-                    [
-                        np.concatenate(self._observe(stream, place * runs + seed)(None)[0])
-                        for seed in range(runs)
-                    ]
-                )
-                for place, stream in enumerate((pair.here, pair.there))
-            ]
-        fitted = measures.discriminant_scores(worlds[0], worlds[1])
+            worlds = _worlds(pair, runs, lambda *run: np.concatenate(self._observe(*run)(None)[0]))
+        fitted = measures.discriminant_scores(*worlds)
         ratios = [noise.log_ratios(world, *still) for world in worlds]
         return np.column_stack([ratios[0], fitted[0]]), np.column_stack([ratios[1], fitted[1]])
 
@@ -547,11 +528,7 @@ class NoiseCase(Case):
     ) -> tuple[Floats, Floats]:
         """Scores of what this many runs show."""
         with fault():
-            worlds = [
-                np.array([self._published(stream, place * runs + seed) for seed in range(runs)])
-                for place, stream in enumerate((pair.here, pair.there))
-            ]
-        return measures.discriminant_scores(worlds[0], worlds[1])
+            return measures.discriminant_scores(*_worlds(pair, runs, self._published))
 
     def outputs_notice(self, name: str, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
         runs = self._few_runs(pair)
@@ -561,10 +538,10 @@ class NoiseCase(Case):
         else:
             scores = self._left_scores(pair, runs, fault)
         bound = measures.epsilon_lower_bound(*scores, self.budget.delta, measures.MISTAKE / 2.0)
-        return bound > self._claim(pair) * (1.0 + RELATIVE)
+        return self._proves(pair, bound)
 
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> Pair:
-        """Neighbours of whom something else is shown while the error is there, whatever other coins say."""
+        """Neighbours of whom something else is shown while the fault is there, whatever the seed."""
 
         def distance(pair: Pair) -> float:
             here, there = (
@@ -576,6 +553,12 @@ class NoiseCase(Case):
 
         with fault():
             return self._worst(distance, effort.evaluations, seed=2, extra=(pair,))
+
+
+def _worlds(pair: Pair, runs: int, once: Callable[[Floats, int], Floats]) -> tuple[Floats, Floats]:
+    """What n runs give in either world, a row each, every run with a seed of its own."""
+    here = np.array([once(pair.here, seed) for seed in range(runs)])
+    return here, np.array([once(pair.there, seed) for seed in range(runs, 2 * runs)])
 
 
 # --- choices and noisy numbers ----------------------------------------------------------------------
@@ -649,14 +632,7 @@ class MixedCase(ChoiceCase):
             if here.chances.keys() != there.chances.keys():
                 return math.inf  # chosen in one world only: no noise hides that
             return max(abs(log_ratio(here.chances, there.chances, o)) + s for o, s in shifts.items())
-        low, high = 0.0, 1.0
-        while self._delta(here, there, shifts, high) > delta and high < 700.0:
-            low, high = high, 2.0 * high
-        for _ in range(50):
-            middle = (low + high) / 2.0
-            exceeds = self._delta(here, there, shifts, middle) > delta
-            low, high = (middle, high) if exceeds else (low, middle)
-        return high
+        return measures.least_epsilon(lambda epsilon: self._delta(here, there, shifts, epsilon), delta)
 
     @staticmethod
     def _delta(
@@ -681,8 +657,7 @@ class MixedCase(ChoiceCase):
 
     def compare(self, pair: Pair) -> tuple[float, float]:
         here, there, noise = self._mixture(pair.here), self._mixture(pair.there), self._noise(pair.here)
-        loss = self._loss(here, there, noise, self.budget.delta)
-        account = self.play(pair.here, self.source(0)).account()
+        loss, account = self._loss(here, there, noise, self.budget.delta), self._account(pair)
         if noise.law != "gaussian":
             return loss, max(0.0, loss - account.pure * (1.0 + RELATIVE))
         shifts, excess = self._shifts(here, there, noise), 0.0

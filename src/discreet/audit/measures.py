@@ -22,6 +22,7 @@ Distribution = dict[Hashable, float]
 _MOST_TRANSCRIPTS = 200_000
 # The parts of a learner that are computed in floating point are compared to this many digits.
 _SAME = 1e-6
+_MOST_EPSILON = 700.0  # where its exponential is still a number
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -107,16 +108,23 @@ def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
     >>> round(exact_epsilon({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 6) == round(math.log(3), 6)
     True
     """
+    if delta > 0.0:
+        return least_epsilon(lambda epsilon: hockey_stick(p, q, epsilon), delta)
     here, there = paired(p, q)
     with np.errstate(divide="ignore"):
-        losses = np.abs(np.log(here) - np.log(there))
-    largest = float(losses.max())
-    if delta == 0.0 or hockey_stick(p, q, 0.0) <= delta:
-        return 0.0 if delta else largest
-    low, high = 0.0, min(largest, 700.0)
+        return float(np.abs(np.log(here) - np.log(there)).max())
+
+
+def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
+    """The least epsilon at which a falling curve is no higher than ``delta``, of those up to 700."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while high < _MOST_EPSILON and delta_at(high) > delta:
+        low, high = high, min(2.0 * high, _MOST_EPSILON)
     for _ in range(60):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if hockey_stick(p, q, middle) > delta else (low, middle)
+        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
     return high
 
 
@@ -276,15 +284,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """The exact epsilon of a mu-Gaussian mechanism at ``delta``."""
     if math.isinf(mu):
         return math.inf
-    if gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while gaussian_delta(mu, high) > delta:
-        high *= 2.0
-    for _ in range(80):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
-    return high
+    return least_epsilon(lambda epsilon: gaussian_delta(mu, epsilon), delta)
 
 
 # --- the worst neighbours -------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Pair:
     others: NDArray[np.float64]
     mine: Floats
     yours: Floats
-    where: tuple[int, ...]
+    where: tuple[int, ...] = (0,)
 
     @property
     def here(self) -> Floats:
@@ -328,7 +328,6 @@ class Space:
     rows: int
     columns: int
     levels: tuple[float, ...] = (0.0, 1.0)
-    where: tuple[int, ...] = (0,)
     one_way: bool = False
     nobody: float = 0.0
 
@@ -344,19 +343,13 @@ class Space:
         one[0] = high
         other = np.where(one == high, low, high)
         absent = np.full(self.columns, self.nobody)
+        everything, nothing = np.full(self.columns, high), np.full(self.columns, low)
         for others in (np.full(shape, low), np.tile(other, (self.rows, 1)), np.full(shape, high)):
-            yield Pair(others.copy(), one, absent if self.one_way else other, self.where)
-            yield Pair(
-                others.copy(),
-                np.full(self.columns, high),
-                absent if self.one_way else absent * 0 + low,
-                self.where,
-            )
+            yield Pair(others.copy(), one, absent if self.one_way else other)
+            yield Pair(others.copy(), everything, absent if self.one_way else nothing)
         while True:
             yours = absent if self.one_way else rng.choice(self.levels, self.columns)
-            yield Pair(
-                rng.choice(self.levels, shape), rng.choice(self.levels, self.columns), yours, self.where
-            )
+            yield Pair(rng.choice(self.levels, shape), rng.choice(self.levels, self.columns), yours)
 
     def steps(self, pair: Pair, rng: np.random.Generator) -> Iterator[Pair]:
         """Every change of one number, in random order."""
@@ -364,7 +357,7 @@ class Space:
             (row, column)
             for row in range(-2, self.rows)
             for column in range(self.columns)
-            if row not in self.where and not (row == -1 and self.one_way)
+            if row not in pair.where and not (row == -1 and self.one_way)
         ]
         for index in rng.permutation(len(changes)):
             row, column = changes[index]
@@ -588,7 +581,7 @@ def provable(
 ) -> float:
     """About the bound that n runs per world give between two known distributions; below 0 for none."""
     best = -math.inf
-    m = runs // 2
+    m = runs // 2  # in the half that is tested
     for p, q in ((here, there), (there, here)):
         with np.errstate(divide="ignore", invalid="ignore"):
             order = np.argsort(-np.nan_to_num(np.log(p) - np.log(q)), kind="stable")
@@ -596,15 +589,12 @@ def provable(
         luck = [unlucky * np.sqrt(m * each * (1.0 - each)) for each in (chances, others)]
         hits = np.maximum(np.floor(m * chances - luck[0]), 0.0)
         errors = np.minimum(np.ceil(m * others + luck[1]), m)
-        low, high = clopper_pearson(hits, m, mistake / 2.0)[0], clopper_pearson(errors, m, mistake / 2.0)[1]
-        above = low > delta
-        if above.any():
-            best = max(best, float(np.log((low[above] - delta) / high[above]).max()))
+        best = max(best, float(_proved(hits, m, errors, m, delta, mistake).max()))
     return best
 
 
 def _half(scores: Floats) -> tuple[Floats, Floats]:
-    return scores[: scores.size // 2], scores[scores.size // 2 :]
+    return scores[: len(scores) // 2], scores[len(scores) // 2 :]
 
 
 def _bounds(
@@ -616,9 +606,16 @@ def _bounds(
     hits, errors = (np.searchsorted(np.sort(scores), thresholds, side="right") for scores in (here, there))
     if above:
         hits, errors = here.size - hits, there.size - errors
-    low = clopper_pearson(hits, here.size, mistake / 2.0)[0]
-    high = clopper_pearson(errors, there.size, mistake / 2.0)[1]
-    proved = np.full(thresholds.size, -math.inf)
+    return _proved(hits, here.size, errors, there.size, delta, mistake)
+
+
+def _proved(
+    hits: ArrayLike, runs: int, errors: ArrayLike, other_runs: int, delta: float, mistake: float
+) -> Floats:
+    """The epsilon that hits in one world and errors in the other prove; minus infinity for none."""
+    low = clopper_pearson(hits, runs, mistake / 2.0)[0]
+    high = clopper_pearson(errors, other_runs, mistake / 2.0)[1]
+    proved = np.full(low.size, -math.inf)
     enough = low > delta
     proved[enough] = np.log((low[enough] - delta) / high[enough])
     return proved
@@ -626,7 +623,7 @@ def _bounds(
 
 def discriminant_scores(here: Floats, there: Floats) -> tuple[Floats, Floats]:
     """Scores of outputs that are vectors: Fisher's discriminant, fitted to the first half of each."""
-    first = _half_rows(here), _half_rows(there)
+    first = _half(here)[0], _half(there)[0]
     means = [part.mean(axis=0) for part in first]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first)
     size = here.shape[1]
@@ -635,7 +632,3 @@ def discriminant_scores(here: Floats, there: Floats) -> tuple[Floats, Floats]:
     ridge = 1e-6 * np.trace(spread) / size + 1e-12 * float(apart @ apart) + 1e-100
     way = np.linalg.solve(spread + ridge * np.eye(size), apart)
     return here @ way, there @ way
-
-
-def _half_rows(outputs: Floats) -> Floats:
-    return outputs[: outputs.shape[0] // 2]

@@ -1,10 +1,10 @@
 """Privacy audit of every mechanism and learner: the loss of the code beside its account, in four parts.
 
-1. Exact. The real code is run with its coins in the audit's hands: every transcript of every choice is taken,
+1. Exact. The real code is run with draws that the audit makes: every transcript of every choice is taken,
    with the probability that the code gave it, and every number of noise is moved, one at a time. Between
    neighbouring people, found by search, the exact privacy loss is compared with the account: as a
    hockey-stick divergence at several epsilons, or as the least shift of the noise that hides a person.
-2. The sampler. The real coins follow the probabilities of the first part (chi-square, Kolmogorov-Smirnov).
+2. The sampler. Real draws follow the probabilities of the first part (chi-square, Kolmogorov-Smirnov).
 3. Black box. From outputs alone, a lower bound on epsilon that is too large with chance 1e-6 at most.
 4. Power. Injected faults (half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost
    sign, a person in two rounds, something shown past the gate) have to be noticed by these very audits;
@@ -154,7 +154,7 @@ This is the {effort} one.
 
 - **claimed** is the account's guarantee: the smallest epsilon that goes with **delta**.
 - **exact** is the largest epsilon that was really found between two neighbouring worlds, at that delta.
-  The code is run as it is, only its coins are taken into the audit's hands: every choice is made in
+  The code is run as it is, only its random draws are made by the audit: every choice is made in
   every way, with the probability that the code's own scores and rates give it, and noise is moved number
   by number. Nothing is estimated. The neighbours are searched for (restarts, then one number of one
   person changed at a time), so a worse pair than the one found is possible; a smaller claim than *exact*

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from types import ModuleType
 from typing import Any
@@ -123,8 +122,8 @@ def chosen(names: Iterable[str] | None, deep: bool) -> list[Case]:
 # --- mechanisms -------------------------------------------------------------------------------------
 
 
-PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
-NEIGHBOURS = ("replace", "add_remove")
+ADD_REMOVE = "add_remove"
+NEIGHBOURS = ("replace", ADD_REMOVE)
 CHOICE_FAULTS = ("rate doubled", "charges forgotten", "sensitivity halved")
 CHOICE_SAMPLER_FAULTS = ("drawn at twice the rate", "drawn with the sign lost")
 NOISE_FAULTS = ("noise halved", "charges forgotten", "sensitivity halved")
@@ -133,7 +132,7 @@ NOISE_SAMPLER_FAULTS = ("half of the noise drawn", "noise drawn with its sign lo
 
 def choosing(budget: Budget) -> Play:
     """Two picks, the second without the first, by the sums of people's scores in [0, 1]."""
-    change = ScoreChange(1.0, one_directional=budget.neighbours == "add_remove")
+    change = ScoreChange(1.0, one_directional=budget.neighbours == ADD_REMOVE)
 
     def play(stream: Floats, source: Source) -> Played:
         gate = Gate(budget, source)
@@ -147,22 +146,27 @@ def choosing(budget: Budget) -> Play:
     return play
 
 
+_EVENTS: dict[str, Any] = {
+    "laplace": LaplaceNoise,
+    "gaussian": GaussianNoise,
+    "spherical_laplace": SphericalLaplaceNoise,
+}
+
+
+def _calibrated(kind: str, budget: Budget, moves: float, count: int) -> tuple[float, float]:
+    """The size of the noise of ``count`` releases that one person moves so far, and the sensitivity."""
+    event = _EVENTS[kind].within(budget.share(), moves, count)
+    return (event.sigma if kind == "gaussian" else event.scale), event.sensitivity
+
+
 def releasing(kind: str, budget: Budget, columns: int) -> Play:
     """Sums of people's vectors in [0, 1]^d, released twice, the second time doubled."""
-    events: dict[str, Any] = {
-        "laplace": LaplaceNoise,
-        "gaussian": GaussianNoise,
-        "spherical_laplace": SphericalLaplaceNoise,
-    }
     most = float(columns) if kind == "laplace" else float(np.sqrt(columns)) * (1.0 + 1e-12)
 
     def play(stream: Floats, source: Source) -> Played:
         gate = Gate(budget, source)
-        total = stream.sum(axis=0)
-        event = events[kind].within(budget.share(), most, 2)
-        size = event.sigma if kind == "gaussian" else event.scale
-        release = getattr(gate, kind)
-        published = [release(total, size, event.sensitivity) for _ in range(2)]
+        size = _calibrated(kind, budget, most, 2)
+        published = [getattr(gate, kind)(stream.sum(axis=0), *size) for _ in range(2)]
         return Played(published, lambda: gate.spent)
 
     return play
@@ -182,13 +186,10 @@ def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int
 
 def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, Source], Floats]]:
     """A single number released once, and the same for many numbers at once, each of them somebody's own."""
-    events: dict[str, Any] = {"laplace": LaplaceNoise, "gaussian": GaussianNoise}
 
     def released(values: Floats, source: Source) -> tuple[Any, Gate]:
         gate = Gate(budget, source)
-        event = events[kind].within(budget.share(), 1.0)
-        size = event.sigma if kind == "gaussian" else event.scale
-        return getattr(gate, kind)(values, size, event.sensitivity, changed=1), gate
+        return getattr(gate, kind)(values, *_calibrated(kind, budget, 1.0, 1), changed=1), gate
 
     def play(stream: Floats, source: Source) -> Played:
         published, gate = released(stream.sum(axis=0), source)
@@ -218,13 +219,13 @@ def _gate_choices() -> Iterator[Case]:
                 choosing(budget),
                 (*CHOICE_FAULTS, *CHOICE_SAMPLER_FAULTS, CHOICES_TELL),
                 runs=3,
-                only_deep=bool(delta) or neighbours == "add_remove",
+                only_deep=bool(delta) or neighbours == ADD_REMOVE,
             )
 
 
 def _numbers() -> Iterator[Case]:
     for kind in ("laplace", "gaussian"):
-        budget = PURE if kind == "laplace" else APPROXIMATE
+        budget = Budget(1.0, 1e-5 if kind == "gaussian" else 0.0)
         play, many = one_number(kind, budget)
         faults = (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL)
         yield NoiseCase(f"Gate.{kind}", "one number", budget, Space(1, 1), play, faults, 4, many=many)
@@ -241,36 +242,32 @@ def _releases() -> Iterator[Case]:
             releasing(kind, budget, 2),
             (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL),
             runs=4,
-            only_deep=neighbours == "add_remove" or kind != "spherical_laplace",
+            only_deep=neighbours == ADD_REMOVE or kind != "spherical_laplace",
         )
 
 
 def _sums() -> Iterator[Case]:
-    kinds: list[tuple[str, str, type[Any], dict[str, Any]]] = [
-        ("TreeSum", "Gaussian noise", TreeSum, {"noise": "gaussian"}),
-        (
-            "TreeSum",
-            "Gaussian noise, blocks combined",
-            TreeSum,
-            {"noise": "gaussian", "variance_reduction": True},
-        ),
-        ("TreeSum", "Laplace noise", TreeSum, {"noise": "laplace"}),
-        ("TreeSum", "spherical noise", TreeSum, {"noise": "spherical"}),
-        ("FactorizedSum", "square root", FactorizedSum, {"method": "sqrt"}),
-        ("FactorizedSum", "few buffers", FactorizedSum, {"method": "blt"}),
+    combined = {"noise": "gaussian", "variance_reduction": True}
+    kinds: list[tuple[type[Any], str, dict[str, Any]]] = [
+        (TreeSum, "Gaussian noise", {"noise": "gaussian"}),
+        (TreeSum, "Gaussian noise, blocks combined", combined),
+        (TreeSum, "Laplace noise", {"noise": "laplace"}),
+        (TreeSum, "spherical noise", {"noise": "spherical"}),
+        (FactorizedSum, "square root", {"method": "sqrt"}),
+        (FactorizedSum, "few buffers", {"method": "blt"}),
     ]
-    for (name, setting, kind, options), neighbours in product(kinds, NEIGHBOURS):
+    for (kind, setting, options), neighbours in product(kinds, NEIGHBOURS):
         delta = 0.0 if options.get("noise") in ("laplace", "spherical") else 1e-5
         budget = Budget(1.0, delta, neighbours)
         yield NoiseCase(
-            name,
+            kind.__name__,
             f"{setting}, 5 vectors of 2 numbers",
             budget,
             Space(5, 2, (-1.0, 0.0, 1.0)),
             summing(kind, budget, 5, **options),
             (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, TWICE, NUMBERS_TELL),
             twice=3,
-            only_deep=neighbours == "add_remove",
+            only_deep=neighbours == ADD_REMOVE,
         )
 
 
@@ -297,45 +294,23 @@ def cases_of(name: str) -> Iterator[Case]:
         play = _play(name, example, _FEEDBACK[entry.feedback])
         shape = (example.rows, example.columns * example.visits)
         space = Space(*shape, example.values, nobody=example.nobody)
-        make = _choice_case if example.mechanism == "choices" else _noise_case
-        yield make(name, example, space, play)
-
-
-def _choice_case(name: str, example: AuditExample, space: Space, play: Play) -> Case:
-    faults = (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0]) if example.faults is None else tuple(example.faults)
-    provable = example.budget.epsilon <= _MOST_PROVABLE
-    also = (() if example.twice is None else (TWICE,)) + ((CHOICES_TELL,) if provable else ())
-    return ChoiceCase(
-        name,
-        example.words,
-        example.budget,
-        space,
-        play,
-        (*faults, *also),
-        twice=example.twice,
-        only_deep=example.deep,
-        public=example.public,
-        unseen=() if provable else (_TOO_MUCH,),
-    )
-
-
-def _noise_case(name: str, example: AuditExample, space: Space, play: Play) -> Case:
-    watched = example.mechanism == "batches"
-    faults = NOISE_FAULTS if example.faults is None else tuple(example.faults)
-    outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
-    more = (TWICE,) if example.visits == 1 else tuple(RETURNING)
-    return NoiseCase(
-        name,
-        example.words,
-        example.budget,
-        space,
-        play,
-        (*faults, *more, NOISE_SAMPLER_FAULTS[0], *outputs),
-        twice=2 if example.twice is None else example.twice,
-        only_deep=example.deep,
-        public=example.public,
-        watched=watched,
-    )
+        choices, watched = example.mechanism == "choices", example.mechanism == "batches"
+        usual = (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0]) if choices else NOISE_FAULTS
+        faults = usual if example.faults is None else tuple(example.faults)
+        setting = (name, example.words, example.budget, space, play)
+        options: dict[str, Any] = {"only_deep": example.deep, "public": example.public}
+        if choices:
+            provable = example.budget.epsilon <= _MOST_PROVABLE
+            faults += () if example.twice is None else (TWICE,)
+            faults += (CHOICES_TELL,) if provable else ()
+            unseen = () if provable else (_TOO_MUCH,)
+            yield ChoiceCase(*setting, faults, twice=example.twice, unseen=unseen, **options)
+        else:
+            faults += (TWICE,) if example.visits == 1 else tuple(RETURNING)
+            outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
+            faults += (NOISE_SAMPLER_FAULTS[0], *outputs)
+            twice = 2 if example.twice is None else example.twice
+            yield NoiseCase(*setting, faults, twice=twice, watched=watched, **options)
 
 
 def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any], Any]) -> Play:
@@ -364,17 +339,17 @@ def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any
 
 
 @lru_cache(maxsize=256)
-def _fan(*likes: float) -> Coverage:
-    return Coverage([likes])
+def _crowd(columns: int, *numbers: float) -> Coverage:
+    return Coverage(np.reshape(numbers, (-1, columns)))
 
 
 def _covers(_: Any, row: Floats, __: Any) -> Coverage:
     """Somebody who likes the items whose numbers are 1."""
-    return _fan(*row.tolist())
+    return _crowd(row.size, *row.tolist())
 
 
 def _reward(learner: Any, row: Floats, decision: Any) -> Any:
-    """What the set was worth; or, with slot feedback, which item was taken, if any."""
+    """The value of the set; or, with slot feedback, which item was taken, if any."""
     if learner.feedback == "set":
         return float(row[0])
     return None if row[0] < 0 else int(decision.items[int(row[0])])
@@ -382,16 +357,6 @@ def _reward(learner: Any, row: Floats, decision: Any) -> Any:
 
 def _number(_: Any, row: Floats, __: Any) -> float:
     return float(row[0])
-
-
-def _vector(_: Any, row: Floats, __: Any) -> Floats:
-    return row
-
-
-def _line(_: Any, row: Floats, __: Any) -> Any:
-    """A linear cost in the direction of the row, of length at most 1."""
-    gradient = row / max(1.0, float(np.linalg.norm(row)))
-    return (lambda _: 0.0), (lambda _: gradient)
 
 
 _ARCS = ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))
@@ -422,8 +387,8 @@ _FEEDBACK: dict[str, Callable[[Any, Floats, Any], Any]] = {
     "function": _covers,
     "reward": _reward,
     "dr_function": lambda _, row, __: _Linear(row),
-    "loss": _line,
-    "cost_vector": _vector,
+    "loss": lambda _, row, __: ((lambda _: 0.0), _Linear(row).gradient),
+    "cost_vector": lambda _, row, __: row,
     "cost": _number,
     "set_cost": _arc,
     "shown_set_cost": _number,
@@ -433,10 +398,6 @@ _FEEDBACK: dict[str, Callable[[Any, Floats, Any], Any]] = {
 # --- what is published ----------------------------------------------------------------------------
 
 
-def _items(_: Any, decision: Any) -> Any:
-    return decision.items
-
-
 def _set(learner: Any, decision: Any) -> Floats:
     """A set as a vector, for scores of outputs."""
     row = np.zeros(learner.n_items)
@@ -444,17 +405,8 @@ def _set(learner: Any, decision: Any) -> Floats:
     return row
 
 
-def _point(_: Any, decision: Any) -> Floats:
-    return np.asarray(decision, dtype=np.float64)
-
-
 def _chances(learner: Any, _: Any) -> Floats:
     return np.asarray(learner.point, dtype=np.float64)
-
-
-def _both(learner: Any, decision: Any) -> Floats:
-    """The set, and the public point from which it was drawn."""
-    return np.concatenate([_set(learner, decision), _chances(learner, decision)])
 
 
 _DRAWN = ("_lists", "_current", "_sets", "shown")
@@ -476,11 +428,11 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
 
 
 _PUBLISH: dict[str, Callable[[Any, Any], Any]] = {
-    "items": _items,
+    "items": lambda _, decision: decision.items,
     "set": _set,
-    "point": _point,
+    "point": lambda _, decision: np.asarray(decision, dtype=np.float64),
     "chances": _chances,
-    "both": _both,
+    "both": lambda learner, decision: np.concatenate([_set(learner, decision), _chances(learner, decision)]),
     "state": _kept,
 }
 
@@ -488,7 +440,6 @@ _PUBLISH: dict[str, Callable[[Any, Any], Any]] = {
 # --- offline selectors ------------------------------------------------------------------------------
 
 
-REPLACE, ADD_REMOVE = "replace", "add_remove"
 # A row of these numbers stands for nobody: it is taken out.
 _ABSENT = -1.0
 
@@ -499,34 +450,24 @@ def present(stream: Floats) -> Floats:
     return there
 
 
-def crowd(stream: Floats) -> Coverage:
-    """People who like the items whose numbers are 1."""
-    rows = present(stream)
-    return _crowd(rows.shape[1], *rows.ravel().tolist())
+def selecting(make: Callable[..., Any], publish: Callable[[Any, Coverage], Any]) -> Play:
+    """A selector, made anew, and what is published of its choice for people who like some items."""
+
+    def play(stream: Floats, source: Source) -> Played:
+        selector, rows = make(seed=source), present(stream)
+        people = _crowd(rows.shape[1], *rows.ravel().tolist())
+        return Played(publish(selector, people), lambda: selector.privacy)
+
+    return play
 
 
-@lru_cache(maxsize=256)
-def _crowd(columns: int, *numbers: float) -> Coverage:
-    return Coverage(np.reshape(numbers, (-1, columns)))
+def _picked(selector: Any, people: Coverage) -> Any:
+    return selector.select(people).items
 
 
 def _offline() -> list[Case]:
     """Every selector, in one setting at least that is quick."""
-    return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_noisy(), *_estimators()]
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """A setting of greedy picks: of how many people, and which injected faults have to be noticed."""
-
-    method: str
-    words: str
-    constraint: Callable[[], Constraint]
-    budget: Budget
-    rows: int
-    deep: bool
-    faults: tuple[str, ...]
-    items: int = 3
+    return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_estimators()]
 
 
 _PICKS = (
@@ -555,50 +496,43 @@ _TWO_PICKS = (
 
 
 def _greedy() -> Iterator[Case]:
-    one: Callable[[], Constraint] = lambda: Cardinality(1)  # noqa: E731
-    pair: Callable[[], Constraint] = lambda: Cardinality(2)  # noqa: E731
-    bag: Callable[[], Constraint] = lambda: Knapsack([0.6, 0.3, 0.3], 1.0)  # noqa: E731
-    large: Callable[[], Constraint] = lambda: Knapsack([0.6, 0.6, 0.6], 1.0)  # noqa: E731
+    one, pair = Cardinality(1), Cardinality(2)
+    bag, large = Knapsack([0.6, 0.3, 0.3], 1.0), Knapsack([0.6, 0.6, 0.6], 1.0)
     few = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
-    settings = [
-        _Setting("basic", "2 of 3 items", pair, Budget(2.0), 6, False, _PICKS),
-        _Setting("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), 4, True, _PICKS),
-        _Setting("exact", "2 of 3 items", pair, Budget(2.0, 0.05), 6, False, _PICKS),
-        _Setting("decomposable", "2 of 3 items", pair, Budget(2.0, 0.05), 4, False, few),
-        _Setting("subsampled", "1 of 8 items", one, Budget(1.0, 0.0, ADD_REMOVE), 2, False, _SAMPLED, 8),
-        _Setting("subsampled", "2 of 5 items", pair, Budget(0.5, 0.0, ADD_REMOVE), 2, True, _SAMPLED, 5),
-        _Setting("subsampled", "1 of 8 items", one, Budget(1.0), 2, True, _SAMPLED, 8),
-        _Setting("basic", "a knapsack of 3 items", bag, Budget(4.0, 0.0, ADD_REMOVE), 4, True, _PICKS),
-        _Setting("basic", "a knapsack of 3 large items", large, Budget(4.0), 4, True, _PICKS),
+    settings: list[tuple[str, str, Constraint, Budget, tuple[int, int], tuple[str, ...], bool]] = [
+        # method, in words, constraint, budget, people and items, injected faults, only when deep
+        ("basic", "2 of 3 items", pair, Budget(2.0), (6, 3), _PICKS, False),
+        ("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), (4, 3), _PICKS, True),
+        ("exact", "2 of 3 items", pair, Budget(2.0, 0.05), (6, 3), _PICKS, False),
+        ("decomposable", "2 of 3 items", pair, Budget(2.0, 0.05), (4, 3), few, False),
+        ("subsampled", "1 of 8 items", one, Budget(1.0, 0.0, ADD_REMOVE), (2, 8), _SAMPLED, False),
+        ("subsampled", "2 of 5 items", pair, Budget(0.5, 0.0, ADD_REMOVE), (2, 5), _SAMPLED, True),
+        ("subsampled", "1 of 8 items", one, Budget(1.0), (2, 8), _SAMPLED, True),
+        ("basic", "a knapsack of 3 items", bag, Budget(4.0, 0.0, ADD_REMOVE), (4, 3), _PICKS, True),
+        ("basic", "a knapsack of 3 large items", large, Budget(4.0), (4, 3), _PICKS, True),
     ]
-    for each in settings:
-
-        def play(stream: Floats, source: Source, each: _Setting = each) -> Played:
-            greedy = PrivateGreedy(each.constraint(), each.budget, each.method, max_people=8, seed=source)
-            chosen = greedy.select(crowd(stream))
-            return Played(chosen.items, lambda: greedy.privacy)
-
+    for method, words, constraint, budget, shape, faults, deep in settings:
         yield ChoiceCase(
             "PrivateGreedy",
-            f"{each.method}, {each.words}",
-            each.budget,
-            Space(each.rows, each.items, nobody=_ABSENT),
-            play,
-            each.faults,
-            only_deep=each.deep,
-            unseen=(_FEW_PICKS,) if each.method == "decomposable" else (),
+            f"{method}, {words}",
+            budget,
+            Space(*shape, nobody=_ABSENT),
+            selecting(partial(PrivateGreedy, constraint, budget, method, max_people=8), _picked),
+            faults,
+            only_deep=deep,
+            unseen=(_FEW_PICKS,) if method == "decomposable" else (),
         )
 
 
 def _many_picks() -> Iterator[Case]:
-    """So many picks that an account of any number of them is put to use; all but the first item are alike."""
+    """As many picks as put an account of any number of them to use; all but the first item are alike."""
     budget, items, picks = Budget(2.0, 0.05, ADD_REMOVE), 16, 14
+    greedy = selecting(partial(PrivateGreedy, picks, budget, "decomposable", max_people=8), _picked)
 
     def play(stream: Floats, source: Source) -> Played:
-        greedy = PrivateGreedy(picks, budget, "decomposable", max_people=8, seed=source)
-        liked = np.repeat(present(stream), [1, items - 1], axis=1)
-        chosen = greedy.select(crowd(liked)).items
-        return Played(chosen.index(0) if 0 in chosen else picks, lambda: greedy.privacy)
+        played = greedy(np.repeat(stream, [1, items - 1], axis=1), source)
+        chosen = played.published
+        return Played(chosen.index(0) if 0 in chosen else picks, played.account)
 
     def alike(taken: tuple[int, ...], size: int) -> list[list[int]]:
         """Until the first item is taken it stands first among those that are left."""
@@ -617,42 +551,24 @@ def _many_picks() -> Iterator[Case]:
 
 def _gains() -> Iterator[Case]:
     """Picks, and noisy numbers of what each of them added."""
+    doubled = ("rate doubled",)
     settings: Sequence[tuple[str, int, int, Budget, int, tuple[str, ...], bool]] = [
         # method, picks, items, budget, people, what else has to be noticed, only when deep
-        ("basic", 1, 5, Budget(2.0, 0.0, ADD_REMOVE), 3, ("rate doubled",), False),
+        ("basic", 1, 5, Budget(2.0, 0.0, ADD_REMOVE), 3, doubled, False),
         ("basic", 2, 3, Budget(4.0), 4, (), True),
-        (
-            "subsampled",
-            1,
-            5,
-            Budget(2.0, 0.0, ADD_REMOVE),
-            2,
-            ("rate doubled", "everybody in the sample"),
-            True,
-        ),
-        ("zcdp", 2, 3, Budget(2.0, 0.2), 4, ("rate doubled",), True),
+        ("subsampled", 1, 5, Budget(2.0, 0.0, ADD_REMOVE), 2, _SAMPLED[:2], True),
+        ("zcdp", 2, 3, Budget(2.0, 0.2), 4, doubled, True),
     ]
     usual = ("noise halved", "charges forgotten", "range of scores halved", CHOICE_SAMPLER_FAULTS[1],
              NOISE_SAMPLER_FAULTS[0], CHOICES_TELL, NUMBERS_TELL)  # fmt: skip
     for method, picks, items, budget, rows, also, deep in settings:
-
-        def play(
-            stream: Floats,
-            source: Source,
-            method: str = method,
-            picks: int = picks,
-            budget: Budget = budget,
-        ) -> Played:
-            greedy = PrivateGreedy(picks, budget, method, release_gains=0.5, max_people=8, seed=source)
-            chosen = greedy.select(crowd(stream))
-            return Played(chosen.items, lambda: greedy.privacy)
-
+        make = partial(PrivateGreedy, picks, budget, method, release_gains=0.5, max_people=8)
         yield MixedCase(
             "PrivateGreedy",
             f"{method}, {picks} of {items} items and what they gain",
             budget,
             Space(rows, items, nobody=_ABSENT),
-            play,
+            selecting(make, _picked),
             (*also, *usual),
             only_deep=deep,
             unseen=() if also else (_TWO_PICKS,),
@@ -660,138 +576,76 @@ def _gains() -> Iterator[Case]:
 
 
 def _continuous() -> Iterator[Case]:
-    kinds: Sequence[tuple[str, type[ContinuousGreedy], Constraint, int, Budget, bool]] = [
-        ("1 of 3 items, 2 steps", ContinuousGreedy, Cardinality(1), 2, Budget(2.0), False),
-        ("1 of 3 items, 2 steps", CurvatureGreedy, Cardinality(1), 2, Budget(2.0), False),
-        (
-            "one of each block, 2 steps",
-            ContinuousGreedy,
-            PartitionMatroid([[0, 1], [2]], 1),
-            2,
-            Budget(2.0, 0.05, ADD_REMOVE),
-            True,
-        ),
-        ("2 of 3 items, 2 steps", CurvatureGreedy, Cardinality(2), 2, Budget(2.0, 0.0, ADD_REMOVE), True),
+    """Two steps of each, by picks and by noisy gradients."""
+    one, pair, blocks = Cardinality(1), Cardinality(2), PartitionMatroid([[0, 1], [2]], 1)
+    settings: Sequence[tuple[type[ContinuousGreedy], str, str, Constraint, Budget, bool]] = [
+        # class, noise, in words, constraint, budget, only when deep
+        (ContinuousGreedy, "exponential", "1 of 3 items", one, Budget(2.0), False),
+        (CurvatureGreedy, "exponential", "1 of 3 items", one, Budget(2.0), False),
+        (ContinuousGreedy, "exponential", "one of each block", blocks, Budget(2.0, 0.05, ADD_REMOVE), True),
+        (CurvatureGreedy, "exponential", "2 of 3 items", pair, Budget(2.0, 0.0, ADD_REMOVE), True),
+        (ContinuousGreedy, "gaussian", "1 of 3 items", one, Budget(1.0, 1e-5), False),
+        (ContinuousGreedy, "laplace", "1 of 3 items", one, Budget(1.0), True),
+        (CurvatureGreedy, "laplace", "1 of 3 items", one, Budget(1.0, 0.0, ADD_REMOVE), True),
+        (CurvatureGreedy, "gaussian", "1 of 3 items", one, Budget(1.0, 1e-5), True),
     ]
-    for setting, kind, constraint, steps, budget, deep in kinds:
-
-        def play(
-            stream: Floats,
-            source: Source,
-            kind: type[ContinuousGreedy] = kind,
-            constraint: Constraint = constraint,
-            steps: int = steps,
-            budget: Budget = budget,
-        ) -> Played:
-            selector = kind(constraint, budget, steps, max_people=8, seed=source)
-            point = selector.fractional(crowd(stream))
-            return Played(point, lambda: selector.privacy)
-
-        yield ChoiceCase(
+    chosen = (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0], CHOICES_TELL)
+    noisy = (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
+    for kind, noise, words, constraint, budget, deep in settings:
+        picks = noise == "exponential"
+        make = partial(kind, constraint, budget, 2, noise=noise, max_people=8)
+        yield (ChoiceCase if picks else NoiseCase)(
             kind.__name__,
-            f"picks, {setting}",
+            f"{'picks' if picks else f'{noise} gradient'}, {words}, 2 steps",
             budget,
-            Space(6, 3, nobody=_ABSENT),
-            play,
-            (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[0], CHOICES_TELL),
+            Space(6 if picks else 4, 3, nobody=_ABSENT),
+            selecting(make, lambda selector, people: [selector.fractional(people)]),
+            chosen if picks else noisy,
             only_deep=deep,
         )
 
 
-def _noisy() -> Iterator[Case]:
-    settings: Sequence[tuple[type[ContinuousGreedy], str, Budget, bool]] = [
-        (ContinuousGreedy, "gaussian", Budget(1.0, 1e-5), False),
-        (ContinuousGreedy, "laplace", Budget(1.0), True),
-        (CurvatureGreedy, "laplace", Budget(1.0, 0.0, ADD_REMOVE), True),
-        (CurvatureGreedy, "gaussian", Budget(1.0, 1e-5), True),
-    ]
-    for kind, noise, budget, deep in settings:
+def fitting(make: Callable[..., Any], given: Callable[[Floats], tuple[Floats, ...]]) -> Play:
+    """An estimator of scikit-learn's kind, fitted to what it is ``given`` of people's numbers."""
 
-        def play(
-            stream: Floats,
-            source: Source,
-            kind: type[ContinuousGreedy] = kind,
-            noise: str = noise,
-            budget: Budget = budget,
-        ) -> Played:
-            selector = kind(Cardinality(1), budget, 2, noise=noise, max_people=8, seed=source)
-            point = selector.fractional(crowd(stream))
-            return Played([point], lambda: selector.privacy)
+    def play(stream: Floats, source: Source) -> Played:
+        fitted = make(random_state=source).fit(*given(stream))
+        return Played(fitted.selection_.items, lambda: fitted.privacy_)
 
-        yield NoiseCase(
-            kind.__name__,
-            f"{noise} gradient, 1 of 3 items, 2 steps",
-            budget,
-            Space(4, 3, nobody=_ABSENT),
-            play,
-            (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE),
-            only_deep=deep,
-        )
+    return play
 
 
 def _estimators() -> Iterator[Case]:
     try:
-        from ..offline import PrivateItemSelector
+        from ..offline import PrivateFeatureSelector, PrivateItemSelector
     except ImportError:  # scikit-learn is optional, and without it there is nothing here to audit
         return
     for budget, deep in ((Budget(2.0), False), (Budget(2.0, 0.05), True)):
-
-        def items(stream: Floats, source: Source, budget: Budget = budget) -> Played:
-            selector = PrivateItemSelector(
-                2,
-                budget.epsilon,
-                budget.delta,
-                method="basic",
-                random_state=source,  # type: ignore[arg-type]
-            )
-            chosen = selector.fit(stream)
-            return Played(chosen.selection_.items, lambda: chosen.privacy_)
-
+        items = partial(PrivateItemSelector, 2, budget.epsilon, budget.delta, method="basic")
         yield ChoiceCase(
             "PrivateItemSelector",
             "2 of 3 columns",
             budget,
             Space(6, 3),
-            items,
+            fitting(items, lambda stream: (stream,)),
             (*_PICKS[:3], CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL),
             only_deep=deep,
         )
-    yield from _features()
-
-
-def _features() -> Iterator[Case]:
-    from ..offline import PrivateFeatureSelector
-
     # Somebody alone in a class of whom the first feature is 1, or else all the others: nobody moves more.
     alone = np.array([1.0, 0.0, 0.0, 0.0, 1.0])
     start = Pair(np.zeros((8, 5)), alone, np.where(np.arange(5) < 4, 1.0 - alone, 1.0), (0,))
+    labelled: dict[str, Any] = {"bounds": (0.0, 1.0), "classes": [0.0, 1.0], "bins": 2}
     for objective, faults, deep in (
         ("covariance", (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL), False),
         ("mutual_information", ("rate doubled", "charges forgotten", CHOICES_TELL), True),
     ):
-        budget = Budget(2.0)
-
-        def features(
-            stream: Floats, source: Source, objective: str = objective, budget: Budget = budget
-        ) -> Played:
-            selector = PrivateFeatureSelector(
-                1,
-                budget.epsilon,
-                objective=objective,
-                bounds=(0.0, 1.0),
-                classes=[0.0, 1.0],
-                bins=2,
-                random_state=source,  # type: ignore[arg-type]
-            )
-            chosen = selector.fit(stream[:, :-1], stream[:, -1])
-            return Played(chosen.selection_.items, lambda: chosen.privacy_)
-
+        features = partial(PrivateFeatureSelector, 1, 2.0, objective=objective, **labelled)
         yield ChoiceCase(
             "PrivateFeatureSelector",
             f"{objective.replace('_', ' ')}, 1 of 4 features",
-            budget,
+            Budget(2.0),
             Space(8, 5),
-            features,
+            fitting(features, lambda stream: (stream[:, :-1], stream[:, -1])),
             faults,
             only_deep=deep,
             starts=(start,),

@@ -242,7 +242,7 @@ class ThompsonSettings(SelectorSettings):
 # So many blocks show sets at random, and tell how large values are. The other constants are in units of that
 # mean value per item: deviations of what items are worth before anything is known, and (spread) the share of
 # what is not known by which drawn weights deviate from the mean. All of them were settled on eshop_clicks and
-# on made-up streams (product display, baskets, favourites); benchmarks/bandit.py says what was looked at.
+# on synthetic streams (product display, baskets, favourites); benchmarks/bandit.py says what was looked at.
 WARM_UP = 8
 _OWN, _COMMON = 1.5, 1.0
 _SLOT_START, _SLOT = 4.0, 8.0  # high, so that every item is shown before most is known
