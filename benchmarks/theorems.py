@@ -5,9 +5,9 @@
 Every setting of every learner and selector with a certificate (`tools.theorems`) runs on synthetic streams
 and, where FOLDER holds data sets (msweb, eshop_clicks, adult, arules_transactions, uber_pickups_2014), on
 real people (`benchmarks.theorems_real`). Measured regret is a mean over runs; it may never exceed the
-certified one by more than chance (`slack`). "Printed" is the paper's bound, a function of `discreet.bounds`: with the
-constants of its proof, or, where only an order is printed, with constants 1 (marked ~). "trivial" marks
-certificates that say no more than that nobody can lose more than everything. Exponents are slopes over
+certified one by more than chance (`slack`). "Printed" is the paper's bound, a function of `discreet.bounds`:
+with the constants of its proof, or, where only an order is printed, with constants 1 (marked ~). "trivial"
+marks certificates that say no more than that nobody can lose more than everything. Exponents are slopes over
 horizons on log-log axes.
 
 The defaults take most of an hour on a quiet machine; ``--rounds 2000 --runs 3 --most 8000`` some minutes.
