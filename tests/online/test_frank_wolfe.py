@@ -28,7 +28,7 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
-from discreet.online.frank_wolfe import Leader
+from discreet.online.frank_wolfe import Leader, PaidExperts
 from discreet.privacy import Gate, RunningSum, SumSpec, VectorBounds, samplers
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online.learners import people
@@ -317,8 +317,8 @@ def test_gaussian_release_under_both_relations(neighbours, cap, sums):
 
 def test_bounds_other_than_one_scale_the_noise():
     made = [_five(bound=bound)() for bound in (0.3, 1.0, 70.0)]
-    assert [learner._total.sum.noise_std(1) / learner.bound for learner in made] == pytest.approx(
-        [made[1]._total.sum.noise_std(1)] * 3
+    assert [learner._sum.sum.noise_std(1) / learner.bound for learner in made] == pytest.approx(
+        [made[1]._sum.sum.noise_std(1)] * 3
     )
 
 
@@ -338,11 +338,11 @@ def test_spherical_release_loses_at_most_epsilon(neighbours, steps):
     budget = dc.Budget(1.0, 0.0, neighbours)
     learner = _points(Box([0.0, 0.0], [1.0, 1.0]), budget, steps=steps)()
     learner.choose()
-    units = learner._units
+    units = learner.settings.units
     east = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))[0] / units
     north = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))[0] / units
     other = north if neighbours == "replace" else np.zeros_like(north)
-    total = learner._total.sum
+    total = learner._sum.sum
     drawn = []
 
     def noise(_, size):
@@ -363,10 +363,10 @@ def test_sums_of_the_longest_batches_are_exact():
     """Whole units stay whole as floats, so that nobody's share in a sum depends on the others'."""
     for batch in (1, 1000, 2**22, 2**30):
         learner = MetaFrankWolfe(BLOCKS, 2 * batch, BUDGET, steps=1, bound=0.7, resample_every=batch, seed=0)
-        for total in (learner._most * batch, learner._most * batch - 1):
-            assert int(np.int64(total) / learner._units * learner._units) == total
-        assert learner._most / learner._units <= 0.7
-        assert learner._most / learner._units == pytest.approx(0.7, rel=1e-6)
+        for total in (learner.settings.most * batch, learner.settings.most * batch - 1):
+            assert int(np.int64(total) / learner.settings.units * learner.settings.units) == total
+        assert learner.settings.most / learner.settings.units <= 0.7
+        assert learner.settings.most / learner.settings.units == pytest.approx(0.7, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e100])
@@ -381,7 +381,7 @@ def test_bounds_far_from_one(size):
     points.choose()
     points.learn((lambda _: 0.5, lambda _: np.full(4, 1e5 * size)))
     assert points.insecure_clipped == 1
-    lengths = np.linalg.norm(points._total.pending / points._units / size, axis=1)
+    lengths = np.linalg.norm(points._sum.pending / points.settings.units / size, axis=1)
     assert lengths == pytest.approx([1.0, 1.0])
     assert lengths.max() <= 1.0
 
@@ -390,7 +390,7 @@ def test_injected_faults_are_caught():
     """The audits above are able to fail."""
     # a cap that is declared and not kept: the sum itself refuses the vector
     with (
-        mock.patch.object(MetaFrankWolfe, "_counted", lambda _, someone: someone),
+        mock.patch.object(PaidExperts, "counted", lambda *given: given[1]),
         pytest.raises(ValueError, match="nonzeros=4 were declared"),
     ):
         _worst_loss(_five(items_per_person=2))
@@ -436,8 +436,8 @@ def test_points_move_no_further_than_declared():
     learner.choose()
     east, _ = learner._prepared((lambda x: 0.5 * x[0], lambda _: np.array([1.0, 0.0])))
     north, _ = learner._prepared((lambda x: 0.5 * x[1], lambda _: np.array([0.0, 1.0])))
-    moved = np.linalg.norm((east - north) / learner._units)
-    declared = learner._total.sum.bounds.difference("replace")
+    moved = np.linalg.norm((east - north) / learner.settings.units)
+    declared = learner._sum.sum.bounds.difference("replace")
     assert moved == pytest.approx(2.0)
     assert moved <= declared <= 2.0 * (1 + 1e-9)
 
@@ -451,7 +451,7 @@ def test_sampled_sets_do_not_depend_on_anybody():
         one.choose()
         one.learn(first)
         one.choose()
-        one._points[:] = 0.5
+        one._sum.points[:] = 0.5
         found.append(one._prepared(long))
     assert (found[0] == found[1]).all()
 
@@ -470,7 +470,7 @@ def test_sampled_sets_are_the_same_for_everybody_and_grow_with_the_point():
         learner = MetaFrankWolfe(c.Cardinality(4, 12), 9, FREE, steps=3, samples=4, seed=4)
         for _ in range(2):
             learner.choose()
-            learner._points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
+            learner._sum.points[1:] = np.array([0.2, 0.5, 0.5])[:, None]
             learner.learn(watched(weight))
     first, second, other, later = asked
     assert first == other
@@ -485,7 +485,7 @@ def test_what_rounding_adds_is_not_counted():
     learner.choose()
     with mock.patch.object(SetFunction, "multilinear_gradient", return_value=hair):
         units = learner._prepared(people("functions")[0])
-    assert units.max() == learner._most
+    assert units.max() == learner.settings.most
     assert units.min() == 0
     totals = np.zeros((1, 2), dtype=np.int64)
     row = Compressed(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([1.0 + 5e-10, 1.0]), 2)
@@ -512,7 +512,7 @@ def test_expert_is_fed_the_gradient_at_its_partial_point():
         return np.zeros(N_ITEMS)
 
     learner.learn((lambda x: 0.0 * x[0], gradient))
-    assert np.allclose(asked, learner._points[:-1])
+    assert np.allclose(asked, learner._sum.points[:-1])
     assert (asked[0] == 0.0).all()
     assert not np.allclose(asked[-1], learner.point)
 
@@ -521,11 +521,11 @@ def test_distorted_payoffs_are_a_convex_combination():
     learner = _sets(budget=FREE, curvature=True, steps=3)()
     person = ProbabilisticCoverage([[0.5, 0.2, 0.9, 0.0, 0.3, 0.0, 0.6]])
     learner.choose()
-    points = learner._points[:-1].copy()
+    points = learner._sum.points[:-1].copy()
     learner.learn(person)
     weights = np.array([(2 / 3) ** 2, 2 / 3, 1.0])
     expected = _payoffs(person, points, weights)
-    assert np.abs(learner._total.pending / learner._units - expected).max() < 1e-8
+    assert np.abs(learner._sum.pending / learner.settings.units - expected).max() < 1e-8
 
 
 def test_curvature_form_is_exact_on_modular_people():
@@ -676,11 +676,11 @@ def test_noise_never_falls(noise):
         budget = BUDGET if noise == "gaussian" else PURE
         learner = MetaFrankWolfe(c.Cardinality(1, size), 5, budget, steps=1, sums="tree", seed=0)
     assert learner.noise == noise
-    total = learner._total.sum
+    total = learner._sum.sum
     spread, expected = [], []
     for _ in range(4):
         expected.append(total.noise_std(total.taken + 1))
-        spread.append(learner._total.release().std())
+        spread.append(learner._sum.release().std())
     if noise == "gaussian":
         limits = np.maximum.accumulate(expected)
     else:
@@ -790,7 +790,7 @@ def test_certificate_matches_its_formula():
     learner = MetaFrankWolfe(c.Cardinality(2, n), rounds, BUDGET, steps=64, seed=0)
     paid = 1.0 + 4.0 / 128.0
     experts = 2.0 * math.sqrt(2.0 * math.log(10.0) * paid * rounds)
-    sigma = learner._total.sum.noise_std(rounds - 1)
+    sigma = learner._sum.sum.noise_std(rounds - 1)
     assert sigma == pytest.approx(
         math.sqrt(64 * n) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu, rel=1e-3
     )
@@ -878,7 +878,7 @@ def test_published_tree_levels_cost_about_half_as_much_again(rounds):
     spec, gate = learner.settings.spec, Gate(BUDGET, 0)
     tight = spec.make(gate)
     assert gate.spent.epsilon(1e-6) <= 1.0
-    assert tight.noise_std(1) < 0.8 * learner._total.sum.noise_std(1)
+    assert tight.noise_std(1) < 0.8 * learner._sum.sum.noise_std(1)
 
 
 def test_an_experts_epsilon_is_for_all_rounds_of_a_person():
@@ -905,7 +905,7 @@ def test_published_leader_reports_what_it_needs():
     rounds, each = 4_000_000, 1.0 / learner.steps
     added = math.sqrt(2.0 * math.log(rounds) ** 2.5 / (each * rounds))
     node = (1.0 + added * 2.0 * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
-    assert learner._total.sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
+    assert learner._sum.sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
     tight = MetaFrankWolfePoints(box, 4_000_000, PURE, **question)
     assert tight.certified_regret < 0.1 * learner.certified_regret
     with pytest.warns(PublishedCalibrationWarning):
@@ -971,7 +971,7 @@ def test_bad_functions_are_refused_or_shortened():
     clipping.choose()
     clipping.learn(pair(0.5, np.ones(N_ITEMS)))
     assert clipping.insecure_clipped == 1
-    assert np.linalg.norm(clipping._total.pending, axis=1).max() <= clipping._units
+    assert np.linalg.norm(clipping._sum.pending, axis=1).max() <= clipping.settings.units
 
 
 def test_populations_of_sets_are_points_too():

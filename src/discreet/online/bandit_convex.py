@@ -20,7 +20,7 @@ from ..privacy.accountant import Spending
 from ..privacy.published import PublishedCalibrationWarning
 from .calibration import calibrated, claimed_epsilon
 from .convex import PointLearner, Vector, approximate_leader, printed_noise
-from .learner import LearnerSettings, Stream
+from .learner import LearnerSettings, Stream, asked
 from .sums import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
@@ -36,6 +36,7 @@ class BanditLeaderSettings(LearnerSettings):
     """
 
     paper: ClassVar[str] = "noise for sums of gradients"
+    tuned: ClassVar[tuple[str, ...]] = ("batch", "exploration_radius", "regularization")
 
     rounds: int
     domain: Domain
@@ -312,11 +313,8 @@ class BanditApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        asked = {"domain": domain, "rounds": rounds, "lipschitz": lipschitz, "bound": bound}
-        asked |= {"strong_convexity": strong_convexity, "adversary": adversary}
-        tuned = {"batch": batch, "exploration_radius": exploration_radius, "regularization": regularization}
-        share = spend_from(budget, seed)
-        super().__init__(*calibrated(BanditLeaderSettings, share, calibration, asked, tuned, pure=True))
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(*calibrated(BanditLeaderSettings, share, options, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from ..privacy import (
 )
 from ..privacy.accountant import Spending
 from .calibration import calibrated
-from .learner import Stream
+from .learner import Stream, asked
 from .minimize import (
     ROUNDING,
     SetMinimizer,
@@ -158,6 +158,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     """
 
     paper: ClassVar[str] = "BanditSubmodularMinimizer"
+    tuned: ClassVar[tuple[str, ...]] = ()
 
     form: str
     batch: int
@@ -209,12 +210,17 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         cls,
         share: Share,
         *,
+        form: str = "tree",
         batch: int | None = None,
         exploration_rate: float | None = None,
         regularization: float | str = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
-        """The constants of paper 001; a warning where the horizon is too short for its gamma."""
+        """The constants of paper 001; a warning where the horizon is too short for its gamma.
+
+        Its ``form`` is a tree, whatever is asked for.
+        """
+        checks.one_of("form", form, FORMS)
         asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
         draft = cls(**asked, form="tree", batch=1, event=SphericalLaplaceNoise(1.0, 1.0))
         size, horizon, bound = draft.n_items, draft.rounds, draft.bound
@@ -438,12 +444,8 @@ class BanditSubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
-        asked = {"n_items": n_items, "rounds": rounds, "bound": bound, "labels": labels, "clip": clip}
-        asked |= {"batch": batch, "exploration_rate": exploration_rate, "regularization": regularization}
-        checks.one_of("form", form, FORMS)
-        tuned = {} if calibration == "published" else {"form": form}  # the paper's is a tree
-        share = spend_from(budget, seed)
-        super().__init__(*calibrated(BanditMinimizerSettings, share, calibration, asked, tuned))
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(*calibrated(BanditMinimizerSettings, share, options))
 
     # --- for users -------------------------------------------------------------------------------
 

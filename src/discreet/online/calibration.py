@@ -16,28 +16,21 @@ from .learner import CALIBRATIONS
 NOISES = ("gaussian", "laplace", "spherical")
 
 
-def calibrated(
-    kind: Any,
-    share: Share,
-    calibration: str,
-    asked: dict[str, Any],
-    tuned: dict[str, Any],
-    *,
-    pure: bool = False,
-) -> tuple[Any, Share]:
+def calibrated(kind: Any, share: Share, options: dict[str, Any], *, pure: bool = False) -> tuple[Any, Share]:
     """Settings of this ``kind``, and the share that they are to be spent from.
 
-    ``tuned`` are options of ``kind.tight`` that published constants leave no choice of. ``pure`` is for
-    papers that claim a pure epsilon, whatever the delta.
+    ``options`` are those of a learner. Published constants leave no choice of the ones that ``kind.tuned``
+    names. ``pure`` is for papers that claim a pure epsilon, whatever the delta.
     """
-    if checks.one_of("calibration", calibration, CALIBRATIONS) == "tight":
-        return kind.tight(share, **asked, **tuned), share
-    options = inspect.signature(kind.tight).parameters
-    defaults = {name: options[name].default if name in options else getattr(kind, name) for name in tuned}
-    if tuned != defaults:
-        names = ", ".join(f"{name}=" for name in tuned)
-        raise ValueError(f'calibration="published" has its own {names}; leave them out, or take "tight"')
-    found = kind.published(share, **asked)
+    if checks.one_of("calibration", options.pop("calibration"), CALIBRATIONS) == "tight":
+        return kind.tight(share, **options), share
+    known = inspect.signature(kind.tight).parameters
+    for name in kind.tuned:
+        default = known[name].default if name in known else getattr(kind, name)
+        if options.pop(name) != default:
+            names = ", ".join(f"{one}=" for one in kind.tuned)
+            raise ValueError(f'calibration="published" has its own {names}; leave them out, or take "tight"')
+    found = kind.published(share, **options)
     releases = [] if found.spec is None else [(found.event, found.spec.count)]
     return found, published_share(share, releases, kind.paper, claimed_epsilon(share) if pure else None)
 

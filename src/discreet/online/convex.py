@@ -43,7 +43,7 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..results import CostTrace
 from .calibration import calibrated, chosen_sums, claimed_epsilon
-from .learner import LearnerSettings, OnlineLearner, Stream
+from .learner import LearnerSettings, OnlineLearner, Stream, asked
 from .sums import CostTotal, PrivateTotal
 
 Vector = NDArray[np.float64]
@@ -319,6 +319,8 @@ def approximate_leader(settings: Any, inside: Domain, rounds: int, played: Vecto
 class ApproximateLeaderSettings(GradientSumSettings):
     """What an `ApproximateLeader` goes by; ``growing`` is added to the regularization every round."""
 
+    tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "min_separation", "regularization")
+
     lipschitz: float
     strong_convexity: float = 0.0
     regularization: float = 1.0
@@ -463,13 +465,8 @@ class ApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        asked = {"domain": domain, "rounds": rounds, "clip": clip}
-        asked |= {"lipschitz": lipschitz, "strong_convexity": strong_convexity}
-        tuned: dict[str, Any] = {"sums": sums, "noise": noise, "min_separation": min_separation}
-        tuned |= {"regularization": regularization}
-        share = spend_from(budget, seed)
-        kind = ApproximateLeaderSettings
-        super().__init__(*calibrated(kind, share, calibration, asked, tuned, pure=True))
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(*calibrated(ApproximateLeaderSettings, share, options, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -536,6 +533,8 @@ class ApproximateLeader(PointLearner):
 @dataclass(frozen=True, kw_only=True)
 class LinearLeaderSettings(GradientSumSettings):
     """What a `LinearLeader` goes by."""
+
+    tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "rate", "min_separation")
 
     box: tuple[float, float] | None = None
     lipschitz: float | None = None
@@ -692,11 +691,8 @@ class LinearLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        asked = {"domain": domain, "rounds": rounds, "clip": clip}
-        asked |= {"box": box, "lipschitz": lipschitz, "regularizer": regularizer}
-        tuned = {"sums": sums, "noise": noise, "rate": rate, "min_separation": min_separation}
-        share = spend_from(budget, seed)
-        super().__init__(*calibrated(LinearLeaderSettings, share, calibration, asked, tuned, pure=True))
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(*calibrated(LinearLeaderSettings, share, options, pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 

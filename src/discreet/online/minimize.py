@@ -33,7 +33,7 @@ from ..privacy.accountant import Spending
 from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
 from .calibration import calibrated, chosen_sums
-from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
+from .learner import LearnerSettings, OnlineLearner, Stream, asked, item_labels
 from .people import check_population
 from .sums import CostTotal, PrivateTotal
 
@@ -218,6 +218,7 @@ class MinimizerSettings(SetMinimizerSettings):
     """What a `SubmodularMinimizer` goes by."""
 
     paper: ClassVar[str] = "SubmodularMinimizer"
+    tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "min_separation")
 
     sums: str
     noise: str
@@ -387,11 +388,8 @@ class SubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
-        asked = {"n_items": n_items, "rounds": rounds, "bound": bound, "labels": labels, "clip": clip}
-        asked |= {"regularization": regularization, "empty_is_free": empty_is_free, "check": check}
-        tuned = {"sums": sums, "noise": noise, "min_separation": min_separation}
-        share = spend_from(budget, seed)
-        super().__init__(*calibrated(MinimizerSettings, share, calibration, asked, tuned))
+        options, share = asked(locals()), spend_from(budget, seed)
+        super().__init__(*calibrated(MinimizerSettings, share, options))
 
     @property
     def certified_regret(self) -> float:
