@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import answers
-from .base import Floats, Items, Population
+from .base import Floats, Items, Population, State
 from .mixture import Mixture
 from .rows import function_rows
 
@@ -79,6 +79,9 @@ class StepPopulation(Population):
 
     def __len__(self) -> int:
         return int(self._rows.n_rows)
+
+    def start(self) -> State:
+        return StepState(self)
 
     @cached_property
     def _steps(self) -> tuple[float, float]:
@@ -203,6 +206,21 @@ class FixedPointGains:
             row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
         self._asked = asked
         return asked
+
+
+class StepState(State):
+    """A growing set over a `StepPopulation`: every addition moves the sums that there are."""
+
+    def __init__(self, people: StepPopulation) -> None:
+        self._people, self.items, self.value = people, [], 0.0
+        bound = people.bound_of(people.at_most or people.n_items)
+        self._sums = FixedPointGains.over(people, bound, 1.0 / people._steps[1])
+
+    def gains(self) -> Floats:
+        return self._sums.scores() / len(self._people)
+
+    def _grow(self, item: int) -> float:
+        return self._sums.add(item) / len(self._people)
 
 
 def row_parts(people: Population) -> list[tuple[StepSource, float]] | None:

@@ -302,9 +302,9 @@ class FactorColumns:
         ratio = xp.clip(self.rest[:, this], min=1.0)
         row = q[:, this] * self._kernel[item, :] * q
         for column in self._columns:
-            row = row - column[:, this] * column
+            row -= column[:, this] * column
         column = _column(xp, row, ratio, self.rest)
-        self.rest = self.rest - column * column
+        self.rest -= column * column
         self._columns.append(column)
         return self._device.gain(RATIO, None, ratio[:, 0], None)
 
