@@ -20,6 +20,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from discreet.objectives import (
     ProbabilisticCoverage,
 )
 from discreet.objectives import greedy as greedy_choice
+from discreet.objectives.devices import GainSums
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import PrivateGreedy
 from tools.results import store, stored
@@ -162,9 +164,8 @@ def dense(size: int) -> dict[str, Any]:
                 rows.device.zeros(size, "float64") + 2.0**36,
             )
             numbers = (state, left, rows.caps)
-            taken = milliseconds(
-                lambda r=rows, n=numbers: r.device.gain_sums(r.kind.code, r.matrix, n, 1.0, 2.0**36, r.tile)
-            )
+            asked = GainSums(rows.kind.code, rows.matrix, numbers, 1.0, 2.0**36, rows.tile)
+            taken = milliseconds(partial(rows.device.gain_sums, asked))
             found[f"{family.__name__} {name}"] = {"ms": taken, "bytes": weights.nbytes}
             del rows
     return found

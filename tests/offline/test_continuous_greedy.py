@@ -562,7 +562,7 @@ def setting_of(selector, n_items=50, people=1000):
 
 
 def event_of(selector, steps, **sizes):
-    return selector._event(setting_of(selector, **sizes), steps)
+    return setting_of(selector, **sizes).event(steps)
 
 
 def test_tight_noise_is_what_theory_allows():

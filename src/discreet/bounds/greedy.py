@@ -21,7 +21,7 @@ def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
     Every pick closes 1/k of the distance to the best k items, save for its own loss.
     """
     kept = 1.0 - 1.0 / picks
-    logs = (kept ** (picks - i) * math.log(n_items - i + 1) for i in range(1, picks + 1))
+    logs = [kept ** (picks - i) * math.log(n_items - i + 1) for i in range(1, picks + 1)]
     return math.fsum(logs) / temperature
 
 

@@ -89,7 +89,7 @@ class Residual:
 
     def items(self, chosen: Iterable[int]) -> list[int]:
         """Items in the whole numbering: the included ones, then the chosen free ones."""
-        return [*self.included.tolist(), *(int(self.free[place]) for place in chosen)]
+        return [*self.included.tolist(), *self.free[list(chosen)].tolist()]
 
     def point(self, x: Vector) -> Vector:
         """A point of the free items among all items: 1 where included, 0 where ruled out."""

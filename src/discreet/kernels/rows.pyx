@@ -186,37 +186,20 @@ cdef struct Job:
     double added
 
 
-cdef inline inlined _gains(int kind, bint dense, Job *job) noexcept nogil:
-    cdef const int32_t *indices = job.rows.indices
-    cdef const double *weights = job.rows.data.first
-    cdef double *out = job.out
-    cdef Py_ssize_t i, p, start = 0, stop = job.n_items, stride = job.rows.data.step
-    cdef double s, c, share
-    for i in range(job.n_rows):
-        s = job.state[i]
-        c = at(&job.cap, i)
-        share = at(&job.share, i)
-        if dense:
-            weights = job.dense + i * job.n_items
-        else:
-            start = job.rows.indptr[i]
-            stop = job.rows.indptr[i + 1]
-        for p in range(start, stop):
-            out[p if dense else indices[p]] += share * gain(kind, s, weights[p if dense else p * stride], c)
-
-
-cdef inline inlined _sums(int kind, bint dense, bint single, Job *job) noexcept nogil:
+cdef inline inlined _sums(int kind, bint dense, bint single, bint stepped, Job *job) noexcept nogil:
+    """Every row's gains, in whole steps or as they are."""
     cdef const int32_t *indices = job.rows.indices
     cdef const double *weights = job.rows.data.first
     cdef const float *singles = job.singles
     cdef double *out = job.out
     cdef Py_ssize_t i, p, start = 0, stop = job.n_items, stride = job.rows.data.step
-    cdef double s, c, share, left, weight, per_unit = job.per_unit
+    cdef double s, c, share, weight, added, left = 0.0, per_unit = job.per_unit
     for i in range(job.n_rows):
         s = job.state[i]
         c = at(&job.cap, i)
         share = at(&job.share, i)
-        left = job.left[i]
+        if stepped:
+            left = job.left[i]
         if single:
             singles = job.singles + i * job.n_items
         elif dense:
@@ -226,17 +209,20 @@ cdef inline inlined _sums(int kind, bint dense, bint single, Job *job) noexcept 
             stop = job.rows.indptr[i + 1]
         for p in range(start, stop):
             weight = singles[p] if single else weights[p if dense else p * stride]
-            out[p if dense else indices[p]] += whole_steps(share * gain(kind, s, weight, c), per_unit, left)
+            added = share * gain(kind, s, weight, c)
+            out[p if dense else indices[p]] += whole_steps(added, per_unit, left) if stepped else added
 
 
-cdef inline inlined _add(int kind, bint dense, Job *job) noexcept nogil:
+cdef inline inlined _choose(int kind, bint dense, bint stepped, Job *job) noexcept nogil:
+    """One item is chosen: its rows move, and what they add; in whole steps, or as it is."""
     cdef const int32_t *indices = job.rows.indices
     cdef const double *weights = job.rows.data.first
     cdef double *out = job.out
     cdef Py_ssize_t i, p, q, start = 0, stop = job.n_items, stride = job.rows.data.step
     cdef Py_ssize_t first = 0 if dense else job.columns.indptr[job.item]
     cdef Py_ssize_t last = job.n_rows if dense else job.columns.indptr[job.item + 1]
-    cdef double old, new, c, share, chosen, weight, added = 0.0
+    cdef double old, new, c, share, chosen, weight, before, after
+    cdef double had = 0.0, has = 0.0, added = 0.0, per_unit = job.per_unit
     for q in range(first, last):
         i = q if dense else job.columns.indices[q]
         chosen = job.dense[i * job.n_items + job.item] if dense else at(&job.columns.data, q)
@@ -246,44 +232,16 @@ cdef inline inlined _add(int kind, bint dense, Job *job) noexcept nogil:
         share = at(&job.share, i)
         old = job.state[i]
         new = step(kind, old, chosen)
-        added += share * gain(kind, old, chosen, c)
-        if new == old:
-            continue
-        job.state[i] = new
-        if dense:
-            weights = job.dense + i * job.n_items
+        if stepped:
+            had = job.left[i]
+            has = had - whole_steps(share * gain(kind, old, chosen, c), per_unit, had)
         else:
-            start = job.rows.indptr[i]
-            stop = job.rows.indptr[i + 1]
-        for p in range(start, stop):
-            weight = weights[p if dense else p * stride]
-            out[p if dense else indices[p]] += share * (gain(kind, new, weight, c) - gain(kind, old, weight, c))
-    job.added = added
-
-
-cdef inline inlined _choose(int kind, bint dense, Job *job) noexcept nogil:
-    cdef const int32_t *indices = job.rows.indices
-    cdef const double *weights = job.rows.data.first
-    cdef double *out = job.out
-    cdef Py_ssize_t i, p, q, start = 0, stop = job.n_items, stride = job.rows.data.step
-    cdef Py_ssize_t first = 0 if dense else job.columns.indptr[job.item]
-    cdef Py_ssize_t last = job.n_rows if dense else job.columns.indptr[job.item + 1]
-    cdef double old, new, c, share, had, has, chosen, weight, before, after, per_unit = job.per_unit
-    for q in range(first, last):
-        i = q if dense else job.columns.indices[q]
-        chosen = job.dense[i * job.n_items + job.item] if dense else at(&job.columns.data, q)
-        if dense and chosen == 0.0:
-            continue
-        c = at(&job.cap, i)
-        share = at(&job.share, i)
-        old = job.state[i]
-        had = job.left[i]
-        new = step(kind, old, chosen)
-        has = had - whole_steps(share * gain(kind, old, chosen, c), per_unit, had)
+            added += share * gain(kind, old, chosen, c)
         if new == old and has == had:
             continue
         job.state[i] = new
-        job.left[i] = has
+        if stepped:
+            job.left[i] = has
         if dense:
             weights = job.dense + i * job.n_items
         else:
@@ -291,53 +249,51 @@ cdef inline inlined _choose(int kind, bint dense, Job *job) noexcept nogil:
             stop = job.rows.indptr[i + 1]
         for p in range(start, stop):
             weight = weights[p if dense else p * stride]
-            before = whole_steps(share * gain(kind, old, weight, c), per_unit, had)
-            after = whole_steps(share * gain(kind, new, weight, c), per_unit, has)
-            out[p if dense else indices[p]] += after - before
+            before = gain(kind, old, weight, c)
+            after = gain(kind, new, weight, c)
+            if stepped:
+                after = whole_steps(share * after, per_unit, has) - whole_steps(share * before, per_unit, had)
+            else:
+                after = share * (after - before)
+            out[p if dense else indices[p]] += after
+    job.added = added
 
 
 cdef inline inlined _looped(int kind, bint dense, Loop loop, Job *job) noexcept nogil:
     if loop == GAINS:
-        _gains(kind, dense, job)
+        _sums(kind, dense, False, False, job)
     elif loop == ADD:
-        _add(kind, dense, job)
+        _choose(kind, dense, False, job)
     elif loop == SUMS:
-        _sums(kind, dense, False, job)
+        _sums(kind, dense, False, True, job)
     elif loop == SINGLES and dense:
-        _sums(kind, dense, True, job)
+        _sums(kind, dense, True, True, job)
     else:
-        _choose(kind, dense, job)
+        _choose(kind, dense, True, job)
+
+
+cdef inline inlined _of_kind(int kind, bint dense, Loop loop, Job *job) noexcept nogil:
+    """Each loop once for each kind, which is a constant in it."""
+    if kind == COVER:
+        _looped(COVER, dense, loop, job)
+    elif kind == SURVIVE:
+        _looped(SURVIVE, dense, loop, job)
+    elif kind == BEST:
+        _looped(BEST, dense, loop, job)
+    elif kind == SQRT:
+        _looped(SQRT, dense, loop, job)
+    elif kind == LOG:
+        _looped(LOG, dense, loop, job)
+    else:
+        _looped(CAP, dense, loop, job)
 
 
 cdef cloned _sparse(int kind, Loop loop, Job *job) noexcept nogil:
-    """Each loop once for each kind, which is a constant in it."""
-    if kind == COVER:
-        _looped(COVER, False, loop, job)
-    elif kind == SURVIVE:
-        _looped(SURVIVE, False, loop, job)
-    elif kind == BEST:
-        _looped(BEST, False, loop, job)
-    elif kind == SQRT:
-        _looped(SQRT, False, loop, job)
-    elif kind == LOG:
-        _looped(LOG, False, loop, job)
-    else:
-        _looped(CAP, False, loop, job)
+    _of_kind(kind, False, loop, job)
 
 
 cdef cloned_wide _dense(int kind, Loop loop, Job *job) noexcept nogil:
-    if kind == COVER:
-        _looped(COVER, True, loop, job)
-    elif kind == SURVIVE:
-        _looped(SURVIVE, True, loop, job)
-    elif kind == BEST:
-        _looped(BEST, True, loop, job)
-    elif kind == SQRT:
-        _looped(SQRT, True, loop, job)
-    elif kind == LOG:
-        _looped(LOG, True, loop, job)
-    else:
-        _looped(CAP, True, loop, job)
+    _of_kind(kind, True, loop, job)
 
 
 cdef void add_row_sums(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.checks import DataError, whole
 from .base import Floats, random_rows
-from .devices import Device, device_of, row_sums, slices
+from .devices import Device, GainSums, device_of, row_sums, slices
 from .fixed_point import StepPopulation
 from .rows import BEST, CAP, ConcaveOverModular, Kind, RowPopulation
 
@@ -102,11 +102,9 @@ class ArrayRows(DeviceRows):
     def gain_sums(self, state: Any, left: Any, per_unit: float, rows: Any = None) -> Floats:
         """What every item adds, in steps, to rows in these states with these steps left."""
         numbers = (state, left, self.caps)
+        asked = GainSums(self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile)
         with self.room():
-            found = self.device.gain_sums(
-                self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile, rows
-            )
-            return self.device.numpy(found)
+            return self.device.numpy(self.device.gain_sums(asked, rows))
 
     def room(self) -> Any:
         """Within it, a lack of memory names the tile."""

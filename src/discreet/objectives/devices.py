@@ -26,7 +26,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,21 @@ _EXACT_IN_32 = 1024
 QUIET = np.errstate(all="ignore")
 
 
+Tile = tuple[int, int]  # people and items
+Cut = tuple[int, int] | None  # factor and shift
+
+
+class GainSums(NamedTuple):
+    """What is asked of a people x items array; ``numbers`` are its rows' states, steps left and caps."""
+
+    code: int
+    matrix: Any
+    numbers: tuple[Any, Any, Any]
+    share: float
+    per_unit: float
+    tile: int
+
+
 @dataclass(frozen=True)
 class Device:
     """A library of arrays that follows the Array API standard, and the device on which its arrays live."""
@@ -56,7 +71,7 @@ class Device:
     place: Any
 
     gains_tile: ClassVar[int] = 1 << 24  # entries
-    products_tile: ClassVar[tuple[int, int]] = (4096, 16384)  # people and items
+    products_tile: ClassVar[Tile] = (4096, 16384)
 
     def array(self, values: Any, dtype: str) -> Any:
         """An array of this library on this device; one that is there already is not copied."""
@@ -154,20 +169,12 @@ class Device:
         found = self.xp.floor(gains * per_unit)
         return self.xp.minimum(self.xp.where(found > 0.0, found, self.xp.zeros_like(found)), left)
 
-    def gain_sums(
-        self,
-        code: int,
-        matrix: Any,
-        numbers: tuple[Any, Any, Any],
-        share: float,
-        per_unit: float,
-        tile: int,
-        rows: Any = None,
-    ) -> Any:
-        """Every item's sum over people of its gain, in steps; ``numbers``: states, steps left and caps.
+    def gain_sums(self, asked: GainSums, rows: Any = None) -> Any:
+        """Every item's sum over people of its gain, in steps.
 
         ``rows``: the places of those who count, everybody if None.
         """
+        code, matrix, numbers, share, per_unit, tile = asked
         xp = self.xp
         total = self.zeros(matrix.shape[1], "float64")
         count = matrix.shape[0] if rows is None else rows.shape[0]
@@ -184,20 +191,12 @@ class Device:
 
     # --- products of embeddings -----------------------------------------------------------------------------
 
-    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+    def tile_bytes(self, tile: Tile, width: int) -> int:
         """At most how much memory a pass takes beside its arguments and what it returns."""
         size = 4 if width <= _EXACT_IN_32 else 8
         return (3 * tile[0] * tile[1] + (tile[0] + 2 * tile[1]) * width) * size + 8 * tile[0]
 
-    def product_sums(
-        self,
-        people: Any,
-        items: Any,
-        low: Any,
-        span: Any,
-        cut: tuple[int, int] | None,
-        tile: tuple[int, int],
-    ) -> Any:
+    def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:
         """For each item, the sum over people of min(max(product - low, 0), span), in 64-bit integers.
 
         With ``cut`` = (factor, shift), of the steps between instead: a product p counts (p factor) >> shift.
@@ -222,7 +221,7 @@ class Device:
             parts.append(total)
         return xp.concat(parts)
 
-    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+    def products(self, people: Any, items: Any, tile: Tile) -> Any:
         """The products of all people with a few items, people x items, in 32-bit integers."""
         xp = self.xp
         exact = "float32" if people.shape[1] <= _EXACT_IN_32 else "float64"
@@ -249,16 +248,8 @@ class Processor(Device):
     gains_tile = 1 << 22  # of a thread
     products_tile = (512, 2048)
 
-    def gain_sums(
-        self,
-        code: int,
-        matrix: Any,
-        numbers: tuple[Any, Any, Any],
-        share: float,
-        per_unit: float,
-        tile: int,
-        rows: Any = None,
-    ) -> Any:
+    def gain_sums(self, asked: GainSums, rows: Any = None) -> Any:
+        code, matrix, numbers, share, per_unit, tile = asked
         count = matrix.shape[0] if rows is None else rows.size
         few = count * matrix.shape[1] <= _FEW
         size = min(tile, max(1, -(-count // (1 if few else _threads()))))
@@ -277,19 +268,11 @@ class Processor(Device):
             total += part
         return total
 
-    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+    def tile_bytes(self, tile: Tile, width: int) -> int:
         size = 4 if width <= _EXACT_IN_32 else 8
         return _threads() * ((tile[0] * (tile[1] + width) + 2 * tile[1] * width) * size + 4 * tile[1])
 
-    def product_sums(
-        self,
-        people: Any,
-        items: Any,
-        low: Any,
-        span: Any,
-        cut: tuple[int, int] | None,
-        tile: tuple[int, int],
-    ) -> Any:
+    def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:
         exact = np.float32 if people.shape[1] <= _EXACT_IN_32 else np.float64
         out = np.zeros(items.shape[0], dtype=np.int64)
         flush = max(1, (_WHOLE - 1) // max(1, int(span.max(initial=0))))
@@ -311,7 +294,7 @@ class Processor(Device):
         _each(block, range(0, items.shape[0], tile[1]), alone=people.shape[0] * items.shape[0] <= _FEW)
         return out
 
-    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+    def products(self, people: Any, items: Any, tile: Tile) -> Any:
         exact = np.float32 if people.shape[1] <= _EXACT_IN_32 else np.float64
         columns = np.ascontiguousarray(items.T.astype(exact))
         out = np.empty((people.shape[0], items.shape[0]), dtype=np.int32)

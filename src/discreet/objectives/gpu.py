@@ -20,7 +20,7 @@ from triton.language.extra import libdevice
 
 from ..kernels.arrays import RATIO
 from ..kernels.rows import BEST, LOG, SQRT, SURVIVE
-from .devices import LN_2, ROOT_2, SERIES, Device
+from .devices import LN_2, ROOT_2, SERIES, Cut, Device, GainSums, Tile
 
 # People and items of a block, and warps; for products stages of loading, too.
 _GAINS_BLOCK = (16, 128, 4)
@@ -188,18 +188,8 @@ class TritonDevice(Device):
     gains_tile = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
     products_tile = (1 << 20, 1 << 20)  # nothing of a tile lies in memory: what is gathered at a time
 
-    def gain_sums(
-        self,
-        code: int,
-        matrix: Any,
-        numbers: tuple[Any, Any, Any],
-        share: float,
-        per_unit: float,
-        tile: int,
-        rows: Any = None,
-    ) -> Any:
-        del tile
-        table, state, left, cap = _shared(matrix, *numbers)
+    def gain_sums(self, asked: GainSums, rows: Any = None) -> Any:
+        table, state, left, cap = _shared(asked.matrix, *asked.numbers)
         (named,) = [state] if rows is None else _shared(rows)
         n, m = table.shape[0] if rows is None else named.shape[0], table.shape[1]
         out = _zeros(table, m, "float64")
@@ -208,28 +198,22 @@ class TritonDevice(Device):
         height, columns, warps = _GAINS_BLOCK
         blocks = triton.cdiv(m, columns)
         stretch = max(height, triton.cdiv(triton.cdiv(n, max(1, _GAINS_PROGRAMS // blocks)), height) * height)
-        factors = torch.tensor([share, per_unit, *_CONSTANTS], dtype=torch.float64, device=table.device)
+        factors = torch.tensor(
+            [asked.share, asked.per_unit, *_CONSTANTS], dtype=torch.float64, device=table.device
+        )
         with torch.cuda.device(table.device):
             _gain_sums[(blocks, triton.cdiv(n, stretch))](
                 table, named, state, left, cap, out, n, m, stretch, factors,
-                KIND=code, NAMED=rows is not None, ROWS=height, COLUMNS=columns,
+                KIND=asked.code, NAMED=rows is not None, ROWS=height, COLUMNS=columns,
                 num_warps=warps, enable_fp_fusion=False,
             )  # fmt: skip
         return self._own(out)
 
-    def tile_bytes(self, tile: tuple[int, int], width: int) -> int:
+    def tile_bytes(self, tile: Tile, width: int) -> int:
         """At most how much memory a pass takes beside its arguments and what it returns."""
         return tile[0] * (width + 16) + 8 * tile[1]
 
-    def product_sums(
-        self,
-        people: Any,
-        items: Any,
-        low: Any,
-        span: Any,
-        cut: tuple[int, int] | None,
-        tile: tuple[int, int],
-    ) -> Any:
+    def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:
         del tile
         mine, theirs, least, most = _shared(people, items, low, span)
         (n, width), m = mine.shape, theirs.shape[0]
@@ -256,7 +240,7 @@ class TritonDevice(Device):
             )  # fmt: skip
         return self._own(out)
 
-    def products(self, people: Any, items: Any, tile: tuple[int, int]) -> Any:
+    def products(self, people: Any, items: Any, tile: Tile) -> Any:
         del tile
         mine, theirs = _shared(people, items)
         (n, width), k = mine.shape, theirs.shape[0]

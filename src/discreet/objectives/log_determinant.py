@@ -13,7 +13,7 @@ from ..core.checks import whole
 from ..kernels.arrays import RATIO
 from .arrays import DeviceRows, GrowingArray, check_finite, matrix_of, whole_tile
 from .base import Floats, Items, random_rows
-from .devices import QUIET, Device, device_of, row_sums, slices
+from .devices import QUIET, Device, GainSums, device_of, row_sums, slices
 from .fixed_point import StepPopulation
 from .matrices import checked
 from .rows import largest_totals
@@ -349,6 +349,6 @@ class GrowingDeterminants(GrowingArray):
         with rows.room():
             for part, left in zip(self._parts, self._left, strict=True):
                 numbers = (left, left, left)
-                found = device.gain_sums(RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile)
-                total += device.numpy(found)
+                asked = GainSums(RATIO, part.rest, numbers, rows.share, self._per_unit, rows.tile)
+                total += device.numpy(device.gain_sums(asked))
         return total

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,6 +52,8 @@ _THREADED = 1 << 15
 _PARTS = 8
 _THREADED_ENTRIES = 1_000_000
 _NONE = np.zeros(0, dtype=np.int64)
+# How files of events are read (`data.read_events`).
+_FILE_OPTIONS = ("separator", "columns", "items_columns", "items_item")
 
 
 # Every kind that has a code, by its code. A kind enters itself: whoever reads saved rows misses none.
@@ -651,22 +653,18 @@ class RowPopulation(Population):
         items: Iterable[Any] | str | os.PathLike[str] | None = None,
         people: Iterable[Any] | None = None,
         unknown_items: str = "error",
-        separator: str | None = None,
-        columns: Sequence[str] | None = None,
-        items_columns: Sequence[str] | None = None,
-        items_item: str | None = None,
         **options: Any,
     ) -> Self:
         """From a table of events, one row per (person, item), with an optional weight.
 
         ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
         packed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of such paths, or rows that
-        are mappings, one after the other. ``separator`` is what stands between columns of text, unless it is
-        to be found out from the header, and ``columns`` their names where there is none. People stand in the
-        order of their first event; of a person's events with one item the largest weight counts. ``labels``
-        holds the items: the catalogue ``items`` in its own order (a list, or the path of a file with the
-        column ``item``, or ``items_item`` if it is called otherwise there; without a header,
-        ``items_columns`` are its columns), or else the items that occur, sorted.
+        are mappings, one after the other. People stand in the order of their first event; of a person's
+        events with one item the largest weight counts. ``labels`` holds the items: the catalogue ``items`` in
+        its own order (a list, or the path of a file with the column ``item``), or else the items that occur,
+        sorted. ``options`` are those of the constructor and, for files: ``separator`` between columns of text
+        (else found out from the header); ``columns``, their names where there is no header, and
+        ``items_columns`` those of the catalogue; ``items_item``, what ``item`` is called there.
 
         Give a catalogue where the result is to be private: a public list, or one that
         `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
@@ -678,19 +676,10 @@ class RowPopulation(Population):
         """
         from ..data import read_events
 
+        files = {name: options.pop(name) for name in _FILE_OPTIONS if name in options}
+        told: dict[str, Any] = {"weight": weight, "items": items, "people": people, **files}
         found = read_events(
-            events,
-            person=person,
-            item=item,
-            weight=weight,
-            items=items,
-            people=people,
-            unknown_items=unknown_items,
-            highest=cls._highest,
-            separator=separator,
-            columns=columns,
-            items_columns=items_columns,
-            items_item=items_item,
+            events, person=person, item=item, unknown_items=unknown_items, highest=cls._highest, **told
         )
         return cls.of_events(found, **options)
 
@@ -805,7 +794,7 @@ class RowPopulation(Population):
         return self._rows if self._rows.kind.code >= 0 else None
 
     def __len__(self) -> int:
-        return self._rows.n_rows
+        return self._rows.share.size
 
     def start(self) -> State:
         if self._rows.kind.code < 0 and len(self) == 1:

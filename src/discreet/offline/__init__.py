@@ -36,11 +36,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         try:
-            return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+            found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] != "sklearn":
                 raise
             raise ImportError(f"{name} needs scikit-learn: {install('sklearn')}", name="sklearn") from None
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

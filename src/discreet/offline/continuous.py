@@ -36,7 +36,7 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..privacy.published import true_budget
 from ..results import Selection
-from .selector import Allowance, OfflineSelector
+from .selector import Allowance, OfflineSelector, least_epsilon
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -241,14 +241,6 @@ class GradientOnTop:
         return self._gradient.at(self._left.point(x))[self._left.free]
 
 
-def check_population(people: Any) -> None:
-    """An error for what is no population."""
-    if not isinstance(people, Population):
-        raise TypeError(
-            f"people must be an objective such as Coverage or SetFunction, got {type(people).__name__}"
-        )
-
-
 def check_people(people: Population, bound: float, stated: bool) -> None:
     """An error, before anything is released, for people whom continuous greedy cannot take."""
     if not people.monotone:
@@ -293,7 +285,7 @@ _USUAL_STEPS = 3
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClimbSettings:
     """How a selector climbs, whatever it climbs on. ``share`` is what calibrates all noise.
 
     ``greedy_suffices``: under a cardinality constraint one step of picks is the greedy algorithm, which has
@@ -363,7 +355,7 @@ class Setting:
     ``length`` for how many of them it is laid out.
     """
 
-    settings: Settings
+    settings: ClimbSettings
     constraint: Constraint
     n_items: int
     reach: float
@@ -377,7 +369,7 @@ class Setting:
     @classmethod
     def of(
         cls,
-        settings: Settings,
+        settings: ClimbSettings,
         constraint: Constraint,
         n_items: int,
         change: Change,
@@ -502,20 +494,13 @@ class Setting:
         if self.picks == 0 or alone._noise_loss(steps, event) < most:
             return
 
-        def loud(factor: float) -> bool:
-            larger = replace(share.budget, epsilon=factor * share.budget.epsilon)
-            return alone._noise_loss(steps, self._event_of(steps, replace(share, budget=larger))) >= most
+        def enough(larger: Share) -> bool:
+            return alone._noise_loss(steps, self._event_of(steps, larger)) < most
 
-        low, high = 1.0, 2.0
-        while high < 1e9 and loud(high):
-            low, high = high, 2.0 * high
-        for _ in range(20):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if loud(middle) else (low, middle)
         warnings.warn(
             f"{spent_from} is too small for a choice better than chance: the noise of"
             f" one choice ({alone._noise_loss(steps, event):.3g}) drowns even an item that everybody wants"
-            f" ({most:.3g}); epsilon={high * share.budget.epsilon:.2g} would do, or more people",
+            f" ({most:.3g}); epsilon={least_epsilon(enough, share):.2g} would do, or more people",
             stacklevel=5,
         )
 
@@ -661,15 +646,8 @@ class ContinuousGreedy(OfflineSelector):
             and self.noise == "exponential"
             and self.update_within_steps
         )
-        self._settings = Settings(
-            self.share,
-            self.steps,
-            self.noise,
-            self.composition,
-            self.calibration,
-            self.update_within_steps,
-            suffices,
-        )
+        how = (self.noise, self.composition, self.calibration, self.update_within_steps)
+        self._settings = ClimbSettings(self.share, self.steps, *how, suffices)
         self._climbed: tuple[Floats, int] | None = None
 
     # --- for users -------------------------------------------------------------------------------
@@ -731,7 +709,7 @@ class ContinuousGreedy(OfflineSelector):
         known = count if self.budget.neighbours == "replace" else self.max_people
         steps = self._setting(constraint, size, touched, known).steps()
         assert setting.most is not None
-        loss = setting.loss(steps, self._event(setting, steps), curvature)
+        loss = setting.loss(steps, setting.event(steps), curvature)
         return min(loss, (1.0 - curvature / math.e) * setting.most)
 
     def __repr__(self) -> str:
@@ -782,17 +760,12 @@ class ContinuousGreedy(OfflineSelector):
         known = n_people if self.budget.neighbours == "replace" else self.max_people
         return known or MOST_PEOPLE
 
-    def _event(self, setting: Setting, steps: int) -> Event:
-        """One release of a run."""
-        return setting.event(steps)
-
     # --- the climb -------------------------------------------------------------------------------
 
     def _climbed_on(
         self, people: Population, include: Any, exclude: Any, progress: bool
     ) -> tuple[Residual, Climb | None]:
         """What there was to choose from and the climb on it; none where nothing is left to choose."""
-        check_population(people)
         left = self._left(people, include, exclude)
         setting = self._checked_setting(people, left)
         climb = None
@@ -806,7 +779,7 @@ class ContinuousGreedy(OfflineSelector):
 
     def _climb(self, people: Population, left: Residual, setting: Setting, progress: bool) -> Climb:
         steps = setting.steps()
-        event = self._event(setting, steps)
+        event = setting.event(steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))
         count = setting.releases(steps)
         if self.calibration == "published":

@@ -13,7 +13,7 @@ from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
 from ..objectives import Population
-from ..privacy import Event, GaussianNoise, PublicRandomness, Seed
+from ..privacy import Event, GaussianNoise, PublicRandomness
 from ..privacy.accountant import Spending
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
 from .selector import Allowance
@@ -44,6 +44,7 @@ class CurvatureGreedy(ContinuousGreedy):
     points with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one
     ``guess``), and keeps the best. Its constraint is made of private data, so that it is not private,
     whatever the noise: ``privacy`` reports an infinite epsilon, with a warning. For comparison only.
+    All other options are those of `ContinuousGreedy`.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)
@@ -58,43 +59,15 @@ class CurvatureGreedy(ContinuousGreedy):
         self,
         constraint: Constraint | int,
         budget: Spending | Allowance,
-        steps: int | str = "auto",
-        noise: str = "exponential",
-        composition: str = "auto",
-        *,
-        bound: float = 1.0,
-        items_per_person: int | None = None,
-        sensitivity: float | None = None,
-        samples: int | None = None,
-        update_within_steps: bool = True,
-        max_people: int | None = None,
-        calibration: str = "tight",
+        *given: Any,
         guess: float | None = None,
         gamma: float = 0.5,
-        include: Any = None,
-        exclude: Any = None,
-        seed: Seed = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            constraint,
-            budget,
-            steps,
-            noise,
-            composition,
-            bound=bound,
-            items_per_person=items_per_person,
-            sensitivity=sensitivity,
-            samples=samples,
-            update_within_steps=update_within_steps,
-            max_people=max_people,
-            calibration=calibration,
-            include=include,
-            exclude=exclude,
-            seed=seed,
-        )
+        super().__init__(constraint, budget, *given, **options)
         self.guess = None if guess is None else checks.real("guess", guess, at_least=0.0)
         self.gamma = checks.real("gamma", gamma, above=0.0, at_most=1.0)
-        if calibration != "published" and guess is not None:
+        if self.calibration != "published" and guess is not None:
             raise ValueError('guess= is for calibration="published"; the tight form needs none')
 
     def guarantee(self, curvature: float) -> float:
@@ -139,7 +112,7 @@ class CurvatureGreedy(ContinuousGreedy):
             kind = type(people).__name__
             raise ValueError(f'calibration="published" takes sums over people only, which {kind} is not')
         steps = setting.steps()
-        event = self._event(setting, steps)
+        event = setting.event(steps)
         bare = GaussianNoise(setting.change.l2, 0.0)
         what = "CurvatureGreedy (the vector ell is a constraint in the clear)"
         self._take_true_budget([(bare, 1)], what)

@@ -42,8 +42,8 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
-from .greedy import PrivateGreedy, least_epsilon
-from .selector import Allowance
+from .greedy import PrivateGreedy
+from .selector import Allowance, least_epsilon
 
 # What scikit-learn says about data without telling what stands in it, or how many rows it has.
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
@@ -198,10 +198,11 @@ def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -
 
     if (found := chance(allowance.share)) >= 0.5:
         return None
+    enough = least_epsilon(lambda share: chance(share) >= 0.5, allowance.share)
     return (
         f"{allowance} is too small here for much more than chance: a feature that tells the class exactly is"
         f" picked first with probability {found:.2g} (at random {1 / n_features:.2g});"
-        f" epsilon={least_epsilon(chance, allowance.share):g} would make that 1/2"
+        f" epsilon={enough:g} would make that 1/2"
     )
 
 

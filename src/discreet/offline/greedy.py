@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import exp, log
 from typing import Any, NamedTuple, Protocol
 
@@ -39,7 +39,7 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..privacy.picks import ExactChoices, Picks, decomposable_delta
 from ..results import Selection
-from .selector import Allowance, OfflineSelector
+from .selector import Allowance, OfflineSelector, least_epsilon
 
 METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
 # What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
@@ -73,7 +73,7 @@ def make(problem: SelectionProblem, share: Share, method: str, for_gains: Fracti
         picks = Picks("none", math.inf, LaplaceNoise(problem.width, 0.0), count)
         bare = LaplaceNoise(problem.moved[0], 0.0) if for_gains else None
         return GreedyPlan(picks, picks if problem.ends else None, bare)
-    for_picks = share.part(1 - for_gains)
+    for_picks = share.part(1 - for_gains) if for_gains else share
     ends: Picks | None
     if method in ("basic", "zcdp", "exact"):
         composed = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
@@ -169,27 +169,10 @@ def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float 
 def epsilon_that_would_do(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> float:
     """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
 
-    def chance(larger: Share) -> float:
-        return chance_of_a_favourite(problem, make(problem, larger, method, for_gains)) or 0.0
+    def enough(larger: Share) -> bool:
+        return (chance_of_a_favourite(problem, make(problem, larger, method, for_gains)) or 0.0) >= 0.5
 
-    return least_epsilon(chance, share)
-
-
-def least_epsilon(chance: Callable[[Share], float], share: Share) -> float:
-    """The least epsilon, to three digits, with which ``chance`` of such a share is 1/2."""
-
-    def enough(epsilon: float) -> bool:
-        return chance(replace(share, budget=replace(share.budget, epsilon=epsilon))) >= 0.5
-
-    low = high = share.budget.epsilon
-    while not enough(high):
-        low, high = high, 2.0 * high
-        if high > 1e9:
-            return math.inf
-    while high - low > 1e-3 * low:
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return float(f"{high:.3g}") if float(f"{high:.3g}") >= high else float(f"{high * 1.005:.3g}")
+    return least_epsilon(enough, share)
 
 
 def _extendible(constraint: Constraint) -> int | None:
@@ -339,12 +322,12 @@ class SelectionProblem:
     costs: ChargedCosts | None
     moved: tuple[float, float]
 
-    @property
+    @cached_property
     def picks(self) -> int:
         """The most picks that can depend on anybody: the last of all items is no choice."""
         return min(self.constraint.rank, self.n_items - 1)
 
-    @property
+    @cached_property
     def ends(self) -> int:
         """Choices after the picks: the best single item, and between it and the picks."""
         return 2 if self.costs is not None and self.costs.large.size else 0
@@ -788,11 +771,6 @@ class PrivateGreedy(OfflineSelector):
 
     def _asked(self, people: Population, include: Any, exclude: Any) -> Residual:
         """Everything that can be wrong is found here, before anything is spent."""
-        if not isinstance(people, Population):
-            raise TypeError(
-                f"people must be a population, e.g. objectives.Coverage(matrix), got {type(people).__name__};"
-                " objectives.SetFunction makes one of any function"
-            )
         left = self._left(people, include, exclude)
         whole = left.constraint if left.whole else None
         if whole is not None and not addable(whole, people.n_items, []).size:
@@ -872,7 +850,8 @@ class PrivateGreedy(OfflineSelector):
         """Pick until nothing more fits; how many scores were looked at."""
         queries = 0
         weights = None if problem.costs is None else problem.costs.weights
-        for _ in track(range(problem.constraint.rank), "picking", progress):
+        turns = range(problem.constraint.rank)
+        for _ in track(turns, "picking", progress) if progress else turns:
             left = addable(problem.constraint, problem.n_items, growing.items)
             if left.size == 0:
                 break

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -64,15 +65,15 @@ class Allowance:
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Refuse (event, count) releases that the share or the gate does not hold, before any is made."""
         share, lost = self.share, self._lost
-        limit = None
-        if share.private and share.definition is not None:
+        if share.definition is not None and share.private:
             limit = filter_of(share.budget, share.definition).part(share.fraction)
-        for event, count in releases:
-            lost += event_loss(event) * count
-            if limit is not None and not limit.fits(lost):
-                refusal = BudgetExceeded(replace(self.gate.preview(event, count), fits=False, largest=None))
-                refusal.add_note("The share that was given for this is spent; the gate's others are not.")
-                raise refusal
+            for event, count in releases:
+                lost += event_loss(event) * count
+                if not limit.fits(lost):
+                    refused = replace(self.gate.preview(event, count), fits=False, largest=None)
+                    refusal = BudgetExceeded(refused)
+                    refusal.add_note("The share that was given for this is spent; the gate's others are not.")
+                    raise refusal
         self.gate.expect(*releases)
         self._lost = lost
 
@@ -166,11 +167,16 @@ class OfflineSelector:
 
     def _left(self, people: Population, include: Any, exclude: Any) -> Residual:
         """What there is to choose from for these people."""
+        if not isinstance(people, Population):
+            raise TypeError(
+                f"people must be a population, e.g. objectives.Coverage(matrix), got {type(people).__name__};"
+                " objectives.SetFunction makes one of any function"
+            )
         known = people.catalogue != "from data"
 
         def numbers(argument: str, mine: tuple[Any, ...], also: Any) -> list[int]:
             found: list[int] = []
-            for given in (mine, _given(argument, also)):
+            for given in filter(None, (mine, _given(argument, also))):
                 found += item_numbers(argument, given, people.n_items, people.labels, public=known)
             return found
 
@@ -201,6 +207,23 @@ class OfflineSelector:
         labels = None if people.labels is None else tuple(people.labels[item] for item in chosen)
         given = tuple(left.included.tolist())
         return Selection(chosen, labels=labels, privacy=self.privacy, included=given, **more)
+
+
+def least_epsilon(enough: Callable[[Share], bool], share: Share) -> float:
+    """The least epsilon, to three digits and from that of ``share`` on, with which such a share is enough."""
+
+    def reached(epsilon: float) -> bool:
+        return enough(replace(share, budget=replace(share.budget, epsilon=epsilon)))
+
+    low = high = share.budget.epsilon
+    while not reached(high):
+        low, high = high, 2.0 * high
+        if high > 1e9:
+            return math.inf
+    while high - low > 1e-3 * low:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return float(f"{high:.3g}") if float(f"{high:.3g}") >= high else float(f"{high * 1.005:.3g}")
 
 
 def _given(argument: str, items: Any) -> tuple[Any, ...]:
