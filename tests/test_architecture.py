@@ -554,7 +554,7 @@ WALKS = {
     "HedgeSelector": Cost(10, 44, 33),
     "RunningSumSelector": Cost(11, 66, 36),
     "LeaderSelector": Cost(8, 38, 21),
-    "PhasedSelector": Cost(12, 136, 103),
+    "PhasedSelector": Cost(12, 130, 103),
     "BestOfBothSelector": Cost(13, 109, 78),
     "ThompsonSelector": Cost(11, 61, 49),
     "MetaFrankWolfe": Cost(17, 109, 60),

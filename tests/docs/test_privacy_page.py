@@ -19,7 +19,8 @@ from discreet.constraints.domains import Ball, Box, Simplex
 from discreet.objectives import Coverage
 from discreet.online.registry import Registered
 from discreet.privacy.picks import SampledPicks
-from tests.online.toy import LIBRARY, WITH_TOY, ToySelector
+from tests.online.learners import LIBRARY, WITH_TOY
+from tests.online.toy import ToySelector
 
 PAGE = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
 # Beside the learners: whatever chooses offline, and lists of items.

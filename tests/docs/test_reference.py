@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.online.toy import LIBRARY, WITH_TOY
+from tests.online.learners import LIBRARY, WITH_TOY
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 NAMED = {page.stem: re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE) for page in PAGES.glob("*.md")}

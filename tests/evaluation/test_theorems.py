@@ -16,7 +16,7 @@ from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
 from discreet.privacy.published import PublishedCalibrationWarning
-from tests.online.toy import LIBRARY, WITH_TOY
+from tests.online.learners import LIBRARY, WITH_TOY
 from tools import theorems
 from tools.pages.theorems import BOUNDS
 from tools.theorems.regret import set_regret

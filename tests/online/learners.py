@@ -30,7 +30,10 @@ from discreet.online.registry import REGISTRY, Example, selectors
 from discreet.privacy.published import PublishedCalibrationWarning
 from tests.online import toy
 
-toy.register()
+# The library's own learners, and those with the toy, which all tests of learners read.
+LIBRARY = dict(REGISTRY)
+REGISTRY["ToySelector"] = toy.ENTRY
+WITH_TOY = dict(REGISTRY)
 
 
 @dataclass(frozen=True)

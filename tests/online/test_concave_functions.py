@@ -7,7 +7,7 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import ConcaveOverModular
-from discreet.online import functions
+from discreet.online.people import FunctionRounds
 
 ROUNDS, ITEMS, BOUND = 60, 12, 4.0
 
@@ -58,7 +58,7 @@ def known(learner):
     """What has been learned."""
     if isinstance(learner, dc.online.HedgeSelector):
         return learner._experts.scores
-    return learner._phases.window.start().scores()
+    return learner._window.close().scores()
 
 
 def played(learner, stream, limit):
@@ -87,7 +87,7 @@ def test_values_above_the_bound_are_refused_as_one_by_one():
     """A population of smaller people, whose function is exchanged afterwards: nothing else looks."""
     stream = people(np.sqrt)
     stream._rows.kind.__dict__["function"] = high
-    asked = functions.FunctionRounds(stream._rows, 3, 2.0, 1.0, 100)
+    asked = FunctionRounds(stream._rows, 3, 2.0, 1.0, 100)
     shown = np.array([0, 1, 2], dtype=np.int32)
     worth = asked.ask(0, ROUNDS, shown)
     assert 0 < worth.size < ROUNDS

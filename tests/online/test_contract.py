@@ -31,6 +31,7 @@ from tests.online.learners import (
     FRANK_WOLFE_POINTS,
     FRANK_WOLFE_SETS,
     LEADERS,
+    LIBRARY,
     N_ITEMS,
     ROUNDS,
     SELECTORS,
@@ -38,7 +39,6 @@ from tests.online.learners import (
     people,
     shown,
 )
-from tests.online.toy import LIBRARY
 from tests.states import content
 
 FAMILIES = ("coverage", "chances", "facility", "functions")

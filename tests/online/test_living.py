@@ -391,13 +391,13 @@ def test_a_window_never_holds_more_people_than_rounds(tmp_path):
     rounds = [learner.choose(wait=False).round for _ in range(31)]
     for late in rounds[:25]:
         learner.learn(items=["i1"], round=late)
-        assert len(learner._phases.window) <= learner.round - learner._phases.opens
+        assert len(learner._window) <= learner.round - learner._window.opens
     learner.save(tmp_path / "state")
     learner = dc.load(tmp_path / "state")
-    assert len(learner._waiting) + len(learner._phases.window) == 25
+    assert len(learner._waiting) + len(learner._window) == 25
     for _ in range(30):
         learner.choose(wait=False)
-        assert len(learner._phases.window) <= 10
+        assert len(learner._window) <= 10
     assert len(learner._waiting) == 0
 
 

@@ -159,14 +159,14 @@ def test_whether_a_file_can_be_written_tells_nothing_of_the_sample(tmp_path):
         learner.learn(person)
         with pytest.raises(TypeError, match="functions"):
             learner.save(tmp_path / "state")
-    assert sum(len(learner._phases.window) for learner in learners) < 20
+    assert sum(len(learner._window) for learner in learners) < 20
 
 
 def test_the_share_that_is_kept_is_the_one_that_is_paid_for():
     people = _stream(20_000)
     learner = PhasedSelector(8, 3, dc.Budget(1.0), window=30_000, seed=0)
     learner.run(people)
-    kept, chance = len(learner._phases.window), -math.expm1(-0.5)
+    kept, chance = len(learner._window), -math.expm1(-0.5)
     assert learner.method == "subsampled"
     assert learner.chance == pytest.approx(chance)
     assert abs(kept - 20_000 * chance) < 5 * math.sqrt(20_000 * chance * (1 - chance))
@@ -176,10 +176,10 @@ class _Twice(PhasedSelector):
     """The injected fault: the people of a window are kept for the next one as well."""
 
     def _draw(self):
-        before = self._phases._window
+        before = self._window._runs
         chosen = super()._draw()
-        if before is not None and before._runs:
-            self._phases.window.keep_rows(phased._joined(next(iter(before._runs.values()))))
+        if before:
+            self._window.keep_rows(phased._joined(next(iter(before.values()))))
         return chosen
 
 
@@ -266,7 +266,7 @@ def test_scores_are_exact_sums_of_rounded_gains(bound, length):
         window = Window(6, bound, length)
         for person in people:
             window.keep(person)
-        gains = window.start()
+        gains = window.close()
         for item in (2, 5, 0):
             scores = gains.scores()
             for j in range(6):
@@ -294,7 +294,7 @@ def test_one_person_moves_scores_by_no_more_than_the_bound():
     for window in (with_liar, without):
         window.keep(honest)
     with_liar.keep(person)
-    here, there = with_liar.start(), without.start()
+    here, there = with_liar.close(), without.close()
     for item in (None, 2, 1):
         if item is not None:
             here.add(item)
@@ -381,8 +381,8 @@ def test_windows_double_and_need_no_horizon():
     opened = []
     for t in range(1_000):
         learner.choose()
-        if not opened or opened[-1] != learner._phases.opens:
-            opened.append(learner._phases.opens)
+        if not opened or opened[-1] != learner._window.opens:
+            opened.append(learner._window.opens)
         learner.learn(people[t])
     assert opened == [0, 10, 30, 70, 150, 310, 630]
     assert learner.rounds is None
@@ -412,7 +412,7 @@ def test_a_large_budget_finds_the_greedy_set():
     people = _stream(2_000, seed=8)
     learner = PhasedSelector(8, 3, dc.Budget(500.0), seed=1)
     learner.run(people)
-    opens = learner._phases.opens  # windows w, 2w, 4w, ...: the one before began at half of opens - w
+    opens = learner._window.opens  # windows w, 2w, 4w, ...: the one before began at half of opens - w
     before = people[(opens - learner.first_window) // 2 : opens]
     assert len(before) > 300
     assert set(learner.choose().items) == set(greedy(before, 3)[0])
@@ -437,12 +437,12 @@ def test_a_change_that_shows_in_the_sets_starts_small_windows_again():
     steady = PhasedSelector(6, 2, budget, first_window=50, seed=0)
     watchful = PhasedSelector(6, 2, budget, first_window=50, restart_on_drift=True, seed=0)
     _ = steady.run(people), watchful.run(people)
-    assert steady._phases.window.length == 50 * 2**7
-    assert watchful._phases.window.length < steady._phases.window.length
+    assert steady._window.length == 50 * 2**7
+    assert watchful._window.length < steady._window.length
     assert watchful.privacy.epsilon() == steady.privacy.epsilon()
     calm = PhasedSelector(6, 2, budget, first_window=50, restart_on_drift=True, seed=0)
     calm.run(_two_regimes(12_000, 12_000))
-    assert calm._phases.window.length == 50 * 2**7
+    assert calm._window.length == 50 * 2**7
 
 
 # --- the protocol --------------------------------------------------------------------------------
@@ -456,10 +456,8 @@ def test_further_rounds_of_a_person_pass_without_being_learned_from(limit):
     whole, single = (PhasedSelector(8, 2, budget, window=200, method="composed", seed=4) for _ in range(2))
     trace = whole.run(people, person_ids=ids)
     np.testing.assert_array_equal(trace.selections, _one_by_one(single, people, ids))
-    assert len(whole._phases.window) == len(single._phases.window) == 40 * limit
-    np.testing.assert_array_equal(
-        whole._phases.window.start().scores(), people[: 40 * limit].gains([]) * 40 * limit
-    )
+    assert len(whole._window) == len(single._window) == 40 * limit
+    np.testing.assert_array_equal(whole._window.close().scores(), people[: 40 * limit].gains([]) * 40 * limit)
     assert whole.round == 120
 
 
@@ -483,12 +481,12 @@ def test_bad_people_leave_the_round_open_and_nothing_learned():
         with pytest.raises(ValueError, match=said):
             learner.learn(wrong)
         assert learner.round == 0
-        assert len(learner._phases.window) == 0
+        assert len(learner._window) == 0
     with pytest.raises(TypeError, match="expected a person's function"):
         learner.learn(object())
     assert learner.choose() == shown
     learner.learn(person)
-    assert (learner.round, len(learner._phases.window)) == (1, 1)
+    assert (learner.round, len(learner._window)) == (1, 1)
 
 
 def test_bad_settings_are_named():

@@ -21,7 +21,7 @@ from discreet.online import (
 )
 from discreet.online import segments as module
 from discreet.online.people import ContributionLimit
-from discreet.online.pool import Evidence, shrunk
+from discreet.online.released import Evidence, shrunk
 from discreet.online.segments import SharedLimit, joined, pieces
 from discreet.online.sums import PrivateTotal
 from discreet.privacy.prefix_sum import FactorizedSum

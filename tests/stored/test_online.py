@@ -17,6 +17,7 @@ from discreet.online import (
     RunningSumSelector,
     ThompsonSelector,
 )
+from discreet.online.phased import Window
 from discreet.privacy import Release
 
 from .stores import keys_of, store_of
@@ -92,11 +93,10 @@ def test_windows_of_a_sample_are_those_of_the_same_people_in_memory(store):
     keep = learner.settings.keep
     with the_same_coins(keys):
         inside = Release.sample(None, N_PEOPLE, keep)
-    window = learner._phases._made(300)
+    window, other = Window(learner.n_items, learner.bound, 300), Window(learner.n_items, learner.bound, 300)
     window.keep_stored(Coverage.from_store(store).kept(secret, keep).row_source())
-    other = learner._phases._made(300)
     other.keep_rows(Coverage(matrix()[inside]).as_rows())
-    assert window.start().scores().tolist() == other.start().scores().tolist()
+    assert window.close().scores().tolist() == other.close().scores().tolist()
 
 
 @pytest.mark.parametrize("name", ["leader", "windows", "frank wolfe"])

@@ -1467,7 +1467,7 @@ class BanditSelector(RewardSelector):
     @property
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return self._certified(self.settings.certified_regret)
+        return math.inf if self._catalogue.changed else self.settings.certified_regret
 
     def _begin(self) -> None:
         self.settings.check(self.budget.neighbours)

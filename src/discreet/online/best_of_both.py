@@ -18,10 +18,10 @@ from ..kernels.selection import FollowedRounds, norm_weight, row_weights
 from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
 from ..objectives.rows import Rows
-from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds
 from ..privacy.accountant import Spending
 from .leader import LeaderSettings, LeaderSum
-from .learner import OnlineSelector, SelectorSettings, Stream, asked, common_settings
+from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
 from .partial import Counting, Summed
 from .released import Estimates, Released
 from .running_sums import ExpertSums, RunningSumSettings, check_growth
@@ -257,17 +257,7 @@ class BestOfBothSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(BestOfBothSettings.tight(**options, share=share), share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none are.
-
-        With ``weights="norm"`` it is about weighted people, also in the comparison; rounds that are not
-        learned from (beyond ``max_rounds_per_person``) are not in it.
-        """
-        return self._certified(self.settings.certified_regret)
+        super().__init__(*tightened(BestOfBothSettings, locals()))
 
     # --- sets ------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Catalogue:
         self._places: dict[Any, int] | None = None
         self.active: NDArray[np.bool_] | None = None  # which have not been retired; None for all
         # Sets that were drawn lately; -1 in one is no item.
-        self.recent: deque[NDArray[Any]] = deque(maxlen=RECENT)
+        self.recent: deque[Any] = deque(maxlen=RECENT)
         self.changed = False  # whether items ever came or went, or were known before the first round
 
     # --- names -----------------------------------------------------------------------------------

@@ -1010,7 +1010,7 @@ class MetaFrankWolfe(OnlineSelector):
         ``curvature=True`` it is the (1 - kappa/e)-regret. With ``items_per_person`` it is about the people as
         they are counted; rounds that are not learned from are not in it.
         """
-        return self._certified(self.settings.certified_regret)
+        return math.inf if self._catalogue.changed else self.settings.certified_regret
 
     @property
     def point(self) -> Vector:

@@ -26,7 +26,6 @@ from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ..privacy.published import published_share
-from .functions import FunctionRounds
 from .learner import (
     CALIBRATIONS,
     OnlineSelector,
@@ -38,6 +37,7 @@ from .learner import (
     score_range,
 )
 from .partial import Counting, Summed
+from .people import FunctionRounds
 from .released import Released
 
 _LABEL = "items drawn by Hedge experts"
@@ -240,11 +240,6 @@ class HedgeSelector(OnlineSelector):
         else:
             settings = HedgeSettings.tight(**options, share=share)
         super().__init__(settings, share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return self._certified(self.settings.certified_regret)
 
     # --- the protocol ----------------------------------------------------------------------------
 

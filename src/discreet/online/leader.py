@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,14 +23,12 @@ from ..privacy import (
     Share,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from ..privacy.prefix_sum import METHODS
-from .learner import OnlineSelector, SelectorSettings, asked, common_settings
+from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Counting
-from .pool import Pooled
-from .released import Released
+from .released import Pooled, Released
 from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked
 
 UNITS = 1 << 28  # to 1. The sum of the longest batch is an exact float.
@@ -98,10 +95,7 @@ class LeaderSettings(SelectorSettings):
                     " rounds, or take batch='geometric'"
                 )
             given["batch"] = first = checks.whole("batch", batch, at_least=1, at_most=LONGEST)
-        found = cls(**given, first_batch=first)
-        return (
-            found if found.spec is None else replace(found, event=found.spec.event(share, share.definition))
-        )
+        return cls(**given, first_batch=first).noisy(share)
 
     def _first(self, share: Share) -> int:
         """How many people make the first batch: the noise of the first of many sums, several times."""
@@ -246,13 +240,7 @@ class LeaderSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(LeaderSettings.tight(**options, share=share), share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Infinite: no bound is known that holds for every stream."""
-        return math.inf
+        super().__init__(*tightened(LeaderSettings, locals()))
 
     def _begin(self) -> None:
         self._constrained = not isinstance(self.settings.constraint, Cardinality)

@@ -66,14 +66,18 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
-from .functions import FunctionRounds
-from .partial import Merged, Partial, Summed, SummedPart, named
+from .partial import Merged, Partial, SummedPart, named
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
-from .people import ContributionLimit, check_population, counted_people, counted_person, given_person
-from .pool import Pooled
+from .people import (
+    ContributionLimit,
+    FunctionRounds,
+    check_population,
+    counted_people,
+    counted_person,
+    given_person,
+)
 from .registry import REGISTRY
-from .released import Estimates, Released
-from .sums import BatchedSum
+from .released import Pooled, Released
 
 CALIBRATIONS = ("tight", "published")
 _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
@@ -177,11 +181,25 @@ class SelectorSettings(LearnerSettings):
     labels: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        checks.bound(self.bound)
-        if self.k > self.n_items:
-            raise ValueError(f"k={self.k} exceeds n_items={self.n_items}; choose k <= {self.n_items}")
-        if self.labels is not None:
-            item_labels(self.labels, self.n_items)
+        about = (self.n_items, self.k, self.rounds, self.bound, self.labels, self.calibration)
+        self._put(**common_settings(*about))
+
+    @classmethod
+    def tight(cls, *given: Any, **options: Any) -> Any:
+        """The settings for the options of a constructor, with the least noise that fits into ``share``."""
+        share = options.pop("share")
+        return cls(*given, **options).noisy(share)
+
+    def noisy(self, share: Share) -> Self:
+        """The same with the least noise of its running sum, ``spec``, that fits: ``event``."""
+        own: Any = self
+        found: Self = own if own.spec is None else replace(own, event=own.spec.event(share, share.definition))
+        return found
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none is known."""
+        return math.inf
 
     @property
     def too_short(self) -> bool:
@@ -216,6 +234,12 @@ def common_settings(
 def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Of the ``locals()`` of a constructor the options of its settings."""
     return {name: value for name, value in given.items() if name not in _NO_SETTINGS}
+
+
+def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
+    """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start."""
+    share = spend_from(given["budget"], given["seed"])
+    return kind.tight(**asked(given), share=share), share, given.get("start")
 
 
 def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] | None:
@@ -314,6 +338,25 @@ class Guarantee(Account):
     """The guarantee of the whole declared run, known before its first round; ``spent`` is the part so far."""
 
     spent: Account | None = None
+    note: str | None = None  # of the learner, below the account
+
+    def _lines(self) -> Iterator[str]:
+        yield from super()._lines()
+        if self.note is not None:
+            yield self.note
+
+
+def guarantee(gate: Gate, ledger: Releases, note: str | None = None, *, own_gate: bool) -> Guarantee:
+    """The guarantee of everything that was declared at a gate, of which ``ledger`` has been released.
+
+    Everything was declared before the first round, so every privacy definition holds: none is picked. At a
+    shared gate others may look at these answers first, and the gate's own one counts.
+    """
+    whole = gate.spent
+    definition = None if own_gate else whole.definition
+    about = (whole.reproducible, whole.caveats, definition)
+    so_far = Account(whole.budget, ledger, *about)
+    return Guarantee(whole.budget, whole.ledger, *about, spent=so_far, note=note)
 
 
 @dataclass(frozen=True)
@@ -348,7 +391,7 @@ class OnlineLearner:
     settings: Any
     _settings_type: ClassVar[type[LearnerSettings]]
     _played_type: ClassVar[type[np.generic]] = np.float64
-    _guarantee_type: ClassVar[type[Guarantee]] = Guarantee
+    _note: ClassVar[str | None] = None  # what its account has to say besides
     _state: ClassVar[tuple[str, ...]] = ("_rounds", "_contribution")
     _noun: ClassVar[str] = "decision"
 
@@ -407,20 +450,21 @@ class OnlineLearner:
         return self._rounds.over
 
     @property
+    def certified_regret(self) -> float:
+        """Bound on the expected regret over the declared rounds, as the settings certify it.
+
+        Infinite where none is known.
+        """
+        return float(self.settings.certified_regret)
+
+    @property
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run; ``privacy.spent`` is the account so far.
 
         At a gate that others release through as well it is the account of all of them.
         """
         with self._turns.look():
-            whole = self._gate.spent
-            # Everything was declared before the first round, so every privacy definition holds: none is
-            # picked. At a shared gate others may look at these answers first, and the gate's own one counts.
-            definition = None if self._own_gate else whole.definition
-            so_far = replace(self._spent(), definition=definition)
-            return self._guarantee_type(
-                whole.budget, whole.ledger, whole.reproducible, whole.caveats, definition, spent=so_far
-            )
+            return guarantee(self._gate, self._spent().ledger, self._note, own_gate=self._own_gate)
 
     def choose(self) -> Any:
         """The decision for this round."""
@@ -745,7 +789,7 @@ class OnlineSelector(OnlineLearner):
     _noun: ClassVar[str] = "set"
     _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
 
-    _sum: BatchedSum | None = None  # where people's feedback is summed and released, for those who have one
+    _sum: Any = None  # the `BatchedSum` that people's feedback is summed in, for those who have one
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
     _first: tuple[int, ...] = ()  # the set that is shown first
@@ -792,6 +836,16 @@ class OnlineSelector(OnlineLearner):
         """What the items are called; None for their numbers."""
         labels: tuple[Any, ...] | None = self.settings.labels
         return labels
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none is known.
+
+        It is about a catalogue that does not change and a learner that begins with nothing (a bad start can
+        cost any number of rounds), and not about rounds that are not learned from (those beyond
+        ``max_rounds_per_person``).
+        """
+        return math.inf if self._catalogue.changed else super().certified_regret
 
     def choose(
         self,
@@ -857,25 +911,15 @@ class OnlineSelector(OnlineLearner):
             ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
             self._take_late(ticket, ready, within_limit)
 
-    def run(
-        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
-    ) -> Trace:
-        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn`.
-
-        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
-        set and not learned from.
-        """
-        trace: Trace = super().run(people, person_ids=person_ids, progress=progress)
-        return trace
-
     @property
     def released(self) -> Released:
         """What was released about the items: what another learner may begin with (``start=``), at no cost."""
         with self._turns.look():
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
-            about = (items, self.n_items, self.labels, *self._estimates())
-            return Released(*about, caveats=self._gate.caveats)
+            values, people, deviations = self._estimates()
+            about = (self.n_items, self.labels, values, people, deviations, self._gate.caveats)
+            return Released(items, *about)
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
         """Numbers of items that can be shown, by what was released about them, best first."""
@@ -1027,27 +1071,15 @@ class OnlineSelector(OnlineLearner):
     # --- for subclasses: sets --------------------------------------------------------------------
 
     def _due(self) -> bool:
-        due: bool = self.settings.due(self._rounds.number)
-        return due
+        return bool(self.settings.due(self._rounds.number))
 
-    def _draw(self) -> NDArray[np.int32]:
-        assert self._sum is not None
+    def _draw(self) -> Any:
         return self._sum.draw(self._rounds.number, self._catalogue.active, self._pool)
-
-    def _drawn(self) -> NDArray[Any]:
-        """A set by what was released, here and in other segments, without a release."""
-        assert self._sum is not None
-        return self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
-
-    def _publish(self, pool: Pooled) -> None:
-        """Let other segments know what was released."""
-        assert self._sum is not None
-        self._sum.publish(pool)
 
     def _spent(self) -> Account:
         return self._account(*(() if self._sum is None else self._sum.entries()))
 
-    def _ranking(self) -> NDArray[np.float64]:
+    def _ranking(self) -> Any:
         """A number for each item, of what has been released: which to show where others cannot be.
 
         How often it was in one of the latest sets, where no sums are released.
@@ -1056,8 +1088,8 @@ class OnlineSelector(OnlineLearner):
             return self._catalogue.often()
         return self._sum.ranking(self._rounds.number, self._pool)
 
-    def _estimates(self) -> Estimates:
-        """The value of each item to a person, by what was released, to how many people, and how sure."""
+    def _estimates(self) -> Any:
+        """`Estimates` of each item's value, by what was released."""
         return (None, 0, None) if self._sum is None else self._sum.estimates(self._rounds.number)
 
     def _start(self, start: Released) -> None:
@@ -1095,11 +1127,6 @@ class OnlineSelector(OnlineLearner):
         if left < self._width:
             raise ValueError(f"{left} items would be left; a set has {self._width}")
 
-    def _certified(self, regret: float) -> float:
-        """A certificate, which is about a catalogue that does not change and a learner that begins with
-        nothing: a bad start can cost any number of rounds. Infinite otherwise."""
-        return math.inf if self._catalogue.changed else regret
-
     def _active(self) -> NDArray[np.bool_]:
         """Which items have not been retired."""
         active = self._catalogue.active
@@ -1127,12 +1154,10 @@ class OnlineSelector(OnlineLearner):
         return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
-        assert self._sum is not None
         self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """Take up the people of rounds that passed: rows, from ``first`` on."""
-        assert self._sum is not None
         self._sum.observe_rows(people, first, within_limit, self._shown)
 
     def _stands(self) -> int:
@@ -1148,19 +1173,14 @@ class OnlineSelector(OnlineLearner):
         return self._prepared(person)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
-        """Take up what `_prepared_late` returned."""
-        if within_limit and self._has_room(ready):
-            self._observe_waiting(ready)
-
-    def _has_room(self, ready: Any) -> bool:
-        """Whether a person can be learned from at once; who cannot, waits.
+        """Take up what `_prepared_late` returned; whoever comes to a full batch waits.
 
         Not where a person may be in several batches: who waits would be in another one than was counted, and
         could be in one twice. There, such a round passes without being learned from.
         """
-        if not self._batched:
-            return True
-        return self._waiting.admits(ready, keep=self.budget.max_rounds_per_person == 1)
+        once = self.budget.max_rounds_per_person == 1
+        if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
+            self._observe_waiting(ready)
 
     def _observe_waiting(self, ready: Any) -> None:
         """Take up somebody who comes late, or had to wait."""
@@ -1179,25 +1199,22 @@ class OnlineSelector(OnlineLearner):
         if self._sum is not None:
             self._sum.check_divisible()
 
-    def _summed(self) -> Summed:
-        """What people add to the sums of the open batch."""
+    def _summed(self) -> Any:
+        """What people add to the sums of the open batch: `Summed`."""
         if self._sum is None:
             raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
         return self._sum.summed(self._shown)
 
     def _batch(self) -> int:
         """The first round of the open batch."""
-        assert self._sum is not None
-        return self._sum.begins(self._rounds.number)
+        return int(self._sum.begins(self._rounds.number))
 
     def _room(self) -> int | None:
         """How many people the open batch has still room for; None for any number."""
-        assert self._sum is not None
-        return self._sum.room(self._rounds.number)
+        return int(self._sum.room(self._rounds.number))
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         """Take up the sums of ``count`` people of a part."""
-        assert self._sum is not None
         if not self._sum.exhausted:
             self._sum.add(sums)
 
@@ -1224,9 +1241,12 @@ class OnlineSelector(OnlineLearner):
     # --- inside: rounds --------------------------------------------------------------------------
 
     def _open(self) -> None:
-        news = self._pool is not None and self._pool.news
-        self._rounds.open(self._new_set() if self._due() else self._drawn() if news else None)
-        assert self._rounds.shown is not None
+        shown = None
+        if self._due():
+            shown = self._new_set()
+        elif self._pool is not None and self._pool.news:  # a set by what was released, without a release
+            shown = self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
+        self._rounds.open(shown)
         self._catalogue.recent.append(self._rounds.shown)
 
     def _new_set(self) -> NDArray[Any]:
@@ -1264,13 +1284,9 @@ class OnlineSelector(OnlineLearner):
     def _refit(self) -> None:
         """After items were retired: let a set stand that has none of them."""
         if self._rounds.shown is not None:
-            self._rounds.shown = self._fit(self._rounds.shown)
+            fitted = self._fitted(self._decision(self._rounds.shown), self._catalogue.request())
+            self._rounds.shown = np.array(self._row(fitted), dtype=self._played_type)
             self._rounds.altered = False
-
-    def _fit(self, shown: NDArray[Any]) -> NDArray[Any]:
-        """A set without items that were retired."""
-        fitted = self._fitted(self._decision(shown), self._catalogue.request())
-        return np.array(self._row(fitted), dtype=self._played_type)
 
     def _selection(self, items: tuple[int, ...]) -> Selection:
         labels = self.settings.labels
@@ -1327,15 +1343,6 @@ class OnlineSelector(OnlineLearner):
 
     def _run(self, stream: Stream) -> None:
         before, start, late = [*self._catalogue.recent], self._rounds.number, int(self._rounds.is_open)
-        self._run_stream(stream)
-        shown = stream.selections[late : self._rounds.number - start]
-        self._catalogue.recent = deque([*before, *shown[-RECENT:].copy()], RECENT)
-        self._waiting.room = 0  # what was passed before may be in another batch
-
-    def _run_one_by_one(self, stream: Stream) -> None:
-        super()._run(stream)
-
-    def _run_stream(self, stream: Stream) -> None:
         rows, functions = stream.people.as_rows(), function_rows(stream.people)
         if functions is not None:
             self._run_functions(stream, functions)
@@ -1343,6 +1350,12 @@ class OnlineSelector(OnlineLearner):
             self._run_one_by_one(stream)
         else:
             self._run_rows(stream, rows)
+        shown = stream.selections[late : self._rounds.number - start]
+        self._catalogue.recent = deque([*before, *shown[-RECENT:].copy()], RECENT)
+        self._waiting.room = 0  # what was passed before may be in another batch
+
+    def _run_one_by_one(self, stream: Stream) -> None:
+        super()._run(stream)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         """The same as `_run_one_by_one`, for people who are rows: a batch at a time, compiled."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -29,25 +28,22 @@ from ..privacy import (
     PureRelease,
     Seed,
     Share,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from ..privacy.picks import Picks, exactly, sampled, subsampled
 from .catalogue import Catalogue
-from .functions import FunctionRounds
 from .learner import (
-    Guarantee,
     OnlineSelector,
     SelectorSettings,
     Stream,
-    asked,
     common_settings,
     rate_within,
     score_range,
+    tightened,
 )
 from .partial import KeptPart, Partial
 from .pending import Ticket
-from .people import given_person, kept_person
+from .people import FunctionRounds, given_person, kept_person
 from .released import Released
 
 LONGEST = 1 << 53
@@ -133,6 +129,12 @@ class PhasedSettings(SelectorSettings):
         if not paid:
             raise ValueError(f"picks at rate={self.rate:g} are not paid for by {self.event}")
 
+    def next_length(self, length: int, drifted: bool) -> int:
+        """The rounds of the window after one of n = ``length``."""
+        if isinstance(self.window, int):
+            return self.window
+        return self.first_window if self.restart_on_drift and drifted else 2 * length
+
     def certified_regret_after(self, rounds: int, *, clipped: bool = True) -> float:
         """Bound on the expected (1 - 1/e)-regret over ``rounds`` rounds of an exchangeable stream.
 
@@ -175,100 +177,24 @@ def _composed_event(rate: float, bound: float, neighbours: str) -> Event:
 _MOST_RUNS = 4096  # of rows that came one by one, before they are joined
 
 
-class Phases:
-    """Which window is open, since which round and for how many, and how many have been learned from."""
-
-    _state = ("opens", "served", "_agreed", "_kept")
-
-    def __init__(self, settings: PhasedSettings) -> None:
-        self._settings = settings
-        self._window: Window | None = None
-        self.opens, self.served = 0, 0  # the first round of the open window; windows that were learned from
-        self._agreed = False
-
-    @property
-    def window(self) -> Window:
-        """The open window, where one is."""
-        assert self._window is not None
-        return self._window
-
-    @property
-    def closes(self) -> int:
-        """The first round after the open window."""
-        return self.opens + (0 if self._window is None else self._window.length)
-
-    def close(self) -> Window | None:
-        """The window that was open, with its people; None before the first one.
-
-        An empty one of its length takes its place at once: nobody is to be learned from twice. Where an
-        interruption comes in between, the set that is drawn instead is a random one.
-        """
-        closed = self._window
-        if closed is not None:
-            self._window = self._made(closed.length)
-        return closed
-
-    def open_first(self, number: int) -> None:
-        """The first window opens with round ``number``."""
-        self.opens, self._window = number, self._made(self._settings.first_window)
-
-    def open_next(self, number: int, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> None:
-        """The next one opens; ``chosen`` was learned from the last one, during which ``before`` was shown."""
-        length = self._next_length(chosen, before)
-        self.served += 1
-        self.opens, self._window = number, self._made(length)
-
-    def grow(self, settings: PhasedSettings) -> None:
-        """There are more items from now on; people of the open window have none of the new ones."""
-        if self._window is not None:
-            self._window.grow(settings.n_items)
-        self._settings = settings
-
-    def _next_length(self, chosen: NDArray[np.int32], before: NDArray[np.int32]) -> int:
-        settings = self._settings
-        if isinstance(settings.window, int):
-            return settings.window
-        agrees = 2 * np.intersect1d(chosen, before).size >= settings.k
-        drifted = self._agreed and not agrees
-        self._agreed = agrees
-        return settings.first_window if settings.restart_on_drift and drifted else 2 * self.window.length
-
-    def _made(self, length: int) -> Window:
-        return Window(self._settings.n_items, self._settings.bound, length)
-
-    # --- saving ----------------------------------------------------------------------------------
-
-    @property
-    def _kept(self) -> tuple[Any, ...] | None:
-        """The open window, for saving: its people are in it, as they are."""
-        window = self._window
-        if window is not None and window.functions:
-            raise TypeError(
-                "the open window holds people who are functions, or in a store, and cannot be written to a"
-                f" file; save before round {self.opens} is learned from, or after round {self.closes} has"
-                " been chosen for"
-            )
-        return None if window is None else (window.length, window.arrays())
-
-    @_kept.setter
-    def _kept(self, kept: tuple[Any, ...] | None) -> None:
-        self._window = None
-        if kept is not None:
-            self._window = self._made(kept[0])
-            for code, arrays in kept[1].items():
-                self._window.keep_rows(_saved_rows(KINDS[code], self._settings.n_items, **arrays))
-
-
 class Window:
-    """People whose gains are wanted as sums over all of them, with one person's part exact.
+    """The open window: people whose gains are wanted as sums over all of them, one person's part exact.
 
     Rows of one kind are kept in arrays, other people as the objects they are. ``length`` is the public number
-    of rounds of the window; with ``bound`` it fixes the step to which each person's gain is rounded down, so
-    that sums are whole numbers of steps below 2^53: exact also as floats.
+    of rounds of the window, from round ``opens`` on (0 before the first one). With ``bound`` it fixes the
+    step to which each person's gain is rounded down, so that sums are integers of steps below 2^53: exact
+    also as floats. ``served`` windows were learned from; the last of their sets ``agreed`` with the one
+    before.
     """
 
-    def __init__(self, n_items: int, bound: float, length: int) -> None:
+    _state = ("opens", "served", "agreed", "_kept")
+
+    def __init__(self, n_items: int, bound: float, length: int = 0) -> None:
         self.n_items, self.bound, self.length = n_items, bound, length
+        self.opens, self.served, self.agreed = 0, 0, False
+        self._empty()
+
+    def _empty(self) -> None:
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
         self._runs: dict[Kind, list[Rows]] = {}  # of rows, as they came
@@ -276,6 +202,23 @@ class Window:
 
     def __len__(self) -> int:
         return len(self.others) + sum(rows.n_rows for runs in self._runs.values() for rows in runs)
+
+    @property
+    def closes(self) -> int:
+        """The first round after the window."""
+        return self.opens + self.length
+
+    def close(self) -> FixedPointGains:
+        """The empty set, which can grow by its people's sums; none of them is in the window any more.
+
+        Nobody is to be learned from twice: where an interruption comes before the next window opens, the set
+        that is drawn instead is a random one.
+        """
+        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
+        parts += [(_joined(runs), self.bound) for runs in self._runs.values()]
+        others = self.others
+        self._empty()
+        return FixedPointGains(self.n_items, parts, others, step(self.bound, self.length), self.bound)
 
     def keep(self, person: Population | None) -> None:
         """Take in one person who is a function; None for one who is not in the sample."""
@@ -315,11 +258,25 @@ class Window:
             runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in runs]
         self.n_items = n_items
 
-    def start(self) -> FixedPointGains:
-        """The empty set, which can grow."""
-        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
-        parts += [(_joined(runs), self.bound) for runs in self._runs.values()]
-        return FixedPointGains(self.n_items, parts, self.others, step(self.bound, self.length), self.bound)
+    # --- saving ----------------------------------------------------------------------------------
+
+    @property
+    def _kept(self) -> tuple[Any, ...] | None:
+        """The length and the people, for saving: they are in it as they are."""
+        if self.functions:
+            raise TypeError(
+                "the open window holds people who are functions, or in a store, and cannot be written to a"
+                f" file; save before round {self.opens} is learned from, or after round {self.closes} has"
+                " been chosen for"
+            )
+        return (self.length, self.arrays()) if self.length else None
+
+    @_kept.setter
+    def _kept(self, kept: tuple[Any, ...] | None) -> None:
+        self._empty()
+        self.length, people = (0, {}) if kept is None else kept
+        for code, arrays in people.items():
+            self.keep_rows(_saved_rows(KINDS[code], self.n_items, **arrays))
 
     def arrays(self) -> dict[int, dict[str, NDArray[Any]]]:
         """The rows of each kind, for saving."""
@@ -368,19 +325,11 @@ def _joined(runs: list[Rows]) -> Rows:
 _LABEL = "picks of a window"
 
 
-@dataclass(frozen=True)
-class PhasedGuarantee(Guarantee):
-    """A `Guarantee` that says what does and what does not hold for every stream."""
-
-    def _lines(self) -> Iterator[str]:
-        yield from super()._lines()
-        yield "privacy holds for any stream; the regret guarantee only for exchangeable ones"
-
-
 class PhasedSelector(OnlineSelector):
     """Private greedy on disjoint windows of the stream; each set is served during the next window.
 
-    The people of a window are kept until it closes; then k items are picked one after the other, each by the
+    The people of a window are kept until it closes (a saved file holds them in the clear, row by row; people
+    who are Python functions cannot be saved); then k items are picked one after the other, each by the
     sum of its gains on top of those already picked. No horizon has to be declared. Before the first window
     closes a uniformly random set is served.
 
@@ -423,8 +372,8 @@ class PhasedSelector(OnlineSelector):
 
     settings: PhasedSettings
     _settings_type: ClassVar[type[PhasedSettings]] = PhasedSettings
-    _state = ("_public", "_phases")
-    _guarantee_type: ClassVar[type[Guarantee]] = PhasedGuarantee
+    _state = ("_public", "_window")
+    _note = "privacy holds for any stream; the regret guarantee only for exchangeable ones"
 
     def __init__(
         self,
@@ -442,33 +391,16 @@ class PhasedSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(PhasedSettings.tight(**options, share=share), share, start)
+        super().__init__(*tightened(PhasedSettings, locals()))
 
     # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds of an exchangeable stream.
-
-        Infinite where none are declared, as regret grows with their number: see `certified_regret_after`.
-        """
-        return self._certified(self.settings.certified_regret)
 
     def certified_regret_after(self, rounds: int) -> float:
         """Bound on the expected (1 - 1/e)-regret over the first ``rounds`` rounds of an exchangeable stream.
 
         `bounds.phased`; with ``restart_on_drift`` only the trivial bound is known.
         """
-        return self._certified(self.settings.certified_regret_after(rounds))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
-
-        The file holds the people of the open window themselves, row by row and in the clear (only its owner
-        may read it). People who are Python functions cannot be written: save when a window has just closed.
-        """
-        super().save(path)
+        return math.inf if self._catalogue.changed else self.settings.certified_regret_after(rounds)
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -477,26 +409,28 @@ class PhasedSelector(OnlineSelector):
         self._public = self._gate.public_randomness()
         settings.check(self.budget.neighbours)
         self._release = self._gate.reserve(settings.event, settings.releases, disjoint=True, label=_LABEL)
-        self._phases = Phases(settings)
+        self._window = Window(settings.n_items, settings.bound)
 
     def _due(self) -> bool:
-        return self._rounds.number >= self._phases.closes
+        return self._rounds.number >= self._window.closes
 
     def _draw(self) -> NDArray[np.int32]:
         """The set that the closed window teaches; a random one at first. A new window opens."""
-        settings, closed = self.settings, self._phases.close()
-        if closed is None:
+        settings, window, length = self.settings, self._window, self.settings.first_window
+        if not window.length:
             among = settings.n_items if self._catalogue.active is None else np.flatnonzero(self._active())
             drawn = self._public.generator.choice(among, size=settings.k, replace=False)
             chosen = drawn.astype(np.int32)
-            self._phases.open_first(self._rounds.number)
         else:
-            chosen = self._learned(closed)
-            self._phases.open_next(self._rounds.number, chosen, self._shown)
+            chosen = self._learned(window.close())
+            agrees = 2 * np.intersect1d(chosen, self._shown).size >= settings.k
+            length = settings.next_length(window.length, drifted=window.agreed and not agrees)
+            window.agreed = agrees
+            window.served += 1
+        window.opens, window.length = self._rounds.number, length
         return chosen
 
-    def _learned(self, window: Window) -> NDArray[np.int32]:
-        gains = window.start()
+    def _learned(self, gains: FixedPointGains) -> NDArray[np.int32]:
         left = self._active()
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)
@@ -525,7 +459,7 @@ class PhasedSelector(OnlineSelector):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._phases.grow(settings)
+            self._window.grow(settings.n_items)
 
     def _prepared(self, person: Any) -> Population:
         ready = self._checked_person(person)
@@ -547,13 +481,12 @@ class PhasedSelector(OnlineSelector):
 
     def _observe(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
-        keep, window = self.settings.keep, self._phases.window
-        kept = keep is None or self._release.sample(1, keep).size
+        window, kept = self._window, bool(self._sampled(1)[0])
         if person is None:
             return
         rows, functions = person.as_rows(), function_rows(person)
         if functions is not None:
-            window.keep_functions(functions, bool(kept))
+            window.keep_functions(functions, kept)
         elif rows is None:
             window.keep(person if kept else None)
         elif kept:
@@ -561,7 +494,7 @@ class PhasedSelector(OnlineSelector):
 
     def _keep_rows(self, rows: Rows, within_limit: NDArray[np.bool_]) -> None:
         kept = self._sampled(rows.n_rows) & within_limit
-        self._phases.window.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
+        self._window.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
 
     def _sampled(self, count: int) -> NDArray[np.bool_]:
         """Who of the next people is in the secret sample: a coin for every round, tossed when it closes."""
@@ -575,7 +508,7 @@ class PhasedSelector(OnlineSelector):
         rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)  # windows keep sparse rows
         while start < count:
             shown = self._next().items
-            stop = min(count, start + self._phases.closes - self._rounds.number)
+            stop = min(count, start + self._window.closes - self._rounds.number)
             part = rows.chunk(start, stop)
             stream.selections[start:stop] = shown
             stream.rewards[start:stop] = value_to_rows(part, shown)
@@ -588,7 +521,7 @@ class PhasedSelector(OnlineSelector):
 
     def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
         kept = self._sampled(within_limit.size) & within_limit
-        self._phases.window.keep_functions(people.rows.chunk(here.start, here.stop), kept)
+        self._window.keep_functions(people.rows.chunk(here.start, here.stop), kept)
 
     # A part keeps its people; their coins are tossed when it is merged, one after the other.
 
@@ -596,10 +529,10 @@ class PhasedSelector(OnlineSelector):
         """Windows of people can be divided; see `_part`."""
 
     def _batch(self) -> int:
-        return self._phases.opens
+        return self._window.opens
 
     def _room(self) -> int:
-        return self._phases.closes - self._rounds.number
+        return self._window.closes - self._rounds.number
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
         size, bound = self.settings.n_items, self.settings.bound
@@ -619,7 +552,7 @@ class PhasedSelector(OnlineSelector):
         keep = self.settings.keep
         for people in part.stores:  # coins by person: one who is counted again, elsewhere, has the same
             some = people if keep is None else people.sampled(self._release, keep)
-            self._phases.window.keep_stored(some.row_source())
+            self._window.keep_stored(some.row_source())
 
     def _spent(self) -> Account:
-        return self._account((_LABEL, self._release, self.settings.releases if self._phases.served else 0))
+        return self._account((_LABEL, self._release, self.settings.releases if self._window.served else 0))

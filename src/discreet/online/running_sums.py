@@ -26,15 +26,13 @@ from ..privacy import (
     Share,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from ..privacy.prefix_sum import METHODS
-from .learner import OnlineSelector, SelectorSettings, Stream, asked, common_settings
+from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
 from .partial import Counting
 from .people import capped
-from .pool import Pooled
-from .released import Released
+from .released import Pooled, Released
 from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked
 
 _FALLING = 2.0  # a falling rate is this many times what is best for the rounds so far, if they were all
@@ -109,7 +107,7 @@ class RunningSumSettings(SelectorSettings):
             if falls:
                 fastest = 1.0 / (cautious * largest)
                 best = min(fastest, _FALLING * best)
-            return cls(**given, resample_every=batch, rate=best, fastest=fastest)._noisy(share)
+            return cls(**given, resample_every=batch, rate=best, fastest=fastest).noisy(share)
 
         if every == "auto":
             grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
@@ -132,18 +130,13 @@ class RunningSumSettings(SelectorSettings):
         if first is not None:
             checks.whole("first_batch", first, at_least=1, at_most=LONGEST)
         given |= {"rate": checks.real("rate", rate, above=0.0), "fastest": fastest}
-        found = cls(**given, first_batch=first or 1)._noisy(share)
+        found = cls(**given, first_batch=first or 1).noisy(share)
         if first is not None:
             return found
         assert found.spec is not None
         assert found.event is not None
         length = first_batch(found.spec.noise_std(found.event, 1) / largest)
-        return replace(found, first_batch=length)._noisy(share)
-
-    def _noisy(self, share: Share) -> RunningSumSettings:
-        """The same with the least noise that fits."""
-        spec = self.spec
-        return self if spec is None else replace(self, event=spec.event(share, share.definition))
+        return replace(found, first_batch=length).noisy(share)
 
     @cached_property
     def ends(self) -> Sequence[int]:
@@ -363,6 +356,9 @@ class RunningSumSelector(OnlineSelector):
     post-processing. Holds for people chosen with knowledge of all earlier sets. Sets are drawn with public
     coins.
 
+    Regret: `bounds.noisy_leader`, over declared rounds. With ``items_per_person`` it is about people as they
+    are counted, with ``weights`` about weighted people, also in the comparison.
+
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
     >>> learner = RunningSumSelector(3, 2, len(people), dc.Budget(1.0, 1e-6), seed=0)
@@ -397,19 +393,7 @@ class RunningSumSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(RunningSumSettings.tight(**options, share=share), share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
-
-        Infinite where none are declared: none is known then.
-        With ``items_per_person`` it is about the people as they are counted, cut to that many items, and with
-        ``weights`` about weighted people, also in the comparison; rounds that are not learned from (beyond
-        ``max_rounds_per_person``) are not in it either.
-        """
-        return self._certified(self.settings.certified_regret)
+        super().__init__(*tightened(RunningSumSettings, locals()))
 
     def _begin(self) -> None:
         self._sum = ExpertSums(self.settings, self._gate)

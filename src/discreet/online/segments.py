@@ -23,12 +23,11 @@ from ..core.text import track
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
 from ..results import Selection, Trace
-from .learner import Guarantee, OnlineSelector
+from .learner import Guarantee, OnlineSelector, guarantee
 from .pending import MOST_OPEN
 from .people import ContributionLimit
-from .pool import Pooled, SegmentPool
 from .registry import REGISTRY
-from .released import Released
+from .released import Pooled, Released, SegmentPool
 
 Make = Callable[[Share], OnlineSelector]
 Place = tuple[int, int]  # which learner, and which of its rounds
@@ -45,8 +44,8 @@ class Segments:
     on are as of one learner.
 
     ``share=True``: a segment's set follows from what its own learner released and from what the others did,
-    the more from the others the less it knows itself and the more they agree (`pool.shrunk`). Learners must
-    release sums of what items are worth: `LeaderSelector`, for which it is the default, and
+    the more from the others the less it knows itself and the more they agree (`released.shrunk`). Learners
+    must release sums of what items are worth: `LeaderSelector`, for which it is the default, and
     `RunningSumSelector`. Hedge and phases release sets and nothing else; what a bandit's rewards tell is
     about the sets it showed. Sharing serves more in small segments whose tastes are related. Where they
     have nothing in common it serves less, until that is known. Let ``make`` take a shorter ``first_batch``,
@@ -163,15 +162,11 @@ class Segments:
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run: of the worst segment. ``privacy.spent`` is so far."""
         with self._turns.look():
-            whole, ledger = self._gate.spent, Releases()
-            definition = None if self._own_gate else whole.definition
+            ledger = Releases()
             for name, learner in zip(self._names, self._learners, strict=True):
                 for group, entry, count in learner._spent().ledger.entries():
                     ledger.of_group((name, *group)).add(entry, count)
-            so_far = replace(whole, ledger=ledger, definition=definition)
-            return Guarantee(
-                whole.budget, whole.ledger, whole.reproducible, whole.caveats, definition, spent=so_far
-            )
+            return guarantee(self._gate, ledger, own_gate=self._own_gate)
 
     @property
     def released(self) -> Mapping[Any, Released]:
@@ -416,7 +411,7 @@ class Segments:
     def _publish_all(self) -> None:
         for learner in self._learners:
             if learner._pool is not None:
-                learner._publish(learner._pool)
+                learner._sum.publish(learner._pool)
 
     @property
     def _owner(self) -> Owner:

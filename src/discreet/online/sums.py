@@ -30,8 +30,7 @@ from ..privacy import (
 )
 from ..privacy.conversions import exact
 from .partial import Counting, Summed
-from .pool import Evidence, Pooled
-from .released import Estimates
+from .released import Estimates, Evidence, Pooled
 
 Values = NDArray[Any]
 LOWEST = -1e300  # a score that is never drawn

@@ -16,12 +16,12 @@ from ..core.state import in_range
 from ..core.text import track
 from ..kernels.selection import add_set, subtract_outer
 from ..objectives.rows import Rows
-from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share, spend_from
+from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
 from .catalogue import Catalogue
-from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings
+from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings, tightened
 from .partial import About, Partial, Summed, SummedPart
 from .pending import Ticket
 from .released import Estimates, Released
@@ -546,16 +546,7 @@ class ThompsonSelector(RewardSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        options: dict[str, Any] = {"feedback": feedback, "block": block, "forget": forget}
-        options |= {"bound": bound, "labels": labels}
-        settings = ThompsonSettings.tight(n_items, k, rounds, share, **options)
-        super().__init__(settings, share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Infinite: no bound on its regret is known."""
-        return math.inf
+        super().__init__(*tightened(ThompsonSettings, locals()))
 
     def _begin(self) -> None:
         check_reward_noise(self.settings, self.budget.neighbours, self.settings.block)
