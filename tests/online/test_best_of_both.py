@@ -18,7 +18,6 @@ from discreet.online.best_of_both import PRIOR, SHARES, BestOfBothSettings
 from discreet.online.leader import LeaderSettings
 from discreet.online.running_sums import RunningSumSettings
 from discreet.privacy import RunningSum, samplers
-from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
@@ -112,15 +111,6 @@ def test_a_difference_never_exceeds_the_bound():
     learner.choose()
     with pytest.raises(ValueError, match="values a set"):
         learner.learn(SetFunction(lambda items: 3.0 * bool(items), 4, 1.0, monotone=True))
-
-
-def test_two_learners_keep_to_one_budget(tmp_path):
-    people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
-
-    def make(spending, **more):
-        return BestOfBothSelector(6, 2, 20, spending, resample_every=4, **more)
-
-    sharing.check_one_budget_for_two(make, people, sharing.APPROXIMATE, tmp_path)
 
 
 # --- whom it follows --------------------------------------------------------------------------------

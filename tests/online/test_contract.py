@@ -35,7 +35,6 @@ from tests.online.learners import (
     N_ITEMS,
     ROUNDS,
     SELECTORS,
-    K,
     people,
     shown,
 )
@@ -232,17 +231,6 @@ def test_resumes_identically_at_any_point(setting, asked, tmp_path):
         assert (_played(rest) == whole[stop:]).all()
 
 
-def test_order_of_calls_is_kept(setting):
-    learner, stream = setting.make(), setting.people(ROUNDS)
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\): this round's"):
-        learner.learn(setting.nothing(learner))
-    decision = learner.choose()
-    learner.learn(setting.feedback(learner, stream[0], decision))
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(setting.feedback(learner, stream[1], decision))
-    assert learner.round == 1
-
-
 def test_bad_people_are_refused_and_the_round_stays_open(setting):
     learner, twin = setting.make(), setting.make()
     stream = setting.people(ROUNDS)
@@ -288,17 +276,6 @@ def test_horizon(setting):
         assert shown(learner.choose()) == shown(last)
         learner.learn(setting.feedback(learner, person, last), person_id="somebody")
     assert content(learner.to_bytes()) == content(before)
-
-
-def test_a_second_run_beyond_the_horizon_serves_the_last_decision(setting):
-    learner = setting.make()
-    if learner.rounds is None:
-        pytest.skip("no horizon to reach")
-    stream = setting.people(learner.rounds + 5)
-    whole = _played(setting.make().run(stream))
-    learner.run(stream[: learner.rounds - 4])
-    rest = learner.run(stream[learner.rounds - 4 :])
-    assert (_played(rest) == whole[learner.rounds - 4 :]).all()
 
 
 def test_an_interrupted_draw_is_made_up_for(setting, monkeypatch):
@@ -585,14 +562,6 @@ def test_row_families_and_plain_functions_agree(selector):
     assert (a.selections == b.selections).all()
 
 
-def test_traces_have_a_row_a_round(selector):
-    trace = selector.make().run(people())
-    assert trace.selections.shape == (ROUNDS, K)
-    for row in trace.selections:  # sets that explore may be short
-        items = row[row >= 0]
-        assert (row[: items.size] >= 0).all()
-
-
 def test_refusals_say_what_is_wrong(selector):
     learner = selector.make()
     if isinstance(learner, RewardSelector):
@@ -631,7 +600,7 @@ def test_functions_that_exceed_their_bound_change_nothing(selector):
     if "functions" not in _families(selector):
         pytest.skip("a cap needs rows")
     if isinstance(learner, PhasedSelector):
-        pytest.skip("keeps the person, and finds out when it uses them (tests/online/test_phased.py)")
+        pytest.skip("keeps the person, and finds out when it uses them (tests/online/test_answers.py)")
     if isinstance(learner, RewardSelector):
         pytest.skip("is fed numbers, not people (tests/online/test_bandit.py)")
     stream = people("functions")

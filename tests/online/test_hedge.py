@@ -24,15 +24,13 @@ from discreet.objectives import (
     FacilityLocation,
     ProbabilisticCoverage,
     SaturatedCoverage,
-    SetFunction,
 )
-from discreet.online import OnlineSelector, hedge
+from discreet.online import hedge
 from discreet.online.hedge import HedgeSelector, HedgeSettings
 from discreet.online.learner import Rounds, score_range
 from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact
 from discreet.privacy.ordered import OrderedExperts
-from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
@@ -117,45 +115,6 @@ def test_kernel_and_twin_agree(name, n_items, k, every, rate):
     assert np.allclose(trace.rewards, rewards, rtol=0, atol=1e-12)
     # log1p is not the same function everywhere; all other gains are the same to the last bit.
     assert np.abs(learner._experts.scores - gains).max() <= (120 if name == "log" else 0)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("every", [1, 4])
-def test_run_equals_one_by_one_and_resumes(name, every, tmp_path):
-    people = family(name, np.random.default_rng(5), 60, 40)
-
-    def make():
-        return HedgeSelector(40, 3, 60, dc.Budget(8.0, 1e-3), resample_every=every, seed=9)
-
-    whole = make()
-    trace = whole.run(people)
-    learner = make()
-    for t, person in enumerate(people):
-        if t % 7 == 3:
-            if t % 2:
-                learner.choose()
-            learner.save(tmp_path / "state")
-            learner = OnlineSelector.load(tmp_path / "state")
-        assert learner.choose().items == tuple(trace.selections[t].tolist())
-        if t == 41:
-            break
-        learner.learn(person)
-    rest = learner.run(people[41:])
-    assert (rest.selections == trace.selections[41:]).all()
-    assert (learner._experts.scores == whole._experts.scores).all()
-
-
-@pytest.mark.parametrize("name", ["coverage", "chances", "facility", "sqrt"])
-def test_compiled_and_plain_paths_agree(name):
-    people = family(name, np.random.default_rng(6), 50, 12)
-    compiled = HedgeSelector(12, 4, 50, FREE, rate=1.0, resample_every=3, seed=2)
-    plain = HedgeSelector(12, 4, 50, FREE, rate=1.0, resample_every=3, seed=2)
-    a = compiled.run(people)
-    with mock.patch.object(type(people), "as_rows", return_value=None):
-        b = plain.run(people)
-    assert (a.selections == b.selections).all()
-    assert np.allclose(a.rewards, b.rewards)
-    assert (compiled._experts.scores == plain._experts.scores).all()
 
 
 def test_run_in_chunks_and_with_words_in_blocks():
@@ -630,15 +589,6 @@ def test_published_rates():
     )
 
 
-def test_one_expert_is_algorithm_1():
-    """Hedge: a distribution proportional to exp(rate * sum of values), nothing else."""
-    people = family("chances", np.random.default_rng(3), 20, 5)
-    learner = HedgeSelector(5, 1, 21, BUDGET, calibration="published", seed=0)
-    learner.run(people)
-    values = np.array([[person.value([j]) for j in range(5)] for person in people])
-    assert np.abs(learner._experts.scores[:, 0] / 2**32 - values.sum(axis=0)).max() < 20 / 2**32
-
-
 def test_tight_rates_use_the_budget_or_are_the_best():
     short = HedgeSelector(50, 5, 1000, BUDGET)
     assert short.privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
@@ -704,25 +654,6 @@ def test_auto_with_a_given_rate_takes_the_shortest_batch_that_fits():
         HedgeSelector(20, 2, 1000, BUDGET, resample_every=learner.resample_every - 1, rate=0.02)
 
 
-def test_batches_pay_off_when_privacy_is_dear():
-    every = HedgeSelector(100, 5, 1_000_000, BUDGET)
-    auto = HedgeSelector(100, 5, 1_000_000, BUDGET, resample_every="auto")
-    assert auto.resample_every > 1
-    assert auto.certified_regret < every.certified_regret
-
-
-def test_after_the_horizon_the_last_set_is_served():
-    people = family("coverage", np.random.default_rng(1), 12, 9)
-    learner = HedgeSelector(9, 3, 10, BUDGET, seed=0, labels=list("abcdefghi"))
-    trace = learner.run(people)
-    assert (trace.selections[10:] == trace.selections[9]).all()
-    assert trace.rewards[11] == people[11].value(trace.selections[9])
-    assert learner.choose().labels == tuple("abcdefghi"[i] for i in trace.selections[9])
-    with pytest.raises(RuntimeError, match="horizon"):
-        learner.learn(people[0])
-    assert learner.privacy.spent.epsilon() <= 1.0
-
-
 def test_an_interrupted_run_is_paid_for():
     people = family("coverage", np.random.default_rng(1), 400, 9)
     learner = HedgeSelector(9, 3, 400, BUDGET, seed=0)
@@ -750,59 +681,6 @@ def test_an_interrupted_run_is_paid_for():
 
 
 # --- bad input --------------------------------------------------------------------------------------
-
-
-def snapshot(learner):
-    return (
-        learner.round,
-        learner._rounds.is_open,
-        learner._experts.scores.copy().tolist(),
-        learner.privacy.spent.to_json(),
-    )
-
-
-def test_bad_people_change_nothing():
-    def nan(_):
-        return math.nan
-
-    learner = HedgeSelector(5, 2, 10, BUDGET, seed=0)
-    good = Coverage([[1, 0, 0, 1, 0]])
-    with pytest.raises(RuntimeError, match="comes after choose"):
-        learner.learn(good)
-    shown = learner.choose()
-    before = snapshot(learner)
-    bad = [
-        (Coverage([[1, 0]]), "over 2 items"),
-        (SetFunction(nan, 5, 1.0, monotone=True), "nan"),
-        (SetFunction(lambda s: 2.0 * bool(s), 5, 2.0, monotone=True), "above the learner's bound"),
-        (SetFunction(lambda s: 2.0 * bool(s), 5, 1.0, monotone=True), "outside"),
-        (FacilityLocation([[0, 3.0, 0, 0, 0]], bound=3.0), "above the learner's bound"),
-        (Coverage([[1, 0, 0, 1, 0]] * 2), "one person"),
-    ]
-    for person, message in bad:
-        with pytest.raises(ValueError, match=message):
-            learner.learn(person)
-        assert snapshot(learner) == before
-    with pytest.raises(TypeError):
-        learner.learn(object())
-    assert learner.choose() == shown
-    learner.learn(good)
-    with pytest.raises(RuntimeError, match="comes after choose"):
-        learner.learn(good)
-    assert learner.round == 1
-
-
-def test_gains_beyond_the_bound_are_an_error():
-    class Liar(SetFunction):
-        def _gains(self, items):
-            return np.full(self.n_items, 5.0 if items.size else 0.0)
-
-    learner = HedgeSelector(5, 2, 10, BUDGET, seed=0)
-    learner.choose()
-    before = snapshot(learner)
-    with pytest.raises(ValueError, match=r"gains must be 5 finite numbers in \[0, 1\]"):
-        learner.learn(Liar(lambda _: 0.0, 5, 1.0, monotone=True))
-    assert snapshot(learner) == before
 
 
 @pytest.mark.parametrize(
@@ -856,13 +734,3 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
 def test_published_constants_need_a_finite_epsilon():
     with pytest.raises(ValueError, match="needs a finite epsilon"):
         HedgeSelector(5, 2, 50, dc.Budget(math.inf, 1e-6), calibration="published")
-
-
-@pytest.mark.parametrize("budget", [APPROXIMATE, PURE], ids=str)
-def test_two_learners_keep_to_one_budget(budget, tmp_path):
-    def make(spending, **options):
-        return HedgeSelector(6, 2, 20, spending, resample_every=2, **options)
-
-    check_one_budget_for_two(make, family("coverage", np.random.default_rng(0), 20, 6), budget, tmp_path)
-    with pytest.raises(ValueError, match="a budget of its own"):
-        HedgeSelector(6, 2, 20, APPROXIMATE.split(2)[0], calibration="published")

@@ -24,7 +24,6 @@ from discreet.objectives import (
 from discreet.online import LeaderSelector, leader
 from discreet.online.leader import LONGEST, UNITS, LeaderSettings
 from discreet.privacy import FactorizedSum, RunningSum, samplers
-from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
@@ -320,16 +319,3 @@ def test_bad_settings(options, message):
     settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         LeaderSelector(**settings)
-
-
-def test_nothing_is_certified():
-    assert LeaderSelector(5, 2, 100, BUDGET).certified_regret == math.inf
-
-
-def test_two_learners_keep_to_one_budget(tmp_path):
-    people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
-
-    def make(spending, **more):
-        return LeaderSelector(6, 2, 20, spending, batch=4, **more)
-
-    sharing.check_one_budget_for_two(make, people, sharing.APPROXIMATE, tmp_path)

@@ -494,10 +494,6 @@ def test_what_was_released_moves_to_another_catalogue_by_label():
         dc.online.HedgeSelector(3, 1, 10, dc.Budget(1.0), start=[1])
 
 
-def test_every_selector_serves(setting):
-    assert isinstance(setting.make(), OnlineSelector)
-
-
 # --- parts of a crowd -------------------------------------------------------------------------------
 
 DIVIDED = {

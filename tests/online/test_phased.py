@@ -27,7 +27,6 @@ from discreet.objectives.fixed_point import step
 from discreet.online import phased
 from discreet.online.phased import PhasedSelector, PhasedSettings, Window
 from discreet.privacy import samplers
-from tests.online.sharing import APPROXIMATE, PURE, check_one_budget_for_two
 from tests.privacy.audit import hockey_stick, transcripts
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -315,52 +314,6 @@ def test_sums_never_reach_what_floats_cannot_hold():
 # --- what is served ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", [Coverage, ProbabilisticCoverage, FacilityLocation])
-@pytest.mark.parametrize("options", [{}, {"window": 23}, {"first_window": 10, "restart_on_drift": True}])
-def test_run_and_one_by_one_are_the_same_transcript(family, options):
-    people = _stream(500, family=family)
-    whole = PhasedSelector(8, 3, BUDGET, seed=5, **options)
-    single = PhasedSelector(8, 3, BUDGET, seed=5, **options)
-    trace = whole.run(people)
-    sets = _one_by_one(single, people)
-    np.testing.assert_array_equal(trace.selections, sets)
-    expected = [people[t].value(sets[t]) for t in range(500)]
-    np.testing.assert_allclose(trace.rewards, expected, atol=1e-14)
-    assert whole.choose() == single.choose()
-    assert whole.round == 500
-
-
-def test_functions_in_python_are_learned_from_like_rows():
-    matrix = np.random.default_rng(3).random((60, 5)) < 0.4
-    rows = Coverage(matrix)
-    functions = SetFunction(
-        [lambda chosen, row=row: float(any(row[j] for j in chosen)) for row in matrix], 5, 1.0, monotone=True
-    )
-    first = PhasedSelector(5, 2, BUDGET, window=15, seed=1).run(rows)
-    second = PhasedSelector(5, 2, BUDGET, window=15, seed=1).run(functions)
-    np.testing.assert_array_equal(first.selections, second.selections)
-    np.testing.assert_allclose(first.rewards, second.rewards)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 50, 226, 227, 228, 400])
-def test_resuming_gives_the_same_transcript(tmp_path, cut):
-    people = _stream(700)
-    whole = PhasedSelector(8, 3, BUDGET, seed=2).run(people)
-    learner = PhasedSelector(8, 3, BUDGET, seed=2, labels=list("abcdefgh"))
-    if cut:
-        learner.run(people[:cut])
-    if cut == 50:
-        learner.choose()  # in the middle of a round
-    learner.save(tmp_path / "state")
-    spent = learner.privacy.spent.epsilon()
-    resumed = PhasedSelector.load(tmp_path / "state")
-    assert resumed.privacy.spent.epsilon() == spent
-    assert resumed.privacy.epsilon() == learner.privacy.epsilon()
-    trace = resumed.run(people[cut:])
-    np.testing.assert_array_equal(trace.selections, whole.selections[cut:])
-    assert resumed.choose().labels == tuple("abcdefgh"[item] for item in resumed.choose().items)
-
-
 def test_functions_in_python_cannot_be_saved_before_their_window_closes(tmp_path):
     person = SetFunction(lambda chosen: float(0 in chosen), n_items=3, bound=1.0, monotone=True)
     learner = PhasedSelector(3, 1, BUDGET, window=2, seed=0)
@@ -446,47 +399,6 @@ def test_a_change_that_shows_in_the_sets_starts_small_windows_again():
 
 
 # --- the protocol --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("limit", [1, 2])
-def test_further_rounds_of_a_person_pass_without_being_learned_from(limit):
-    people = _stream(120)
-    ids = [f"user {t % 40}" for t in range(120)]
-    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=limit)
-    whole, single = (PhasedSelector(8, 2, budget, window=200, method="composed", seed=4) for _ in range(2))
-    trace = whole.run(people, person_ids=ids)
-    np.testing.assert_array_equal(trace.selections, _one_by_one(single, people, ids))
-    assert len(whole._window) == len(single._window) == 40 * limit
-    np.testing.assert_array_equal(whole._window.close().scores(), people[: 40 * limit].gains([]) * 40 * limit)
-    assert whole.round == 120
-
-
-def test_bad_people_leave_the_round_open_and_nothing_learned():
-    learner = PhasedSelector(4, 2, BUDGET, seed=0)
-    person = Coverage([[1, 0, 0, 1]])
-    with pytest.raises(RuntimeError, match="after choose"):
-        learner.learn(person)
-    shown = learner.choose()
-    nan = SetFunction(lambda chosen: math.nan if chosen else 0.0, n_items=4, bound=1.0, monotone=True)
-    high = SetFunction(lambda chosen: 1.5 * bool(chosen), n_items=4, bound=1.0, monotone=True)
-    large = SetFunction(lambda chosen: 1.5 * bool(chosen), n_items=4, bound=2.0, monotone=True)
-    for wrong, said in (
-        (Coverage([[1, 0]]), "2 items"),
-        (Coverage([[1, 0, 0, 1]] * 2), "one person"),
-        (nan, "nan"),
-        (high, "outside"),
-        (large, "bound=1"),
-        (SetFunction(len, n_items=4, bound=1.0), "monotone"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            learner.learn(wrong)
-        assert learner.round == 0
-        assert len(learner._window) == 0
-    with pytest.raises(TypeError, match="expected a person's function"):
-        learner.learn(object())
-    assert learner.choose() == shown
-    learner.learn(person)
-    assert (learner.round, len(learner._window)) == (1, 1)
 
 
 def test_bad_settings_are_named():
@@ -619,13 +531,6 @@ def test_declared_rounds_are_what_is_certified_and_where_learning_ends():
     assert (served[100:] == served[99]).all()
 
 
-def test_a_popular_item_is_found_within_few_windows():
-    likes = np.random.default_rng(1).random((5_000, 30)) < np.where(np.arange(30) == 17, 0.8, 0.05)
-    trace = PhasedSelector(30, 1, dc.Budget(1.0), seed=0).run(Coverage(likes))
-    assert trace.average > 0.75
-    assert (trace.selections[-2_000:] == 17).all()
-
-
 class Interrupted(BaseException):
     """What no learner catches, like the interruption from a keyboard."""
 
@@ -654,11 +559,3 @@ def test_an_interruption_when_a_window_closes_loses_its_people_and_never_asks_th
     learner.learn(_stream(1, 4)[0])
     assert learner.choose().round == 3
     assert learner.privacy.spent.epsilon() <= 1.0
-
-
-@pytest.mark.parametrize("budget", [APPROXIMATE, PURE], ids=str)
-def test_two_learners_keep_to_one_budget(budget, tmp_path):
-    def make(spending, **options):
-        return PhasedSelector(8, 2, spending, window=5, **options)
-
-    check_one_budget_for_two(make, _stream(20), budget, tmp_path)

@@ -17,7 +17,6 @@ from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online import running_sums, sums
 from discreet.online.running_sums import RunningSumSelector, RunningSumSettings
 from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers
-from tests.online import sharing
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -282,20 +281,6 @@ def test_row_values_match_the_objective():
 # --- learning -----------------------------------------------------------------------------------
 
 
-def test_learns_what_is_popular_and_noise_grows_with_less_budget():
-    rng = np.random.default_rng(4)
-    people = Coverage((rng.random((4000, 12)) < np.linspace(0.02, 0.4, 12)).astype(float))
-    averages = [
-        RunningSumSelector(12, 2, 4000, dc.Budget(epsilon, 1e-6), resample_every=20, seed=1)
-        .run(people)
-        .average
-        for epsilon in (0.01, 1.0, math.inf)
-    ]
-    best = people.value([10, 11])
-    assert averages[0] < averages[1] <= averages[2] * 1.02
-    assert averages[1] > 0.85 * best
-
-
 def test_top_up_keeps_a_trees_noise_from_falling():
     rounds = 40
     learner = RunningSumSelector(3000, 1, rounds, BUDGET, sums="tree", seed=5)
@@ -406,16 +391,6 @@ def test_the_gains_of_a_long_batch_are_added_up_exactly(batch, bound):
     first, second, third = (vector * learner._sum._units for vector in taken)
     np.testing.assert_array_equal(first - second, 1.0)
     np.testing.assert_array_equal(second - third, 1.0)
-
-
-@pytest.mark.parametrize("options", [{}, {"sums": "tree", "noise": "laplace"}], ids=["Gaussian", "Laplace"])
-def test_two_learners_keep_to_one_budget(options, tmp_path):
-    def make(spending, **more):
-        return RunningSumSelector(6, 2, 20, spending, **options, **more)
-
-    people = Coverage((np.random.default_rng(0).random((20, 6)) < 0.4).astype(float))
-    for budget in [sharing.APPROXIMATE, *([sharing.PURE] if options else [])]:
-        sharing.check_one_budget_for_two(make, people, budget, tmp_path)
 
 
 # --- streams without an end -----------------------------------------------------------------------------

@@ -131,37 +131,6 @@ def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkey
 # --- calls from inside a call --------------------------------------------------------------------------
 
 
-CALLS = {
-    "choose": lambda learner, *_: learner.choose(),
-    "learn": lambda learner, feedback, _: learner.learn(feedback),
-    "save": lambda learner, _, path: learner.save(path),
-}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_a_person_cannot_use_the_learner_that_asks_them(kind, call, tmp_path, monkeypatch):
-    """Wherever somebody's own code may run: here while they are looked at, or while a decision is made."""
-    learner, twin = kind.make(), kind.make()
-    for one in (learner, twin):
-        _rounds(kind, one, 0, 5)
-    decision = learner.choose()
-    feedback = kind.feedback(learner, kind.people(6)[5], decision)
-    before = as_bytes(*learner._saved())
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            type(learner),
-            "_prepared",
-            lambda self, person: CALLS[call](self, person, tmp_path / "file"),
-        )
-        with pytest.raises(
-            RuntimeError, match=rf"{call}\(\) was called inside learn\(\) of the same learner"
-        ):
-            learner.learn(feedback)
-    assert as_bytes(*learner._saved()) == before
-    assert not (tmp_path / "file").exists()
-    assert _rounds(kind, learner, 5, ROUNDS) == _rounds(kind, twin, 5, ROUNDS)
-
-
 def test_a_person_may_look_at_the_account(kind, monkeypatch):
     learner = kind.make()
     feedback = kind.feedback(learner, kind.people(1)[0], learner.choose())

@@ -404,7 +404,3 @@ def test_an_enormous_epsilon_keeps_sums_within_their_range():
         learner.learn(1.0)
     values = np.array(learner._engine._values._values)
     assert values == pytest.approx(np.ones((2, 1)), rel=1e-6)
-
-
-def test_nothing_is_certified():
-    assert ThompsonSelector(5, 2, 100, PURE).certified_regret == math.inf
