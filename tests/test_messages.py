@@ -71,7 +71,7 @@ def people_of(family: str, count: int) -> Any:
 # -- selectors ----------------------------------------------------------------------------------------------
 
 # Ways to be refused, or warned; not every family is refused by every one.
-CHOOSERS: dict[str, list[Callable[[Any], object]]] = {
+SELECTORS: dict[str, list[Callable[[Any], object]]] = {
     "PrivateGreedy": [
         lambda p: PrivateGreedy(2, AWAY).select(p),
         lambda p: PrivateGreedy(2, AWAY, bound=1e-3).select(p),
@@ -138,11 +138,11 @@ def _columns(people: Any, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("selector", CHOOSERS)
+@pytest.mark.parametrize("selector", SELECTORS)
 def test_one_person_more_is_refused_in_the_same_words(selector, family):
     here, there = people_of(family, FEW), people_of(family, FEW + 1)
     refusals = 0
-    for ask in CHOOSERS[selector]:
+    for ask in SELECTORS[selector]:
         words = messages(lambda ask=ask: ask(here))
         assert words == messages(lambda ask=ask: ask(there))
         refusals += bool(words)

@@ -53,7 +53,7 @@ EXTRAS = {
     "plots": ("from discreet.evaluation import plots\nplots.require()", ""),
     "spark": ("import pyspark\nimport discreet.spark", None),  # frames come from Spark itself
     "service": (
-        "import discreet.service.server",
+        "import discreet.service.web",
         'import sys\nfrom discreet.cli import main\nsys.exit(main(["serve"]))',
     ),
     "postgres": (

@@ -18,13 +18,14 @@ import secrets
 import selectors
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _UNSET: Any = object()
 
@@ -213,6 +214,17 @@ class Client:
         self.close()
 
 
+def _in_a_thread(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
+    async def call(self: AsyncClient, /, *given: P.args, **more: P.kwargs) -> T:
+        work = partial(method, self._client, *given, **more)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    update_wrapper(call, method)
+    return call
+
+
 class AsyncClient:
     """The same for asyncio, as ``async with AsyncClient(url, key) as client: await client.decide("shop")``.
 
@@ -232,43 +244,10 @@ class AsyncClient:
         self._client = Client(url, key, timeout=timeout, retries=retries, context=context)
         self._threads = ThreadPoolExecutor(connections, "discreet-client")
 
-    async def decide(
-        self,
-        experiment: str,
-        person: str | None = None,
-        *,
-        exclude: Iterable[str] = (),
-        segment: str | None = None,
-        key: str | None = None,
-    ) -> Decision:
-        """See `Client.decide`."""
-        given: dict[str, Any] = {"exclude": exclude, "segment": segment, "key": key}
-        return await self._do(self._client.decide, experiment, person, **given)
-
-    async def report(
-        self,
-        decision: Decision | str,
-        *,
-        taken: str | None = _UNSET,
-        value: float = _UNSET,
-        likes: Iterable[str] = _UNSET,
-    ) -> Acknowledgement:
-        """See `Client.report`."""
-        return await self._do(self._client.report, decision, taken=taken, value=value, likes=likes)
-
-    async def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Acknowledgement]:
-        """See `Client.report_many`."""
-        return await self._do(self._client.report_many, outcomes)
-
-    async def request(
-        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}
-    ) -> Any:
-        """See `Client.request`."""
-        return await self._do(self._client.request, method, path, body, headers=headers)
-
-    async def _do(self, work: Callable[..., T], *given: Any, **more: Any) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, partial(work, *given, **more))
+    decide = _in_a_thread(Client.decide)
+    report = _in_a_thread(Client.report)
+    report_many = _in_a_thread(Client.report_many)
+    request = _in_a_thread(Client.request)
 
     async def close(self) -> None:
         """Close the connections that are not in use."""

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from discreet import Budget, Gate, cli
-from discreet.cli import COMMANDS, bench, command, output, parser_of
+from discreet.cli import COMMANDS, bench, command, common, parser_of
 
 from .running import assert_refused, inside, process
 
@@ -160,7 +160,7 @@ def test_closed_streams(closed, code, words):
 
 def test_json_is_for_any_reader():
     value = {"a": [1.0, math.inf, (math.nan, -math.inf)], "茶": "\x9b31m\u202e\u2028\udce9\n"}
-    text = output.as_json(value)
+    text = common.as_json(value)
     assert "茶" in text
     assert all(c.isprintable() or c == "\n" for c in text)
     text.encode()
@@ -199,11 +199,11 @@ def test_labels_in_any_language_on_any_terminal(tmp_path):
 def test_tables_fold_where_they_do_not_fit(monkeypatch):
     header, rows = ["name", "settings"], [["one", "x" * 30], ["two", ""]]
     monkeypatch.setenv("COLUMNS", "60")
-    assert output.fitted(header, rows).splitlines()[0].startswith("name  settings")
+    assert common.fitted(header, rows).splitlines()[0].startswith("name  settings")
     monkeypatch.setenv("COLUMNS", "30")
     folded = "- one\n    settings xxxxxxxxxxxxxxxxx\n    xxxxxxxxxxxxx\n- two"
-    assert output.fitted(header, rows) == folded
-    assert output.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
+    assert common.fitted(header, rows) == folded
+    assert common.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
         "- one", "- * one"
     )
 
@@ -211,7 +211,7 @@ def test_tables_fold_where_they_do_not_fit(monkeypatch):
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     target = tmp_path / "result.json"
     target.write_text("before")
-    output.write_whole(target, "after")
+    common.write_whole(target, "after")
     assert target.read_text() == "after"
 
     def interrupted(*_):
@@ -219,9 +219,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     for step in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(output.os, step, interrupted)
+            patch.setattr(common.os, step, interrupted)
             with pytest.raises(KeyboardInterrupt):
-                output.write_whole(target, "half")
+                common.write_whole(target, "half")
         assert target.read_text() == "after"
         assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
@@ -230,11 +230,11 @@ def test_output_is_refused_before_any_work(tmp_path):
     there = tmp_path / "events.csv"
     there.write_text("x")
     with pytest.raises(ValueError, match="is a directory"):
-        output.check_writable(str(tmp_path))
+        common.check_writable(str(tmp_path))
     with pytest.raises(ValueError, match="no folder"):
-        output.check_writable(str(tmp_path / "no" / "where.json"))
+        common.check_writable(str(tmp_path / "no" / "where.json"))
     with pytest.raises(ValueError, match="the file that is read"):
-        output.check_writable(str(there), "-", str(there))
+        common.check_writable(str(there), "-", str(there))
 
 
 # --- completion --------------------------------------------------------------------------------------

@@ -22,12 +22,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from discreet.service import backup, database, groups
 from discreet.service.auth import Secrets
-from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
 from discreet.service.database import failpoints
 from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
-from discreet.service.worker import PAUSED, RUNNING, Worker, periods_of
+from discreet.service.worker import PAUSED, RUNNING, Worker, linked, periods_of
 
 from .world import ITEMS, likes, taken
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
-from discreet.service import backup, queries, server
+from discreet.service import backup, queries, web
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig, ServiceSettings
 from discreet.service.database import Frozen, StoreError, open_store
@@ -205,10 +205,10 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
 def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):
     """Both find no file: the second keeps what the first has written, and nobody reads half of it."""
     settings = ServiceSettings(store=f"sqlite:///{tmp_path}/service.db", secrets=str(tmp_path / "secrets"))
-    server.prepare(settings)
+    web.prepare(settings)
     before = (tmp_path / "secrets").read_bytes()
     monkeypatch.setattr(Path, "exists", lambda _: False)
-    server.prepare(settings)
+    web.prepare(settings)
     assert (tmp_path / "secrets").read_bytes() == before
     assert not list(tmp_path.glob("secrets.*"))
     assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0

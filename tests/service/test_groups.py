@@ -11,9 +11,8 @@ import pytest
 from discreet.service import engine as engine_module
 from discreet.service import groups
 from discreet.service.auth import Secrets
-from discreet.service.blocks import NOBODY
 from discreet.service.config import PopulationConfig
-from discreet.service.database import StoreError
+from discreet.service.database import NOBODY, StoreError
 from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
 

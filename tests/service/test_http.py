@@ -10,10 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from discreet.service.api import body
+from discreet.service.api import Problem, body
 from discreet.service.auth import Keys
 from discreet.service.database import open_store
-from discreet.service.problems import Problem
 
 from .pages import make
 

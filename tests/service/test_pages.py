@@ -10,7 +10,7 @@ import pytest
 
 from discreet.online.registry import REGISTRY
 from discreet.service import auth
-from discreet.service.pages import DEFAULTS, LEARNERS
+from discreet.service.web import DEFAULTS, LEARNERS
 
 from .pages import Visitor, key_of, make, serve
 

@@ -11,13 +11,12 @@ from contextlib import closing
 import pytest
 
 from discreet.service import groups
+from discreet.service.api import ranked
 from discreet.service.auth import Secrets
-from discreet.service.blocks import DecisionBlock
 from discreet.service.database import open_store
 from discreet.service.engine import Live
 from discreet.service.groups import Group
-from discreet.service.learning import Learning
-from discreet.service.personalizer import ranked
+from discreet.service.learning import DecisionBlock, Learning
 
 from .conftest import Running
 from .test_api import ITEMS, experiment

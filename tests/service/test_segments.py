@@ -15,10 +15,9 @@ import pytest
 import discreet as dc
 from discreet.client import ServiceError
 from discreet.privacy.population import Periods
-from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
 from discreet.service.learning import MOST_SEGMENTS, Learning
-from discreet.service.worker import OtherSegments, periods_of
+from discreet.service.worker import OtherSegments, linked, periods_of
 
 from .pages import Visitor
 from .world import ITEMS, NOISY, PURE, World, likes, taken

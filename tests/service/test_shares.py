@@ -11,8 +11,7 @@ import pytest
 from discreet.privacy import Gate
 from discreet.service import queries
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.forecast import forecast, release_plan
-from discreet.service.learning import Learning
+from discreet.service.learning import Learning, forecast, release_plan
 from discreet.service.shares import SURE, Progress, series
 
 from .world import PURE, World, taken

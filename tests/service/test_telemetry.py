@@ -16,7 +16,7 @@ from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.metrics import Traced
-from discreet.service.server import App, application, prepare
+from discreet.service.web import App, application, prepare
 
 from .conftest import Running
 from .test_api import experiment

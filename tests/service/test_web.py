@@ -17,11 +17,12 @@ from prometheus_client import generate_latest
 from starlette.routing import Route
 
 from discreet.service import queries
+from discreet.service.api import DOCUMENTED, description
 from discreet.service.auth import Secrets
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.metrics import Metrics
-from discreet.service.server import OPERATIONS, App, description
+from discreet.service.web import App
 
 from .conftest import Running
 from .test_api import experiment, settled
@@ -38,7 +39,7 @@ def test_the_description_has_every_route_and_no_other(tmp_path):
         if isinstance(route, Route) and route.path.startswith(("/v1", "/health"))
         for method in route.methods - {"HEAD"}
     }
-    assert {(one.method, one.path) for one in OPERATIONS} == routes
+    assert {(one.method, one.path) for one in DOCUMENTED} == routes
 
 
 def test_the_description_holds_together():
@@ -60,7 +61,7 @@ def test_documentation_needs_nothing_from_elsewhere(shared_service):
         assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "<script" not in text
     assert "http://" not in text.replace("Authorization", "")
-    for one in OPERATIONS:
+    for one in DOCUMENTED:
         assert one.path in text
 
 
@@ -84,7 +85,7 @@ def test_it_answers_soon_after_its_start(tmp_path):
     ticks = (Path("/proc") / str(service.process.pid) / "stat").read_text().rpartition(")")[2].split()
     assert sum(map(int, ticks[11:13])) / os.sysconf("SC_CLK_TCK") < 4  # seconds of processor time
     service.stop()
-    script = f"import sys, discreet.service.server; print(*sys.modules.keys() & {HEAVY})"
+    script = f"import sys, discreet.service.web; print(*sys.modules.keys() & {HEAVY})"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"\n"
 
 

@@ -13,11 +13,10 @@ import discreet as dc
 from discreet.privacy.population import Periods
 from discreet.service import queries
 from discreet.service.auth import Secrets
-from discreet.service.blocks import linked
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
 from discreet.service.learning import Learning
-from discreet.service.worker import periods_of
+from discreet.service.worker import linked, periods_of
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 

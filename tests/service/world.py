@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from discreet.service import groups
 from discreet.service.auth import owner_name
-from discreet.service.blocks import NOBODY, DecisionBlock
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.database import open_store
+from discreet.service.database import NOBODY, open_store
 from discreet.service.groups import Cursor, Group, KeptRequest, ReportedOutcome, ServedDecision
+from discreet.service.learning import DecisionBlock
 from discreet.service.worker import Worker
 
 ITEMS = [f"item {number}" for number in range(12)]

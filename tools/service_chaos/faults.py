@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Callable
 
 from discreet.service import groups
-from discreet.service.blocks import ALLOCATED, OPEN, PSEUDONYM, DecisionBlock
-from discreet.service.database import SQLiteDatabase
+from discreet.service.database import ALLOCATED, OPEN, PSEUDONYM, SQLiteDatabase
 from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
+from discreet.service.learning import DecisionBlock
 from discreet.service.worker import PopulationLedger, Worker
 
 FAULTS: dict[str, Callable[[], None]] = {}

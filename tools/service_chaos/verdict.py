@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from discreet.service.blocks import linked
 from discreet.service.database import open_store
-from discreet.service.worker import periods_of
+from discreet.service.worker import linked, periods_of
 
 from .clients import Clients
 from .world import LIMIT, PEOPLE, World

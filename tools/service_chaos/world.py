@@ -24,7 +24,7 @@ from discreet.service.database import failpoints, open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
 from discreet.service.postgres import PostgresDatabase
-from discreet.service.server import App
+from discreet.service.web import App
 from discreet.service.worker import Worker
 
 from .faults import FAULTS

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .. import __version__
-from .output import noting, printable
+from .common import noting, printable
 
 __all__ = ["main"]
 
@@ -93,7 +93,6 @@ class _OnceTrue(argparse._StoreTrueAction):
 
 
 def command(name: str) -> Any:
-    """The module of a command."""
     return import_module(f"{__name__}.{name}")
 
 

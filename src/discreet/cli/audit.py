@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from .. import __version__
-from .output import as_json, check_writable, fitted, wrapped, write_whole
+from .common import as_json, check_writable, fitted, wrapped, write_whole
 
 NAME = "audit"
 HELP = "check that mechanisms and learners lose no more privacy than they say"
@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Audit, write, print."""
     from ..audit import HEADER, audit, to_audit
 
     if options.list:

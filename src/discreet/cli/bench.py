@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .output import as_json, fitted
+from .common import as_json, fitted
 
 NAME = "bench"
 HELP = "list the benchmarks of a checkout of the repository, or run one of them"
@@ -25,7 +25,6 @@ this inside a checkout of the repository."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which benchmark, and its arguments."""
     parser.epilog = _EXAMPLES
     parser.add_argument("name", nargs="?", metavar="NAME", help="the one to run (default: list them)")
     parser.add_argument(
@@ -77,7 +76,6 @@ def _list(scripts: dict[str, Path], json: bool) -> None:
 
 
 def _about(script: Path) -> str:
-    """The first line of a script's docstring."""
     return (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n")[0]
 
 

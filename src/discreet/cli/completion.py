@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from .output import as_json
+from .common import as_json
 
 NAME = "completion"
 HELP = "print a script that lets bash, zsh or fish complete discreet's commands and options"

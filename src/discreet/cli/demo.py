@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from .output import as_json
+from .common import as_json
 
 NAME = "demo"
 HELP = "a synthetic shop, a choice of features and a service, with their accounts"
@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it."""
     from ..evaluation.demo import show
 
     out = None if options.out is None else Path(options.out)

@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .options import TEXT, add, check_items_option, read_items, warn_of_budget
-from .output import as_json, fitted, wrapped
+from .common import TEXT, add, as_json, check_items_option, fitted, read_items, warn_of_budget, wrapped
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -24,7 +23,6 @@ rounds beside (1 - 1/e) times the best fixed set."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The question, the budget, and how to print."""
     parser.epilog = _EXAMPLES
     question = parser.add_argument_group("the question")
     add(question, "--n-items", "--items", *TEXT, "--cap")
@@ -62,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan and print."""
     from ..planning import plan
     from ..privacy import Budget
 
@@ -95,7 +92,6 @@ def _n_items(options: argparse.Namespace) -> int:
 
 
 def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
-    """The plan as plain values."""
     return {
         "discreet": __version__,
         "command": "plan",

@@ -8,8 +8,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .options import EVENTS, PRIVATE_EVENTS, add, add_files, check_public, events_of, given, read_items
-from .output import as_json
+from .common import (
+    EVENTS,
+    PRIVATE_EVENTS,
+    add,
+    add_files,
+    as_json,
+    check_public,
+    events_of,
+    given,
+    read_items,
+)
 
 if TYPE_CHECKING:
     from ..data.read import Source
@@ -63,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the store, or append to it."""
     from ..core import checks
     from ..data import append, prepare
     from ..data.preparing import read_key

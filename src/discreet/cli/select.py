@@ -21,18 +21,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..core.text import install, table
-from .options import (
+from .common import (
     EVENTS,
     PRIVATE_EVENTS,
     add,
     add_files,
+    as_json,
     check_public,
+    check_writable,
     events_of,
+    fitted,
     given,
+    noting,
+    printable,
     read_items,
     warn_of_budget,
+    wrapped,
+    write_whole,
 )
-from .output import as_json, check_writable, fitted, noting, printable, wrapped, write_whole
 
 if TYPE_CHECKING:
     from ..constraints import Constraint
@@ -572,7 +578,6 @@ class Chosen(NamedTuple):
 
 
 def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
-    """Read everybody in the file and choose."""
     from ..data.events import choose_items
     from ..objectives.rows import RowPopulation
     from ..offline import PrivateGreedy
@@ -608,12 +613,10 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data import EventReader
     from ..data.events import Facts
-    from ..data.read import batches, constraint_role
+    from ..data.read import batches, columns_of, constraint_role
 
     options = request.options
-    asked = {"person": options.person, "item": options.item}
-    if options.weight is not None:
-        asked["weight"] = options.weight
+    asked = columns_of(options.person, options.item, options.weight)
     items, facts = None, None
     about: dict[str, list[str]] = {}
     if options.items is not None:
@@ -622,8 +625,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
         facts = Facts(list(dict.fromkeys(request.columns)))
         asked |= {constraint_role(column): column for column in request.columns}
     reader = EventReader(items=items, highest=1.0, facts=facts)
-    for batch in _watched(batches(events_of(options), asked)):
-        reader.take(batch)
+    reader.take_all(_watched(batches(events_of(options), asked)))
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     found = reader.events(nobody=nobody, nothing=options.items_private is not None)
@@ -669,7 +671,6 @@ def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -
 
 @contextlib.contextmanager
 def _cluster(address: str) -> Iterator[Any]:
-    """A client of a Dask cluster."""
     try:
         from distributed import Client
     except ImportError:
@@ -1188,7 +1189,6 @@ class SelectionReport:
         }
 
     def text(self, result: dict[str, Any]) -> str:
-        """The same for a reader."""
         account, greedy = self._account, self.chosen.greedy
         lines = []
         for sentence in result["not_private_because"]:

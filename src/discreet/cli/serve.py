@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .options import add, service_settings
-from .output import as_json
+from .common import add, as_json, service_settings
 
 NAME = "serve"
 HELP = "start the live service: decisions over HTTP"
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until interrupted."""
     server, settings = service_settings(options, "store", "secrets", "host", "port")
     from ..service.database import StoreError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .options import add, service_settings
-from .output import as_json
+from .common import add, as_json, service_settings
 
 NAME = "service"
 HELP = "make, back up, restore or check the store of a live service"
@@ -23,7 +22,6 @@ _DOINGS = ("init", "backup", "restore", "verify")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to do, and to which store."""
     parser.epilog = _EXAMPLES
     parser.add_argument("do", choices=_DOINGS, help="what to do")
     parser.add_argument(
@@ -33,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it."""
     server, settings = service_settings(options, "store", "secrets")
     from ..service import backup
     from ..service.database import StoreError

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..core.text import install
-from .options import EVENTS, KINDS, add, as_settings, check_items_option, given
-from .output import as_json, fitted, printable, wrapped
+from .common import (
+    EVENTS,
+    KINDS,
+    add,
+    as_json,
+    as_settings,
+    check_items_option,
+    fitted,
+    given,
+    printable,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from ..evaluation.simulation import Config, Results

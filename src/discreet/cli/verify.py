@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .output import as_json
+from .common import as_json
 
 NAME = "verify"
 HELP = "check every file and every row of a store"
@@ -18,7 +18,6 @@ the SHA-256 that the manifest says. Exit codes: 0 nothing is wrong, 2 something 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which store, and how thoroughly."""
     parser.epilog = _EXAMPLES
     parser.add_argument("store", metavar="STORE", help="the folder of the store")
     parser.add_argument(
@@ -27,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check it."""
     from ..data import Store
 
     store = Store.open(options.store)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -43,15 +43,35 @@ def name_of(person: Any) -> int | str | None:
     >>> [name_of(one) for one in ("", " ", None, float("nan"), 7.5, True)]
     [None, None, None, None, None, None]
     """
+    if isinstance(person, bytes):
+        person = person.decode("utf-8", "backslashreplace")
+    if not isinstance(person, str):
+        return _of_others(person)
+    text = str.__str__(person)
+    if not text.isascii():
+        if not is_text(text):
+            return None
+        text = unicodedata.normalize("NFC", text)
+    text = text.strip(_AROUND)
+    if text in _NOTHING:
+        return None
+    if text[0] <= "9" and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
+        number = Decimal(text)
+        if not number or (number.adjusted() < 40 and number == number.to_integral_value()):
+            return int(number)
+    return text
+
+
+def names_of(people: Iterable[Any]) -> list[int | str | None]:
+    return [name_of(person) for person in people]
+
+
+def _of_others(person: Any) -> int | str | None:
     if isinstance(person, np.datetime64 | np.timedelta64):
         return None
     if isinstance(person, np.float16 | np.float32) and not abs(person) < 2 << np.finfo(person.dtype).nmant:
         return None  # narrow floats skip integers from there on
     value = person.item() if isinstance(person, np.generic) else person
-    if isinstance(value, str):
-        return _text(str.__str__(value))
-    if isinstance(value, bytes):
-        return _text(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -79,25 +99,7 @@ def canonical(person: Hashable) -> int | str:
         return found
     if isinstance(person, _NAMING):
         raise ValueError("person_id names nobody; use None for somebody unknown")
-    raise TypeError(
-        "person_id must be text, a number, a UUID or a tuple of these: other objects have no name that stays"
-        " the same"
-    )
-
-
-def _text(text: str) -> int | str | None:
-    if not text.isascii():
-        if not is_text(text):
-            return None
-        text = unicodedata.normalize("NFC", text)
-    text = text.strip(_AROUND)
-    if text in _NOTHING:
-        return None
-    if text[0] <= "9" and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
-        number = Decimal(text)
-        if not number or (number.adjusted() < 40 and number == number.to_integral_value()):
-            return int(number)
-    return text
+    raise TypeError("person_id must be text, a number, a UUID or a tuple of these, which have lasting names")
 
 
 def _integer(number: int) -> int | None:

@@ -110,7 +110,6 @@ class Sizes:
 
     @property
     def store_bytes(self) -> int:
-        """Of the finished store."""
         return self.people * _PERSON + self.entries * self.entry_bytes
 
 

@@ -28,7 +28,7 @@ from ..core.checks import DataError, instance, one_of, whole
 from ..core.identity import is_text, name_of
 from ..kernels.stores import TextNumbers
 from ..privacy import Account, Budget, Gate, Seed, select_partitions
-from .read import FINE_TIMES, Batch, Column, Source, Text, Wording, batches, constraint_role
+from .read import FINE_TIMES, Batch, Column, Source, Text, Wording, batches, columns_of, constraint_role
 
 # Pairs that wait to be merged into those known so far.
 _WAITING = 1 << 20
@@ -108,7 +108,6 @@ class Events:
 
     @cached_property
     def who(self) -> NDArray[np.int64]:
-        """The person of each entry."""
         return np.repeat(np.arange(len(self.people)), np.diff(self.indptr))
 
     def only(self, kept: Sequence[bool] | NDArray[np.bool_]) -> Events:
@@ -156,13 +155,11 @@ def read_events(
     elif items_columns is not None or items_item is not None:
         raise ValueError("items_columns= and items_item= are about a file; give items= its path")
     reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
-    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
     source = events
     if not isinstance(events, Source):
         named = None if columns is None else tuple(columns)
         source = Source(events, separator, columns=named, wording=_WORDING)
-    for batch in batches(source, asked):
-        reader.take(batch)
+    reader.take_all(batches(source, columns_of(person, item, weight)))
     return reader.events()
 
 
@@ -261,6 +258,11 @@ class EventReader:
             self._facts.note(batch, self._items.labels, what, facts, kept)
         self._pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
         self._count += int(kept.sum())
+
+    def take_all(self, found: Iterable[Batch]) -> None:
+        """Batches of rows, one after the other."""
+        for batch in found:
+            self.take(batch)
 
     def events(self, *, nobody: bool = False, nothing: bool = False) -> Events:
         """Everybody so far.
@@ -399,7 +401,6 @@ def unlisted(batch: Batch, role: str, row: int) -> ValueError:
 
 
 def allowed(highest: float) -> str:
-    """What weights must be."""
     if highest < math.inf:
         return f"lie in [0, {highest:g}], so divide ratings by the highest there can be"
     return "be finite and at least 0"
@@ -750,9 +751,7 @@ def private_catalogue(
         )
     whole("items_per_person", items_per_person, at_least=1)
     reader = EventReader()
-    asked = {"person": person, "item": item} | ({} if weight is None else {"weight": weight})
-    for batch in batches(Source(events), asked):
-        reader.take(batch)
+    reader.take_all(batches(Source(events), columns_of(person, item, weight)))
     found = reader.events(nobody=True, nothing=True)
     chosen = choose_items(found, gate, share=share, items_per_person=items_per_person)
     return PrivateCatalogue(chosen.items, gate.spent)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import instance, one_of, real, whole
-from ..core.identity import name_of
+from ..core.identity import names_of
 from ..core.labels import plain_label
 from ..core.text import track
 from ..kernels import stores
@@ -41,7 +41,7 @@ from .events import (
     item_name,
     unlisted,
 )
-from .read import Batch, Column, Source, Text, batches, paths_of, row_count
+from .read import Batch, Column, Source, Text, batches, columns_of, paths_of, row_count
 from .store import (
     FORMAT,
     KEY,
@@ -212,12 +212,9 @@ class Work:
 
     @property
     def asked(self) -> dict[str, str]:
-        """The columns by role."""
-        asked = {"person": self.person, "item": self.item}
-        return asked if self.weight is None else asked | {"weight": self.weight}
+        return columns_of(self.person, self.item, self.weight)
 
     def set_buckets(self, buckets: int) -> None:
-        """Into how many parts people go."""
         self.buckets = whole("buckets", buckets, at_least=1, at_most=MOST_BUCKETS)
 
     def spilled(self, source: Source, folder: Path, memory: int, progress: bool) -> Spill:
@@ -412,7 +409,7 @@ class Identities:
 
     def _named(self, values: Sequence[Any]) -> Keys:
         """Any values, each by its name."""
-        names = [name_of(value) for value in values]
+        names = names_of(values)
         texts = Text.of(["" if name is None else str(name) for name in names])
         assert isinstance(texts, Text)  # names are Unicode
         nobody = np.fromiter((name is None for name in names), np.bool_, len(names))
@@ -531,7 +528,6 @@ class Spill:
         return self._joined(found)
 
     def remove(self) -> None:
-        """After the last bucket."""
         if self.on_disk:
             self._folder.rmdir()
 

@@ -67,6 +67,12 @@ _NUMBERED = re.compile(r"#([1-9]\d{0,6})")
 FINE_TIMES = frozenset(("ns", "ps", "fs", "as"))  # units of times that Python's own do not have
 
 
+def columns_of(person: str, item: str, weight: str | None = None) -> dict[str, str]:
+    """The columns of events by role."""
+    asked = {"person": person, "item": item}
+    return asked if weight is None else asked | {"weight": weight}
+
+
 def constraint_role(column: str) -> str:
     """The role of a column that a constraint is about."""
     return f"constraint:{column}"
@@ -338,11 +344,9 @@ class Batch:
         return min(map(len, self.columns.values()))
 
     def refused(self, row: int, message: str, details: str = "", *, skippable: bool = True) -> ValueError:
-        """A refusal of a row."""
         return self.source.refused(message, self.place(row), details, skippable=skippable)
 
     def missing(self, role: str, row: int) -> ValueError:
-        """A refusal of a row without this cell."""
         column, what = self.asked[role], role.partition(":")[0]
         words = f"an entry of column {column!r} is missing, or is neither text (in UTF-8) nor a number"
         return self.refused(row, f"{words}; every event needs its {what}")
@@ -384,7 +388,8 @@ def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -
         for path in paths:
             yield from _file(replace(source, table=path), asked, only)
     elif (reader := _arrow_reader(table)) is not None:
-        yield from _of_reader(source, asked, reader)
+        places = source.places(reader.schema.names, asked)
+        yield from _arrow_batches(source, asked, places, ((part, None) for part in reader))
     elif hasattr(table, "collect") and not hasattr(table, "__len__"):
         yield from _lazy(source, asked)
     elif (names := _names(table)) is not None:
@@ -622,7 +627,6 @@ def _bad_line(source: Source, line: int, fault: int, width: int = 0, cells: int 
 
 
 def _header(source: Source, line: str, separator: str) -> list[str]:
-    """The names of columns."""
     if len(line) > LONGEST_LINE:
         raise _bad_line(source, 1, ENDLESS)
     try:
@@ -678,16 +682,8 @@ def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: 
         with arrow.OSFile(str(source.path)) as file:
             names, parts = _parquet(file, asked) if kind == "Parquet" else _feather(file)
             places = source.places(names, asked, only, public=True)
-            row = 0
-            for part, done in parts(list(dict.fromkeys(names[at] for at in places.values()))):
-                for start in range(0, part.num_rows, ROWS):
-                    some = part.slice(start, ROWS)
-                    columns = {
-                        role: _of_arrow(source.wording.asked(role, asked[role]), role, some.column(names[at]))
-                        for role, at in places.items()
-                    }
-                    yield Batch(source, asked, columns, numbered_from(row + start), done)
-                row += part.num_rows
+            wanted = {role: names[at] for role, at in places.items()}
+            yield from _arrow_batches(source, asked, wanted, parts(list(dict.fromkeys(wanted.values()))))
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, MemoryError):
             raise
@@ -758,17 +754,22 @@ def _arrow_reader(table: Any) -> Any:
     return arrow.RecordBatchReader.from_stream(table)
 
 
-def _of_reader(source: Source, asked: Mapping[str, str], reader: Any) -> Iterator[Batch]:
-    places = source.places(reader.schema.names, asked)
+def _arrow_batches(
+    source: Source,
+    asked: Mapping[str, str],
+    places: Mapping[str, str | int],
+    parts: Iterable[tuple[Any, float | None]],
+) -> Iterator[Batch]:
+    """Batches of Arrow's in slices; each comes with the share that was read before it, if that is known."""
     row = 0
-    for part in reader:
+    for part, done in parts:
         for start in range(0, part.num_rows, ROWS):
             some = part.slice(start, ROWS)
             columns = {
                 role: _of_arrow(source.wording.asked(role, asked[role]), role, some.column(at))
                 for role, at in places.items()
             }
-            yield Batch(source, asked, columns, numbered_from(row + start))
+            yield Batch(source, asked, columns, numbered_from(row + start), done)
         row += part.num_rows
 
 

@@ -68,7 +68,6 @@ class Bucket:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by the names of their files."""
         named = {"keys.npy": self.keys, "ends.npy": self.ends, "items.npy": self.items}
         return named if self.weights is None else named | {"weights.npy": self.weights}
 
@@ -153,7 +152,6 @@ class Store:
         return Store, (self.path, self.labels, self.manifest)
 
     def people_in(self, number: int) -> int:
-        """How many people are in a bucket."""
         return int(self._part(number)["people"])
 
     def entries_in(self, number: int) -> int:
@@ -236,7 +234,6 @@ def item_type(n_items: int) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, one_of, per_person, real, whole
-from ..core.identity import name_of
+from ..core.identity import names_of
 from ..kernels import rows as kernels
 from ..privacy.randomness import public_key
 from .base import FAMILY_BOUND, Floats, Items, Population, State, random_rows
@@ -542,7 +542,7 @@ def digests(names: Iterable[Any]) -> Words:
     listed = list(names)
     if all(type(name) is int and -_HALF <= name < _HALF for name in listed):
         return mixed(np.array(listed, dtype=np.int64).view(np.uint64))
-    return mixed(np.fromiter(map(_word, listed), dtype=np.uint64, count=len(listed)))
+    return mixed(np.fromiter(map(_word, names_of(listed)), dtype=np.uint64, count=len(listed)))
 
 
 def keyed(values: Words, key: Words) -> Words:
@@ -557,16 +557,12 @@ def mixed(values: Words) -> Words:
     return np.asarray(values ^ (values >> np.uint64(31)))
 
 
-def _word(name: Any) -> int:
+def _word(name: int | str | None) -> int:
     """Integers themselves, modulo 2^64; of other names a hash."""
-    found = name_of(name)
-    if isinstance(found, int) and -_HALF <= found < _HALF:
-        return found % (2 * _HALF)
-    return int.from_bytes(_digest("" if found is None else str(found)))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+    if isinstance(name, int) and -_HALF <= name < _HALF:
+        return name % (2 * _HALF)
+    text = "" if name is None else str(name)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
 _ONE, _NO_CAP = constant(1.0, 1), constant(np.inf, 1)

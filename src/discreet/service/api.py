@@ -1,4 +1,9 @@
-"""The JSON routes: decisions and their outcomes for applications, and what people who run experiments use."""
+"""The JSON routes: decisions and their outcomes for applications, and what people who run experiments use.
+
+Beside them, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
+outcome. What people are like is not read: features are skipped by the parser, and are in no log and no table.
+docs/service/personalizer.md says what is the same, and what is not.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -16,15 +22,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from .. import __version__
 from ..core.identity import name_of
 from ..privacy import Budget, BudgetExceeded
-from . import problems, queries
-from .auth import ROLES, Key, Keys, token_of
+from . import groups, queries
+from .auth import ROLES, DecisionId, Key, Keys, new_token
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from .database import Conflict, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable
 from .groups import Acknowledged, KeptRequest
-from .problems import Problem
+from .learning import DecisionBlock
 from .worker import PAUSED, RUNNING, OtherSegments
 
 if TYPE_CHECKING:
@@ -38,6 +45,93 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST = 1 << 16  # bytes of a body
 MANY = 1000  # decisions or outcomes in one request
+
+
+# --- refusals, as RFC 9457 has them: texts are fixed, and repeat nothing of what was sent ---------------
+
+
+@dataclass(frozen=True)
+class Problem(Exception):
+    """A refusal: a status, a name that programs go by, and a sentence."""
+
+    status: int
+    name: str
+    title: str
+    more: dict[str, Any] = field(default_factory=dict)
+    retry_after: int | None = None
+
+    def body(self) -> bytes:
+        record = {"type": f"about:blank#{self.name}", "title": self.title, "status": self.status}
+        return msgspec.json.encode(record | self.more)
+
+    def with_(self, **more: Any) -> Problem:
+        """The same with more to go by; public facts only."""
+        return Problem(self.status, self.name, self.title, {**self.more, **more}, self.retry_after)
+
+
+BAD_BODY = Problem(422, "body", "The body is not what this route takes; see /docs.")
+UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an Upgrade header.")
+TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
+NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
+WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
+NOT_FOUND = Problem(404, "not-found", "There is no such thing.")
+EXISTS = Problem(409, "exists", "There is one of this name already.")
+NOT_SIGNED = Problem(404, "decision", "This service has made no such decision.")
+NOT_RUNNING = Problem(409, "not-running", "The experiment is paused or frozen.")
+FROZEN = Problem(409, "frozen", "The experiment is frozen until its budget renews.")
+FEW_ITEMS = Problem(409, "few-items", "Too many items are excluded: fewer are left than a set has.")
+WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not of the kind that this experiment learns from.")
+PERSON = Problem(422, "person", "The decision must say whom it is for, unless its population is anonymous.")
+KEY = Problem(422, "idempotency-key", "An idempotency key has 1 to 256 printable characters of ASCII.")
+SEGMENT = Problem(422, "segment", "The decision must name one of the experiment's segments, if it has any.")
+OTHER_SEGMENTS = Problem(
+    409, "other-segments", "Experiments of one population must have the same segments, or none."
+)
+OVER_BUDGET = Problem(409, "over-budget", "The budget of this population does not hold that.")
+BUSY = Problem(503, "busy", "No decision can be made at the moment; try again.", retry_after=1)
+NO_STORE = Problem(503, "store", "The database cannot be written to; nothing was recorded.", retry_after=1)
+RATE = Problem(429, "rate", "This API key asks too often.", retry_after=1)
+FAILED = Problem(500, "failed", "Something went wrong here; nothing was recorded.")
+
+
+_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
+    (Unavailable, BUSY),
+    (NotEnoughItems, FEW_ITEMS),
+    (StoreError, NO_STORE),
+    (Frozen, FROZEN),
+    (LookupError, NOT_FOUND),
+)
+
+
+def problem_of(error: Exception) -> Problem:
+    """What is said of an error; its own text may quote what was asked for."""
+    if isinstance(error, Problem):
+        return error
+    for kind, problem in _PROBLEMS:
+        if isinstance(error, kind):
+            return problem
+    logger.error("a request failed: %s", type(error).__name__)
+    return FAILED
+
+
+def refusal(problem: Problem) -> Response:
+    headers = {} if problem.retry_after is None else {"retry-after": str(problem.retry_after)}
+    return Response(problem.body(), problem.status, headers, "application/problem+json")
+
+
+def over_budget(refused: BudgetExceeded) -> Problem:
+    """What was spent, asked for and allowed, and what would fit: all of it public."""
+    shown = refused.preview
+    return OVER_BUDGET.with_(
+        spent=shown.spent,
+        after=shown.after,
+        limit=shown.limit,
+        delta=shown.delta,
+        largest_that_fits=None if shown.largest is None else str(shown.largest),
+    )
+
+
+# --- what requests hold ---------------------------------------------------------------------------------
 
 
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -141,6 +235,8 @@ _NEW = {
     "holdout": 0.05,
     "segments": ["de", "fr"],
 }
+Work = Callable[[Request], Awaitable[Any]]
+Endpoint = Callable[[Request], Awaitable[Response]]
 # Those of every visitor first.
 OPERATIONS = (
     Operation("POST", "/v1/decisions/{decision}/outcome", "outcome", "decide", "What came of a decision",
@@ -200,36 +296,57 @@ class Api:
 
     def routes(self) -> list[Route]:
         """All of them, for Starlette; what people are called may have slashes in it."""
-        paths = [one.path.replace("{person}", "{person:path}") for one in OPERATIONS]
-        return [
-            Route(path, self._endpoint(one), methods=[one.method])
-            for path, one in zip(paths, OPERATIONS, strict=True)
-        ]
+        found = []
+        for one in OPERATIONS:
+            path = one.path.replace("{person}", "{person:path}")
+            found.append(Route(path, self.endpoint(one, self._checked(one), refusal), methods=[one.method]))
+        return found
 
-    def _endpoint(self, one: Operation) -> Callable[[Request], Awaitable[Response]]:
-        """For keys whose role allows an action; who asks for decisions is checked by the handler."""
-        handler: Callable[[Request], Awaitable[Any]] = getattr(self, one.handler)
-        decides = one.action == "decide"
+    def endpoint(self, one: Operation, work: Work, refused: Callable[[Problem], Response]) -> Endpoint:
+        """Do the work of an operation, and answer, in JSON."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                request.state.key = key = self.keys.known(token_of(request.scope["headers"]), one.action)
-                if not decides and not key.may(one.action, request.path_params.get("name")):
-                    raise problems.WRONG_ROLE
-                found = await handler(request)
-                if one.method != "GET" and not decides:
-                    await run_in_threadpool(self.audit, key.id, f"{one.method} {one.path}")
+                found = await work(request)
                 content = found if isinstance(found, bytes) else _encode(found)
-                answer = Response(content, one.status, media_type="application/json")
+                answer = Response(content, one.status, media_type="application/json" if content else None)
             except Exception as error:
-                answer = refusal(problem_of(error))
+                answer = refused(problem_of(error))
             # How many outcomes there were is nobody's business.
-            counted = one.handler == "decide" or (decides and answer.status_code >= 500)
-            if self._metrics is not None and counted:
+            failed = one.action == "decide" and answer.status_code >= 500
+            if self._metrics is not None and (one.handler in ("decide", "rank") or failed):
                 self._metrics.answered(one.handler, answer.status_code)
             return answer
 
         return endpoint
+
+    def _checked(self, one: Operation) -> Work:
+        """For keys whose role allows an action; who asks for decisions is checked by the handler."""
+        handler: Work = getattr(self, one.handler)
+        decides = one.action == "decide"
+
+        async def work(request: Request) -> Any:
+            key = self.key_of(token_of(request.scope["headers"]), one.action)
+            request.state.key = key
+            if not decides and not key.may(one.action, request.path_params.get("name")):
+                raise WRONG_ROLE
+            found = await handler(request)
+            if one.method != "GET" and not decides:
+                await run_in_threadpool(self.audit, key.id, f"{one.method} {one.path}")
+            return found
+
+        return work
+
+    def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
+        """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
+        key = None if token is None else self.keys.find(token)
+        if key is None:
+            raise missing
+        if action not in ROLES[key.role]:
+            raise WRONG_ROLE
+        if not self.keys.within_rate(key):
+            raise RATE
+        return key
 
     def audit(self, key: str, action: str) -> None:
         """Who did what, without what it was done to: names of people never get here."""
@@ -242,20 +359,20 @@ class Api:
         """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
         name, engine = request.path_params["name"], self.engine
         if not request.state.key.may("decide", name):
-            raise problems.WRONG_ROLE
+            raise WRONG_ROLE
         raw = await body(request.receive)
         asked = decoded(raw, _decisions.decode) if raw else DecisionRequest()
         key = request.headers.get("idempotency-key")
         if key is not None and not (1 <= len(key) <= 256 and key.isascii() and key.isprintable()):
-            raise problems.KEY
+            raise KEY
         if not 1 <= asked.count <= MANY or len(asked.person or "") > 1024:
-            raise problems.BAD_BODY
+            raise BAD_BODY
         live = await engine.live(name)
         check_decides(live, asked.person)
         if asked.segment is not None or live.segments:
             part = live.segments.get(asked.segment or "")
             if part is None:
-                raise problems.SEGMENT
+                raise SEGMENT
             live = part
         pseudonym = engine.pseudonym(live, asked.person)
         made: list[bytes] = []
@@ -290,7 +407,6 @@ class Api:
         return answer, altered
 
     async def outcome(self, request: Request) -> bytes:
-        """The answer to the outcome of one decision."""
         asked = decoded(await body(request.receive), _outcome.decode)
         written = await self._record(request.path_params["decision"], asked, request.state.key)
         return acknowledged(*await written)
@@ -299,7 +415,7 @@ class Api:
         """The answers to many outcomes: in one group, or a few."""
         asked = decoded(await body(request.receive, LARGEST * 16), _outcomes.decode)
         if len(asked) > MANY:
-            raise problems.TOO_LARGE
+            raise TOO_LARGE
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for one in asked:
             try:
@@ -319,13 +435,13 @@ class Api:
     ) -> asyncio.Future[Acknowledged]:
         decision = self.engine.secrets.verify(decision_id)
         if decision is None:
-            raise problems.NOT_SIGNED
+            raise NOT_SIGNED
         try:
             live = await self.engine.live_of(decision)
         except LookupError:
-            raise problems.NOT_SIGNED from None
+            raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
-            raise problems.WRONG_ROLE
+            raise WRONG_ROLE
         return self.engine.record(decision, outcome_body(live, asked))
 
     # --- populations and experiments -------------------------------------------------------------
@@ -356,9 +472,9 @@ class Api:
         asked = await read(request, NewExperiment)
         check_name(asked.name)
         if len(set(asked.items)) < len(asked.items):
-            raise problems.BAD_BODY.with_(at="$.items", detail="An item is there twice.")
+            raise BAD_BODY.with_(at="$.items", detail="An item is there twice.")
         if not 1 <= asked.k <= len(asked.items):
-            raise problems.BAD_BODY.with_(at="$.k", detail="It is from 1 to the number of items.")
+            raise BAD_BODY.with_(at="$.k", detail="It is from 1 to the number of items.")
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.worker.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)
@@ -370,15 +486,15 @@ class Api:
         except BudgetExceeded as refused:
             raise over_budget(refused) from None
         except Conflict:
-            raise problems.EXISTS from None
+            raise EXISTS from None
         except OtherSegments:
-            raise problems.OTHER_SEGMENTS from None
+            raise OTHER_SEGMENTS from None
         except LookupError as missing:
             if missing.args == ("population",):
-                raise problems.NOT_FOUND.with_(at="$.population") from None
+                raise NOT_FOUND.with_(at="$.population") from None
             raise
         except (ValueError, TypeError, NotImplementedError):
-            raise problems.BAD_BODY from None
+            raise BAD_BODY from None
 
     async def status(self, request: Request) -> Any:
         return await self._ask(queries.status, request.path_params["name"])
@@ -387,7 +503,7 @@ class Api:
         asked = request.query_params
         before, limit = asked.get("before"), asked.get("limit", "100")
         if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
-            raise problems.BAD_BODY
+            raise BAD_BODY
         query = partial(
             queries.releases,
             before=None if before is None else int(before),
@@ -416,10 +532,9 @@ class Api:
         return await self.set_status(request.path_params["name"], RUNNING)
 
     async def set_status(self, name: str, status: str) -> Any:
-        """Pause an experiment, or go on with it."""
         live = await self.engine.live(name)
         if not await run_in_threadpool(self.engine.worker.set_status, live.id, status):
-            raise problems.FROZEN
+            raise FROZEN
         await self.engine.refresh(live.name)
         return {"name": live.name, "status": status}
 
@@ -431,7 +546,7 @@ class Api:
     async def erase(self, request: Request) -> Any:
         population, person = request.query_params.get("population"), request.path_params["person"]
         if population is None:
-            raise problems.BAD_BODY
+            raise BAD_BODY
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
         return {"status": "erased"}
@@ -446,7 +561,7 @@ class Api:
 
     async def end_key(self, request: Request) -> Any:
         if not await run_in_threadpool(self.keys.revoke, request.path_params["key"]):
-            raise problems.NOT_FOUND
+            raise NOT_FOUND
         return {"status": "revoked"}
 
 
@@ -456,9 +571,9 @@ class Api:
 def check_decides(live: Live, person: str | None) -> None:
     """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
     if live.status != RUNNING:
-        raise problems.NOT_RUNNING
+        raise NOT_RUNNING
     if (person is None or name_of(person) is None) and not live.people.anonymous:
-        raise problems.PERSON
+        raise PERSON
 
 
 def outcome_body(live: Live, asked: OutcomeRequest) -> bytes:
@@ -466,19 +581,27 @@ def outcome_body(live: Live, asked: OutcomeRequest) -> bytes:
     unset = msgspec.UNSET
     kind = live.config.feedback
     if (asked.taken is not unset) + (asked.value is not unset) + (asked.likes is not unset) != 1:
-        raise problems.WRONG_OUTCOME
+        raise WRONG_OUTCOME
     found = getattr(asked, kind)
     if found is unset or (kind == "value" and not 0.0 <= found <= live.config.bound):
-        raise problems.WRONG_OUTCOME
+        raise WRONG_OUTCOME
     if kind == "likes" and len(found) > MANY:
-        raise problems.TOO_LARGE
+        raise TOO_LARGE
     return _encode(found)
 
 
 @cache
 def acknowledged(status: str, counted: bool) -> bytes:
-    """What is said of one outcome."""
     return _encode({"status": status, "counted": counted})
+
+
+def token_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return token.strip()
+    return None
 
 
 async def body(receive: Receive, most: int = LARGEST) -> bytes:
@@ -487,20 +610,19 @@ async def body(receive: Receive, most: int = LARGEST) -> bytes:
     while more:
         message = await receive()
         if message.get("type") == "http.disconnect":  # before the body: nothing is decided
-            raise problems.BAD_BODY
+            raise BAD_BODY
         found += message.get("body", b"")
         more = message.get("more_body", False)
         if len(found) > most:
-            raise problems.TOO_LARGE
+            raise TOO_LARGE
     return found
 
 
 def decoded(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
-    """A body, read as JSON."""
     try:
         return decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise problems.BAD_BODY from None
+        raise BAD_BODY from None
 
 
 _expiries: dict[float, tuple[int, bytes]] = {}
@@ -517,7 +639,6 @@ def expiry(wait: float) -> bytes:
 
 
 def forecast(asked: PlanRequest) -> dict[str, Any]:
-    """Which learner, and what to expect of it."""
     from .. import planning  # when somebody asks: the service starts sooner without it
 
     kind = {"likes": "full", "taken": "slots", "value": "bandit"}[asked.feedback]
@@ -532,7 +653,7 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
             goal=asked.goal,
         )
     except (ValueError, TypeError):
-        raise problems.BAD_BODY from None
+        raise BAD_BODY from None
     return {"text": str(found)}
 
 
@@ -542,9 +663,9 @@ async def read(request: Request, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise problems.BAD_BODY.with_(**_where(str(error))) from None
+        raise BAD_BODY.with_(**_where(str(error))) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise problems.BAD_BODY.with_(detail="It is no JSON.") from None
+        raise BAD_BODY.with_(detail="It is no JSON.") from None
 
 
 _TYPES = re.compile(r"Expected `[a-z| ]+`, got `[a-z]+`|Object missing required field `\w+`")
@@ -567,48 +688,280 @@ def _where(text: str) -> dict[str, str]:
 
 
 def check_name(name: str) -> None:
-    """Names that go into paths."""
     if not NAME.fullmatch(name):
-        raise problems.BAD_BODY.with_(
+        raise BAD_BODY.with_(
             at="$.name", detail="A name has up to 64 letters, digits and . _ - and begins with no sign."
         )
 
 
-# --- refusals ----------------------------------------------------------------------------------------------
+# --- the verbs of Personalizer -------------------------------------------------------------------------
 
-_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
-    (Unavailable, problems.BUSY),
-    (NotEnoughItems, problems.FEW_ITEMS),
-    (StoreError, problems.NO_STORE),
-    (Frozen, problems.FROZEN),
-    (LookupError, problems.NOT_FOUND),
+PREFIX, SCOPED = "/personalizer/v1.0", "/v1/experiments/{name}/personalizer/v1.0"
+_SUBSCRIPTION = b"ocp-apim-subscription-key"
+NO_SUBSCRIPTION = Problem(401, "no-key", "An API key is needed: Ocp-Apim-Subscription-Key: KEY.")
+WHICH = Problem(
+    400, "which-experiment", "This API key is not for exactly one experiment: the endpoint has to name it."
+)
+UNKNOWN_ACTION = Problem(400, "unknown-action", "An action is not in the catalogue of the experiment.")
+NO_ACTION = Problem(400, "no-action", "There must be actions, each of them once, that are not excluded.")
+NO_VALUES = Problem(409, "feedback", "This experiment does not learn from values.")
+BAD_EVENT = Problem(400, "event", "An eventId has 1 to 256 characters, and no slash.")
+BAD_VALUE = Problem(400, "value", "A reward is a number from 0 to the experiment's bound.")
+
+_Id = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class Action(msgspec.Struct):
+    """An action by its id; its features are not read."""
+
+    id: _Id
+
+
+class RankRequest(msgspec.Struct, rename="camel"):
+    """What can be shown; context features are not read. ``person`` is an addition: see decisions."""
+
+    actions: Annotated[list[Action], msgspec.Meta(max_length=MANY)]
+    excluded_actions: list[str] | None = None
+    event_id: str | None = None
+    defer_activation: bool | None = None
+    person: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+
+
+class RewardRequest(msgspec.Struct):
+    """The value of what was shown."""
+
+    value: float
+
+
+PERSONALIZER = (
+    Operation("POST", f"{SCOPED}/rank", "rank", "decide",
+              "Azure Personalizer's verbs: rank actions of the catalogue", RankRequest,
+              {"actions": [{"id": "red", "features": [{}]}, {"id": "blue", "features": [{}]}],
+               "excludedActions": [], "eventId": "visit 17", "deferActivation": False},
+              {"ranking": [{"id": "blue", "probability": 1.0}, {"id": "red", "probability": 0.0}],
+               "eventId": "visit 17", "rewardActionId": "blue"}, 201),
+    Operation("POST", f"{SCOPED}/events/{{event}}/reward", "reward", "decide",
+              "The value of an event, from 0 to bound", RewardRequest, {"value": 1.0}, None, 204),
+    Operation("POST", f"{SCOPED}/events/{{event}}/activate", "activate", "decide",
+              "An event with deferred activation was seen", None, None, None, 204),
+    Operation("GET", f"{SCOPED}/configurations/service", "configuration", "decide",
+              "How rewards are waited for"),
+)  # fmt: skip
+_rank = msgspec.json.Decoder(RankRequest)
+_reward = msgspec.json.Decoder(RewardRequest)
+
+
+class Personalizer:
+    """The routes of the facade, for Starlette."""
+
+    def __init__(self, api: Api) -> None:
+        self._api, self._engine = api, api.engine
+
+    def routes(self) -> list[Route]:
+        """Each at the plain path, and under the experiment's."""
+        return [
+            Route(
+                one.path.replace(SCOPED, prefix),
+                self._api.endpoint(one, self._checked(getattr(self, one.handler)), personalizer_refusal),
+                methods=[one.method],
+            )
+            for prefix in (PREFIX, SCOPED)
+            for one in PERSONALIZER
+        ]
+
+    def _checked(self, handler: Callable[[Live, Request], Awaitable[Any]]) -> Work:
+        async def work(request: Request) -> Any:
+            headers = request.scope["headers"]
+            given = next((value.strip() for name, value in headers if name == _SUBSCRIPTION), None)
+            key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION)
+            found = await handler(await self._live(request.path_params.get("name"), key), request)
+            return b"" if found is None else found
+
+        return work
+
+    async def _live(self, name: str | None, key: Key) -> Live:
+        """The experiment that is meant: the one that the path names, or the only one of the key."""
+        if name is None:
+            if key.experiments is None or len(key.experiments) != 1:
+                raise WHICH
+            (name,) = key.experiments
+        elif not key.may("decide", name):
+            raise WRONG_ROLE
+        live = await self._engine.live(name)
+        if live.config.feedback != "value":
+            raise NO_VALUES
+        if live.segments:  # of which these requests name none
+            raise SEGMENT
+        return live
+
+    async def rank(self, live: Live, request: Request) -> Any:
+        """What to show: the set that was allocated first, then the rest by what was released."""
+        asked = decoded(await body(request.receive, LARGEST * 16), _rank.decode)
+        given = [action.id for action in asked.actions]
+        excluded = set(asked.excluded_actions or ())
+        if len(set(given)) < len(given) or excluded.issuperset(given):
+            raise NO_ACTION
+        if not live.known.issuperset(given):
+            raise UNKNOWN_ACTION
+        check_decides(live, asked.person)
+        event, secrets = asked.event_id, self._engine.secrets
+        number = None if event is None else self._number(live, event)
+        pseudonym = self._engine.pseudonym(live, asked.person)
+        block, offset = await self._engine.next_decision(live, pseudonym)
+        order, altered = ranked(live, block, offset, [a for a in given if a not in excluded])
+        answer = _response(given, excluded, order)
+        if event is None and not asked.defer_activation:  # the id says it all
+            signed = secrets.sign(live.id, block.epoch, block.first + offset, pseudonym, altered)
+            return _ranked(answer, signed)
+        if number is None:
+            event = new_token(16)
+            number = self._number(live, event)
+        active = not asked.defer_activation
+        kept = await self._engine.keep(number, altered, _encode(answer).decode(), active=active)
+        return _ranked(msgspec.json.decode(kept.answer), event)
+
+    async def reward(self, live: Live, request: Request) -> None:
+        """What came of an event; the first one counts."""
+        asked = decoded(await body(request.receive, LARGEST * 16), _reward.decode)
+        if not 0.0 <= asked.value <= live.config.bound:
+            raise BAD_VALUE
+        event = request.path_params["event"]
+        decision = self._engine.secrets.verify(event)
+        if decision is None:
+            number = self._number(live, event)
+            found = await run_in_threadpool(groups.request, self._engine.store, live.id, number)
+            if found is None:
+                return  # its time is over, or it never was
+            decision = DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
+        elif decision.experiment != live.id:
+            raise NOT_SIGNED
+        await self._engine.record(decision, _encode(asked.value))
+
+    async def activate(self, live: Live, request: Request) -> None:
+        """An event whose activation was deferred has been seen."""
+        await self._engine.activate(live.id, self._number(live, request.path_params["event"]))
+
+    async def configuration(self, live: Live, request: Request) -> Any:  # noqa: ARG002
+        """How rewards are waited for; nothing can be set here."""
+        return {
+            "rewardWaitTime": f"PT{live.config.outcome_wait:g}S",
+            "defaultReward": 0.0,
+            "rewardAggregation": "earliest",
+            "explorationPercentage": live.config.holdout,
+            "modelExportFrequency": "PT0S",
+            "logMirrorEnabled": False,
+            "logRetentionDays": 0,
+        }
+
+    def _number(self, live: Live, event: str) -> bytes:
+        if not 1 <= len(event) <= 256 or "/" in event:
+            raise BAD_EVENT
+        return self._engine.secrets.request(live.id, _encode(["event", event]))
+
+
+class _Others:
+    """Everything but these."""
+
+    def __init__(self, these: Iterable[str]) -> None:
+        self._these = frozenset(these)
+
+    def __contains__(self, label: object) -> bool:
+        return label not in self._these
+
+
+def ranked(live: Live, block: DecisionBlock, offset: int, available: list[str]) -> tuple[list[str], bool]:
+    """The available labels in order, and whether other items come first than were allocated.
+
+    The set of the decision comes first, then what is best by releases, then the rest as it was given.
+    """
+    try:
+        shown, altered = live.without(block, offset, _Others(available))
+    except NotEnoughItems:  # of those that are known to be good
+        shown, altered = [], True
+    spare = [live.labels[item] for item in block.spare]
+    wanted = set(available)
+    order = [label for label in dict.fromkeys([*shown, *spare, *available]) if label in wanted]
+    return order, altered
+
+
+def _response(given: list[str], excluded: set[str], order: list[str]) -> dict[str, Any]:
+    """The ranking; excluded actions stay where they were given."""
+    rest = iter(order)
+    ranking = [action if action in excluded else next(rest) for action in given]
+    # The draw was made, and committed, before anybody asked: it is certain by now.
+    shown = [{"id": one, "probability": float(one == order[0])} for one in ranking]
+    return {"ranking": shown, "rewardActionId": order[0]}
+
+
+def _ranked(answer: dict[str, Any], event: str | None) -> dict[str, Any]:
+    """An answer in the order of that service's."""
+    return {"ranking": answer["ranking"], "eventId": event, "rewardActionId": answer["rewardActionId"]}
+
+
+_CODES = {400: "BadRequest", 404: "ResourceNotFound"}
+
+
+def personalizer_refusal(problem: Problem) -> Response:
+    """A refusal as that service words it, with a fixed text."""
+    status = 400 if problem.status == 422 else problem.status
+    code = "InternalServerError" if status >= 500 else _CODES.get(status, str(status))
+    error = {"code": code, "message": problem.title, "innerError": {"code": problem.name}}
+    headers = {} if problem.retry_after is None else {"retry-after": str(problem.retry_after)}
+    return Response(_encode({"error": error}), status, headers, "application/json")
+
+
+# --- the description ------------------------------------------------------------------------------------
+
+DOCUMENTED = (
+    *OPERATIONS,
+    *PERSONALIZER,
+    Operation("GET", "/health/live", "", "", "Whether the process lives"),
+    Operation("GET", "/health/ready", "", "", "Whether it can serve"),
 )
 
 
-def problem_of(error: Exception) -> Problem:
-    """What is said of an error; its own text may quote what was asked for."""
-    if isinstance(error, Problem):
-        return error
-    for kind, problem in _PROBLEMS:
-        if isinstance(error, kind):
-            return problem
-    logger.error("a request failed: %s", type(error).__name__)
-    return problems.FAILED
+def description() -> dict[str, Any]:
+    kinds = [one.takes for one in DOCUMENTED if one.takes is not None]
+    schemas, parts = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    by_kind = {str(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    refused = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    paths: dict[str, Any] = {}
+    for one in DOCUMENTED:
+        names = [part[1:-1] for part in one.path.split("/") if part.startswith("{")]
+        done = {"description": "Done", "content": {"application/json": _example(one.answers)}}
+        entry: dict[str, Any] = {
+            "summary": one.summary,
+            "responses": {str(one.status): done, "4XX": {"description": "Refused", "content": refused}},
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ],
+        }
+        if one.takes is DecisionRequest:
+            key = {"type": "string", "minLength": 1, "maxLength": 256}
+            entry["parameters"].append({"name": "Idempotency-Key", "in": "header", "schema": key})
+        if one.role:
+            entry["security"] = [{"key": []}]
+            entry["description"] = f"Role: {one.role} or one that may more."
+        if one.takes is not None:
+            content = {"schema": by_kind[str(one.takes)]} | _example(one.example)
+            entry["requestBody"] = {"required": True, "content": {"application/json": content}}
+        paths.setdefault(one.path, {})[one.method.lower()] = entry
+    fields = {"type": "string", "title": "string", "status": "integer"}
+    problem = {
+        "type": "object",
+        "description": "RFC 9457. Texts are fixed: none repeats what was sent.",
+        "properties": {name: {"type": kind} for name, kind in fields.items()},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "discreet", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": {**parts, "Problem": problem},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
 
 
-def refusal(problem: Problem) -> Response:
-    """A refusal, for Starlette."""
-    headers = {} if problem.retry_after is None else {"retry-after": str(problem.retry_after)}
-    return Response(problem.body(), problem.status, headers, "application/problem+json")
-
-
-def over_budget(refused: BudgetExceeded) -> Problem:
-    """What was spent, asked for and allowed, and what would fit: all of it public."""
-    shown = refused.preview
-    return problems.OVER_BUDGET.with_(
-        spent=shown.spent,
-        after=shown.after,
-        limit=shown.limit,
-        delta=shown.delta,
-        largest_that_fits=None if shown.largest is None else str(shown.largest),
-    )
+def _example(value: Any) -> dict[str, Any]:
+    return {} if value is None else {"example": value}

@@ -32,9 +32,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..core.identity import name_of
-from . import problems
-from .blocks import NOBODY, PSEUDONYM
-from .database import Database
+from .database import NOBODY, PSEUDONYM, Database
 
 _MAC = 12
 _REQUEST = 16
@@ -124,7 +122,6 @@ class Secrets:
     def sign(
         self, experiment: int, epoch: int, sequence: int, pseudonym: bytes, altered: bool = False
     ) -> str:
-        """The id of a decision."""
         body = _BODY.pack(_VERSION | altered, experiment, epoch, sequence, pseudonym)
         raw = body + _hashed(self._decisions, body)
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
@@ -182,7 +179,6 @@ class Key:
     experiments: frozenset[str] | None
 
     def may(self, action: str, experiment: str | None = None) -> bool:
-        """Whether the role allows it, for this experiment."""
         here = self.experiments is None or (experiment is not None and experiment in self.experiments)
         return here and action in ROLES[self.role]
 
@@ -195,11 +191,9 @@ class Throttle:
         self._spent: dict[str, tuple[float, float]] = {}  # tries, and when that was
 
     def free(self, name: str) -> bool:
-        """Whether one more is allowed."""
         return self._now(name) <= self._burst - 1
 
     def spend(self, name: str) -> None:
-        """One more."""
         tries = self._now(name) + 1
         self._spent.pop(name, None)
         self._spent[name] = tries, time.monotonic()
@@ -232,17 +226,6 @@ class Keys:
         self._throttle = None if rate is None else Throttle(2 * rate, rate)
         self._known: dict[bytes, Key] = {}
 
-    def known(self, token: bytes, action: str) -> Key:
-        """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        key = self.find(token)
-        if key is None:
-            raise problems.NO_KEY
-        if action not in ROLES[key.role]:
-            raise problems.WRONG_ROLE
-        if not self.within_rate(key):
-            raise problems.RATE
-        return key
-
     def within_rate(self, key: Key) -> bool:
         """Whether a key may ask once more now."""
         if self._throttle is None:
@@ -253,11 +236,9 @@ class Keys:
         return True
 
     def find(self, token: bytes) -> Key | None:
-        """The key that this is."""
         return self._known.get(digest_of(token))
 
     def of(self, number: str) -> Key | None:
-        """The key with this id."""
         return next((key for key in self._known.values() if key.id == number), None)
 
     def refresh(self) -> None:
@@ -309,18 +290,7 @@ class Keys:
 
 
 def digest_of(token: bytes) -> bytes:
-    """What is kept of a key."""
     return hashlib.sha256(token).digest()
-
-
-def token_of(headers: list[tuple[bytes, bytes]]) -> bytes:
-    """The key that a request came with."""
-    for name, value in headers:
-        if name == b"authorization":
-            scheme, _, token = value.partition(b" ")
-            if scheme.lower() == b"bearer":
-                return token.strip()
-    raise problems.NO_KEY
 
 
 COOKIE = "discreet_session"
@@ -364,7 +334,6 @@ class Sessions:
         self._ended: frozenset[str] = frozenset()
 
     def begin(self, key: str) -> str:
-        """The cookie of a new session."""
         body = f"{key} {new_token(16)} {int(time.time()) + LIFE}".encode()
         return base64.urlsafe_b64encode(body + self._mac(b"cookie", body)).decode()
 
@@ -383,7 +352,6 @@ class Sessions:
         return Session(key, number, int(until), self._mac(b"form", number.encode()).hex())
 
     def end(self, session: Session) -> None:
-        """Refuse the session's cookie from now on."""
         with self._store.transaction() as tx:
             tx.do("DELETE FROM ended_session WHERE until <= ?", int(time.time()))
             tx.do(

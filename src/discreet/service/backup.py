@@ -14,10 +14,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from .blocks import COLUMNS, DecisionBlock, linked
 from .config import PopulationConfig
-from .database import Database, open_store
-from .worker import FROZEN, Worker, periods_of, read_experiment
+from .database import BLOCK, Database, open_store
+from .learning import DecisionBlock
+from .worker import FROZEN, Worker, linked, periods_of, read_experiment
 
 RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
@@ -101,7 +101,7 @@ def verify(store: Database) -> list[str]:
             except Exception:  # whatever is in there
                 wrong.append(f"{name}: its state cannot be read, or was not charged for")
             try:
-                for row in tx.all(f"SELECT {COLUMNS} FROM block WHERE experiment = ?", number):
+                for row in tx.all(f"SELECT {BLOCK} FROM block WHERE experiment = ?", number):
                     DecisionBlock.read(row)
             except Exception:
                 wrong.append(f"{name}: a block cannot be read")

@@ -21,12 +21,10 @@ class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From its text."""
         return msgspec.json.decode(text, type=cls)
 
     @property
     def text(self) -> str:
-        """As JSON."""
         return msgspec.json.encode(self).decode()
 
 
@@ -48,7 +46,6 @@ class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def budget(self) -> Budget:
-        """The budget of one period."""
         if not math.isfinite(self.epsilon):
             raise ValueError("epsilon must be a finite number")
         return Budget(self.epsilon, self.delta, self.neighbours, self.max_rounds_per_person)

@@ -28,8 +28,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ..core.text import install
-from .blocks import ALLOCATED, COLUMNS, OPEN
 
+PSEUDONYM = 12  # bytes of a person's pseudonym
+NOBODY = bytes(PSEUDONYM)  # the pseudonym of decisions without a person
+# States of a block, in order.
+ALLOCATED, OPEN, CLOSING = range(3)
+# What `DecisionBlock.read` takes.
+BLOCK = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted"
 # Which connections a transaction uses, where there are several: those of groups and of the process's own
 # lease wait for no reader.
 Lane = Literal["any", "groups", "process"]
@@ -62,11 +67,9 @@ class Transaction:
         return self.connection.execute(sql, values)
 
     def one(self, sql: str, *values: Any) -> Any:
-        """The first row, or None."""
         return self.execute(sql, values).fetchone()
 
     def all(self, sql: str, *values: Any) -> list[Any]:
-        """All rows."""
         found: list[Any] = self.execute(sql, values).fetchall()
         return found
 
@@ -197,7 +200,7 @@ class Database(ABC):
                     row = perhaps
                 elif tx.locked("SELECT 1 FROM process WHERE name = ?", owner, strength="KEY SHARE"):
                     rows = tx.locked(
-                        f"SELECT {COLUMNS} FROM block WHERE experiment = ? AND epoch = ? AND segment = ?"
+                        f"SELECT {BLOCK} FROM block WHERE experiment = ? AND epoch = ? AND segment = ?"
                         " AND state = ? ORDER BY first LIMIT 1",
                         *(experiment, epoch, segment, ALLOCATED),
                         strength="UPDATE SKIP LOCKED",
@@ -265,7 +268,6 @@ def migrations() -> Iterator[tuple[int, str]]:
 
 
 def statements(script: str) -> Iterable[str]:
-    """The statements of a script without its comments."""
     lines = [line for line in script.splitlines() if not line.startswith("--")]
     return [one.strip() for one in "\n".join(lines).split(";") if one.strip()]
 

@@ -25,11 +25,10 @@ import msgspec
 from . import groups
 from .auth import DecisionId, Secrets, owner_name
 from .backup import gone_back
-from .blocks import NOBODY, DecisionBlock
 from .config import ExperimentConfig, PopulationConfig
-from .database import Database, Fenced, StoreError
+from .database import NOBODY, Database, Fenced, StoreError
 from .groups import EARLY, LATE, Acknowledged, Cursor, Group, KeptRequest, ReportedOutcome, ServedDecision
-from .learning import constraint_of
+from .learning import DecisionBlock, constraint_of
 from .worker import Worker
 
 logger = logging.getLogger("discreet.service")
@@ -116,7 +115,6 @@ class Live:
                 live.rendered.clear()
 
     def items(self, block: DecisionBlock, offset: int) -> bytes:
-        """The labels of a decision as JSON."""
         number = block.which[offset]
         key = (block.first, number)
         found = self.rendered.get(key)
@@ -238,8 +236,6 @@ class DecisionEngine:
         self._dirty[block.key] = block
 
     async def ping(self) -> None:
-        """Whether the database answers."""
-
         def ask() -> None:
             with self.store.transaction() as tx:
                 tx.one("SELECT 1")
@@ -253,12 +249,10 @@ class DecisionEngine:
     # --- experiments -----------------------------------------------------------------------------
 
     async def live(self, name: str) -> Live:
-        """The experiment of this name."""
         found = self._live.get(name)
         return found if found is not None else await self.refresh(name)
 
     async def live_of(self, decision: DecisionId) -> Live:
-        """The experiment of a decision."""
         found = self._by_number.get(decision.experiment)
         return found if found is not None else await self._refresh("id", decision.experiment)
 
@@ -303,7 +297,6 @@ class DecisionEngine:
     # --- decisions -------------------------------------------------------------------------------
 
     def pseudonym(self, live: Live, person: str | None) -> bytes:
-        """The pseudonym of whoever a decision is for."""
         return NOBODY if person is None else self.secrets.pseudonym(live.population, live.period, person)
 
     def take(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int] | None:
@@ -523,7 +516,6 @@ class DecisionEngine:
             logger.error("a look at what others did failed: %s", type(error).__name__)
 
     def _work(self) -> None:
-        """The worker's thread."""
         looked_at, forgot_at = clock(), -math.inf
         again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
         while not self._stop.is_set():
@@ -552,7 +544,6 @@ class DecisionEngine:
 
 
 def _answer(future: asyncio.Future[Any] | None, found: object) -> None:
-    """Tell whoever still waits."""
     if future is not None and not future.done():
         future.set_result(found)
 

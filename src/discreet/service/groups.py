@@ -25,8 +25,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .blocks import CLOSING, NOBODY
-from .database import Database, Transaction, reach
+from .database import CLOSING, NOBODY, Database, Transaction, reach
 
 RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
 EARLY = "early"  # another process has not written down yet whom the decision was for: ask again
@@ -295,7 +294,6 @@ def _outcomes(
 
 
 def _answers(tx: Transaction, sql: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """What a statement about many rows answers."""
     return [found for part, values in _filled(sql, rows) for found in tx.all(part, *values)]
 
 

@@ -1,5 +1,9 @@
 """An experiment's learner with its gate: blocks are allocated from it, and aggregated into it.
 
+A block is committed before the first of its decisions is served, out of memory. Each one is served once:
+after a crash, what was not written down as served of a block is invalidated. It takes no outcome and is no
+round.
+
 With "likes" every decision that counts is a round, in order, and somebody without an outcome has taken
 nothing: where batches end depends on which decisions count (`groups`), and on nobody's data. A block shows
 what the learner shows when it is allocated. With "taken" and "value" rounds are allocated ahead
@@ -23,10 +27,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
+import threading
+import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -42,11 +50,13 @@ from ..online.learner import OnlineLearner, OnlineSelector
 from ..online.registry import REGISTRY
 from ..online.released import Released
 from ..online.segments import Segment, Segments, joined, pieces
-from ..privacy import Gate, Share
+from ..privacy import Gate, GaussianNoise, Seed, Share
 from ..privacy.conversions import exact
-from .blocks import DecisionBlock
-from .config import ExperimentConfig
-from .shares import Measure
+from .config import ExperimentConfig, PopulationConfig
+from .shares import SURE, Measure, blocks_of
+
+if TYPE_CHECKING:
+    from ..planning import Expected
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
 MOST_SEGMENTS = 50
@@ -59,6 +69,73 @@ def learner_of(config: ExperimentConfig) -> str:
     if config.learner != "auto":
         return config.learner
     return "LeaderSelector" if config.feedback == "likes" else "ThompsonSelector"
+
+
+_BODY = ("lists", "runs", "baseline", "round", "spare")
+
+
+@dataclass
+class DecisionBlock:
+    """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
+
+    ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
+    ``baseline`` show random sets, to compare with. ``round`` is the learner's round of the first decision
+    that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
+    ``chain`` names the release that all this follows from. ``segment`` is "" where there are none.
+    """
+
+    experiment: int
+    epoch: int
+    first: int
+    count: int
+    lists: list[list[int]]
+    runs: list[tuple[int, int]]
+    baseline: dict[int, int]  # offset: which list
+    round: int
+    spare: list[int]
+    chain: bytes
+    served: int = 0
+    altered: set[int] = field(default_factory=set)  # offsets of decisions that showed other items
+    segment: str = ""
+    uncounted: set[int] = field(default_factory=set)  # offsets of decisions that are left out: see `groups`
+    over_at: float | None = None  # when its last decision was served, or nobody was to be served from it
+    since: float = math.inf  # when it was leased
+    which: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = [number for number, count in self.runs for _ in range(count)]
+        if len(own) + len(self.baseline) != self.count:
+            raise ValueError("the block's lists are of another number than its decisions")
+        turn = iter(own)
+        self.which = [self.baseline[i] if i in self.baseline else next(turn) for i in range(self.count)]
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return self.experiment, self.epoch, self.first
+
+    @property
+    def end(self) -> int:
+        """The sequence number after the last."""
+        return self.first + self.count
+
+    @property
+    def over(self) -> bool:
+        """Whether every decision has been served, or none will be any more."""
+        return self.over_at is not None or self.served >= self.count
+
+    def body(self) -> bytes:
+        found = {name: getattr(self, name) for name in _BODY} | {"baseline": list(self.baseline.items())}
+        return json.dumps(found, separators=(",", ":")).encode()
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> DecisionBlock:
+        """A block from the columns `database.BLOCK` of its row."""
+        experiment, epoch, first, count, body, chain, served, altered, segment, uncounted = row
+        found = json.loads(bytes(body))
+        found["baseline"] = dict(found["baseline"])
+        found |= {"altered": set(map(int, altered.split())), "uncounted": set(map(int, uncounted.split()))}
+        found |= {"chain": bytes(chain), "served": served, "segment": segment}
+        return cls(experiment, epoch, first, count, **found)
 
 
 class Learning:
@@ -169,7 +246,6 @@ class Learning:
         return chosen
 
     def change_items(self, add: Sequence[str], retire: Sequence[str]) -> None:
-        """Another catalogue from the next block on."""
         if retire:
             self.learner.retire_items(retire)
         if add:
@@ -182,7 +258,6 @@ class Learning:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the items are called, retired ones too."""
         labels = self.learner.labels
         assert labels is not None
         return labels
@@ -302,7 +377,6 @@ class Learning:
 
 
 def check(config: ExperimentConfig) -> None:
-    """Refuse what no learner can be made of."""
     checks.real("share", config.share, above=0.0, at_most=1.0)
     checks.real("measure", config.measure, at_least=0.0, below=1.0)
     checks.real("holdout", config.holdout, at_least=0.0, at_most=0.5)
@@ -382,3 +456,104 @@ def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], 
     else:
         lists.append(items)
         runs.append((len(lists) - 1, many))
+
+
+# --- what to expect, by settings alone ------------------------------------------------------------------
+# The experiment's own learner is made at a gate of its own and looked at: nobody's data is there. What it
+# would serve is simulated on synthetic people (`planning`, which is loaded when somebody asks).
+
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """When counts leave and with how much noise (a standard deviation, in people); None if it varies.
+
+    After ``begins`` people there is something to go by, and sets are no longer random.
+    """
+
+    learner: str
+    begins: int | None
+    every: int | None
+    growing: bool
+    noise: float | None
+    measured_every: int | None
+    measured_noise: float
+
+    def known_within(self, people: int, holdout: float) -> float | None:
+        """How exactly, with 95 % probability, the noise lets the share be known after ``people`` of them."""
+        if self.measured_every is None or people < self.measured_every:
+            return None
+        blocks = blocks_of(self.measured_every, people)
+        return SURE * self.measured_noise * math.sqrt(blocks) / (people * (1.0 - holdout))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The simulated part of what the best fixed set would serve, and that of random sets."""
+
+    learned: Expected
+    random: Expected
+    people: int
+
+
+def release_plan(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
+    """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
+    return _release_plan(msgspec.structs.replace(config, segments=[]).text, people.text)
+
+
+@lru_cache(maxsize=256)
+def _release_plan(config: str, people: str) -> ReleasePlan:
+    from ..online.leader import LeaderSettings
+    from ..online.thompson import WARM_UP, ThompsonSettings
+
+    asked = ExperimentConfig.read(config)
+    learning = _begun(asked, PopulationConfig.read(people), None)
+    assert isinstance(learning.learner, OnlineSelector)
+    settings, measure = learning.learner.settings, learning.measure
+    begins, every, growing, noise = None, None, False, None
+    if isinstance(settings, LeaderSettings):
+        begins = every = settings.first_batch
+        growing = settings.batch == "geometric"
+        if settings.spec is not None and isinstance(settings.event, GaussianNoise):
+            noise = float(settings.event.sigma) * settings.spec.error(1)
+    elif isinstance(settings, ThompsonSettings):
+        begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
+    measured = (None, 0.0) if measure is None else (measure.every, measure.deviation)
+    return ReleasePlan(learner_of(asked), begins, every, growing, noise, *measured)
+
+
+def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
+    """What to expect after ``visitors`` people, on synthetic ones; one is simulated at a time.
+
+    With segments: of one that has an equal part of them, and without what it would learn from the others.
+    """
+    visitors = max(1, visitors // len(config.queues))
+    small = msgspec.structs.replace(config, items=[], segments=[], seed=None)
+    with _one_at_a_time:
+        return _forecast(small.text, len(config.items), people.text, visitors)
+
+
+@lru_cache(maxsize=256)
+def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast:
+    from ..planning import Size, at_random, best_values, served, streams
+
+    asked, whom = ExperimentConfig.read(config), PopulationConfig.read(people)
+    size = Size.of(visitors, n_items, asked.k)
+    asked = msgspec.structs.replace(asked, items=[str(item) for item in range(size.n_items)], bound=1.0)
+    crowds, sets = streams(size, 1.0, None), Cardinality(size.k, size.n_items)
+    best = best_values(crowds, sets)
+
+    def learner(run: int) -> OnlineSelector:
+        made = _begun(asked, whom, run).learner
+        assert isinstance(made, OnlineSelector)
+        return made
+
+    found = served(learner, crowds, best)
+    return Forecast(found, at_random(crowds, best, sets), size.rounds)
+
+
+def _begun(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few rounds; the forecast says what comes of them
+        return Learning.begin(config, Gate(people.budget, seed, definition=people.definition))

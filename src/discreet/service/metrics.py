@@ -33,7 +33,6 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
 
     def collect(self) -> Any:
-        """For Prometheus: how experiments stand."""
         lag = GaugeMetricFamily(
             "discreet_worker_lag_seconds", "How late aggregating is", labels=["experiment"]
         )

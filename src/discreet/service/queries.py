@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from .blocks import ALLOCATED, CLOSING, OPEN
 from .config import PopulationConfig
-from .database import Database, Transaction
+from .database import ALLOCATED, CLOSING, OPEN, Database, Transaction
 from .worker import periods_of
 
 
@@ -119,7 +118,6 @@ def epochs(store: Database, name: str) -> list[dict[str, Any]]:
 
 
 def items(store: Database, name: str) -> list[dict[str, Any]]:
-    """The catalogue."""
     with store.transaction() as tx:
         rows = tx.all(
             "SELECT label, retired FROM item WHERE experiment = ? ORDER BY number", _number(tx, name)
@@ -220,7 +218,6 @@ def promise(people: PopulationConfig) -> str:
 
 
 def populations(store: Database) -> list[dict[str, Any]]:
-    """All populations with their budgets."""
     with store.transaction() as tx:
         rows = tx.all("SELECT name, config FROM population ORDER BY id")
     return [{"name": name, "budget": json.loads(config)} for name, config in rows]

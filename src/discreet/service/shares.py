@@ -89,12 +89,10 @@ class Measure:
 
     @property
     def every(self) -> int:
-        """How many decisions the first block has."""
         return max(1, math.ceil(_LARGE * self._scale))
 
     @property
     def deviation(self) -> float:
-        """Of a count."""
         return math.sqrt(2.0) * self._scale
 
     def state(self) -> dict[str, Any]:
@@ -102,7 +100,6 @@ class Measure:
         return {segment: [one.counts, one.decisions, one.before] for segment, one in self._open.items()}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Go on."""
         self._open = {segment: _Open(*saved[segment]) for segment in self._open}
 
 
@@ -189,7 +186,6 @@ class Progress:
 
     @property
     def last(self) -> Point | None:
-        """What is known now."""
         return self.points[-1] if self.points else None
 
     def thinned(self, most: int = 400) -> list[Point]:

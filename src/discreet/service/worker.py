@@ -12,6 +12,7 @@ release, and no release without its charge.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import math
 import threading
@@ -26,10 +27,9 @@ import msgspec
 from ..privacy import Charge, Entry, Event, Gate, LedgerConflict
 from ..privacy.ledger import agreed, check_known
 from ..privacy.population import Periods
-from .blocks import ALLOCATED, CLOSING, COLUMNS, OPEN, DecisionBlock, linked
 from .config import ExperimentConfig, PopulationConfig
-from .database import Database, Fenced, Frozen, Transaction, reach
-from .learning import Learning
+from .database import ALLOCATED, BLOCK, CLOSING, OPEN, Database, Fenced, Frozen, Transaction, reach
+from .learning import DecisionBlock, Learning
 
 
 class PopulationLedger:
@@ -65,12 +65,10 @@ class PopulationLedger:
 
     @property
     def id(self) -> str:
-        """Which population it is of."""
         return f"population {self._population}"
 
     @property
     def version(self) -> int:
-        """How many entries there are."""
         return len(self._charges)
 
     def entries(self, since: int = 0) -> list[Charge]:
@@ -78,7 +76,6 @@ class PopulationLedger:
         return self._charges[since:]
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
-        """Add a charge, for the next flush."""
         if expected_version != self.version:
             raise LedgerConflict(f"the ledger is at version {self.version}, not {expected_version}")
         self._charges.append(charge)
@@ -91,11 +88,9 @@ class PopulationLedger:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the accounts say they take for granted."""
         return tuple(self._caveats)
 
     def add_caveats(self, *sentences: str) -> None:
-        """Keep such sentences."""
         self._caveats += [sentence for sentence in sentences if sentence not in self._caveats]
 
     def remarks(self) -> tuple[str, ...]:
@@ -198,7 +193,6 @@ class Experiment:
 def gate_of(
     people: PopulationConfig, config: ExperimentConfig, ledger: PopulationLedger, period: str, epoch: int
 ) -> Gate:
-    """The gate of people in a period."""
     seed = None if config.seed is None else config.seed + epoch
     return Periods(people.budget, ledger, definition=people.definition).gate(period, seed)
 
@@ -265,7 +259,6 @@ class Worker:
     # --- populations and experiments -------------------------------------------------------------
 
     def create_population(self, name: str, config: PopulationConfig) -> int:
-        """People with a budget of their own."""
         _ = config.budget  # refuses what is none
         with self.store.transaction() as tx:
             tx.do("INSERT INTO population (name, config) VALUES (?, ?)", name, config.text)
@@ -408,8 +401,7 @@ class Worker:
             if over:
                 tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ? AND state = ?", *epoch, ALLOCATED)
             rows = tx.all(
-                f"SELECT {COLUMNS} FROM block"
-                " WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
+                f"SELECT {BLOCK} FROM block WHERE experiment = ? AND epoch = ? AND state = ? ORDER BY first",
                 *(*epoch, CLOSING),
             )
             open_before = dict(
@@ -671,3 +663,8 @@ def periods_of(store: Database, population: int) -> Periods:
         (config,) = tx.one("SELECT config FROM population WHERE id = ?", population)
         people = PopulationConfig.read(config)
         return Periods(people.budget, PopulationLedger(tx, population, 0), definition=people.definition)
+
+
+def linked(chain: bytes, payload: str) -> bytes:
+    """The next link of a chain of releases: it names everything that was released before."""
+    return hashlib.sha256(chain + payload.encode()).digest()

@@ -1,38 +1,61 @@
-"""The pages on which people watch and run experiments; roles decide what is seen and done.
+"""The service on the web: pages on which people watch and run experiments, and the application itself.
 
-Whatever is shown comes from `queries`: public facts, what was released, and what it cost. Templates escape
-everything; forms are checked as a whole, with an error beside each field.
+Roles decide what is seen and done. Whatever is shown comes from `queries`: public facts, what was released,
+and what it cost. Templates escape everything; forms are checked as a whole, with an error beside each field.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import math
 import re
+import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ..privacy import BudgetExceeded
-from . import problems, queries, shares
-from .api import NAME, Api, body, problem_of
+from . import queries, shares
+from .api import (
+    DOCUMENTED,
+    NAME,
+    NOT_FOUND,
+    RATE,
+    UPGRADE,
+    WRONG_ROLE,
+    Api,
+    Personalizer,
+    Problem,
+    Receive,
+    Scope,
+    Send,
+    body,
+    description,
+    problem_of,
+    refusal,
+)
 from .auth import (
     COOKIE,
     HEADERS,
     ROLES,
     Key,
+    Keys,
+    Secrets,
     Session,
     Sessions,
     Throttle,
@@ -41,14 +64,12 @@ from .auth import (
     same_token,
     set_cookie,
 )
-from .config import ConstraintConfig, ExperimentConfig, PopulationConfig
-from .database import Conflict
-from .learning import check, check_segments
-from .problems import Problem
+from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
+from .database import Conflict, StoreError, open_store
+from .engine import DecisionEngine
+from .learning import ReleasePlan, check, check_segments, forecast, release_plan
+from .metrics import Metrics, traced
 from .worker import PAUSED, RUNNING, OtherSegments
-
-if TYPE_CHECKING:
-    from .forecast import ReleasePlan
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
@@ -63,14 +84,12 @@ PERIODS = {"none": "for ever", "day": "a day", "week": "a week", "month": "a mon
 
 
 def utc(at: float | None) -> str:
-    """A time."""
     if at is None:
         return "never"
     return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%-d %b %Y, %H:%M:%S} UTC"
 
 
 def number(value: float) -> str:
-    """A number with thousands."""
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:,.3g}"
 
 
@@ -80,7 +99,6 @@ def about(value: float) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A part as percent."""
     return f"{100 * value:.{digits}f} %"
 
 
@@ -90,7 +108,6 @@ def points(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A length of time."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if value >= 2 * size:
             return f"{value / size:.3g} {unit}"
@@ -98,12 +115,10 @@ def seconds(value: float) -> str:
 
 
 def epsilon(value: float) -> str:
-    """A privacy loss."""
     return f"{value:.3g}"
 
 
 def delta(value: float) -> str:
-    """A small probability."""
     return f"{value:g}".replace("e-0", "e-")
 
 
@@ -258,7 +273,7 @@ class Form:
         if self.errors or self.people is None or self.config is None:
             return None
         try:
-            return planned(self.config, self.people)
+            return release_plan(self.config, self.people)
         except BudgetExceeded:
             self.errors["share"] = "This is more than the whole budget."
         except (ValueError, TypeError, NotImplementedError) as error:
@@ -424,7 +439,6 @@ class PageVisit:
 
     @property
     def name(self) -> str:
-        """The experiment it is about."""
         return str(self.request.path_params["name"])
 
 
@@ -465,7 +479,6 @@ class Pages:
         return f"/static/{name}?{hashlib.sha256(self._static[name]).hexdigest()[:12]}"
 
     def routes(self) -> list[Route]:
-        """All of them, for Starlette."""
         one, part = "/experiments/{name}", "/parts/experiments/{name}"
         route = self._route
         return [
@@ -515,7 +528,7 @@ class Pages:
         if session is None or key is None:
             raise OVER
         if not self.api.keys.within_rate(key):
-            raise problems.RATE
+            raise RATE
         given: Fields = {}
         if request.method not in ("GET", "HEAD"):
             if not same_site(request):
@@ -528,7 +541,7 @@ class Pages:
         else:
             allowed = action is None or key.may(action, request.path_params.get("name"))
         if not allowed:
-            raise problems.WRONG_ROLE
+            raise WRONG_ROLE
         return PageVisit(request, session, key, given)
 
     def _refusal(self, problem: Problem, request: Request, visit: PageVisit | None) -> Response:
@@ -542,14 +555,13 @@ class Pages:
         """The page for a path that there is not, for browsers."""
         if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith("/v1/"):
             return None
-        return self.page("problem.html", None, 404, problem=problems.NOT_FOUND)
+        return self.page("problem.html", None, 404, problem=NOT_FOUND)
 
     def _render(self, template: str, visit: PageVisit | None, given: Mapping[str, Any]) -> str:
         text: str = self._templates.get_template(template).render({"visit": visit, **given})
         return text
 
     def page(self, template: str, visit: PageVisit | None, code: int = 200, **given: Any) -> Response:
-        """A page, or a part of one."""
         return Response(self._render(template, visit, given), code, dict(HEADERS), "text/html")
 
     def part(self, visit: PageVisit, template: str, changed: str | None = None, **given: Any) -> Response:
@@ -611,7 +623,6 @@ class Pages:
         return found
 
     async def logout(self, visit: PageVisit) -> Response:
-        """The end of a session."""
         await run_in_threadpool(self.sessions.end, visit.session)
         found = _to("/")
         set_cookie(visit.request, found, "")
@@ -620,11 +631,9 @@ class Pages:
     # --- experiments -----------------------------------------------------------------------------
 
     async def experiments(self, visit: PageVisit) -> Response:
-        """The list."""
         return self.page("experiments.html", visit, rows=await self._rows(visit), digest="")
 
     async def experiment_rows(self, visit: PageVisit) -> Response:
-        """The list again."""
         return self.part(visit, "experiment_rows.html", rows=await self._rows(visit))
 
     async def _rows(self, visit: PageVisit) -> list[dict[str, Any]]:
@@ -661,7 +670,7 @@ class Pages:
             if one["segment"] == segment:
                 status |= {key: one[key] for key in ("display", "last_release", "releases")}
         live = await self.engine.live(name)
-        plan = await run_in_threadpool(planned, live.config, live.people)
+        plan = await run_in_threadpool(release_plan, live.config, live.people)
         account = await self._account(status["population"])
         periods = [one for one in account["periods"] if one["period"] == status["period"]]
         return {
@@ -686,11 +695,9 @@ class Pages:
         return found
 
     async def numbers(self, visit: PageVisit) -> Response:
-        """The chart as a table."""
         return self.page("experiment_numbers.html", visit, **await self._state(visit))
 
     async def chart(self, visit: PageVisit) -> Response:
-        """The chart as numbers."""
         status = await self._ask(queries.status, visit.name)
         progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
@@ -712,17 +719,14 @@ class Pages:
         }
 
     async def pause(self, visit: PageVisit) -> Response:
-        """No more decisions for now."""
         await self.api.set_status(visit.name, PAUSED)
         return _to(f"/experiments/{visit.name}")
 
     async def resume(self, visit: PageVisit) -> Response:
-        """On with it."""
         await self.api.set_status(visit.name, RUNNING)
         return _to(f"/experiments/{visit.name}")
 
     async def change(self, visit: PageVisit) -> Response:
-        """Add and retire items."""
         live = await self.engine.live(visit.name)
         add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
         try:
@@ -735,7 +739,6 @@ class Pages:
     # --- a new one -------------------------------------------------------------------------------
 
     async def new(self, visit: PageVisit) -> Response:
-        """The form."""
         return self._form(visit, DEFAULTS, {}, await self._populations())
 
     def _form(
@@ -750,7 +753,6 @@ class Pages:
         return {one["name"]: msgspec.convert(one["budget"], PopulationConfig) for one in found}
 
     async def create(self, visit: PageVisit) -> Response:
-        """Make what the form asks for."""
         people = await self._populations()
         form = Form(visit.given, people)
         form.check_names({one["name"] for one in await self._ask(queries.experiments)}, set(people))
@@ -800,8 +802,6 @@ class Pages:
 
     async def forecast(self, visit: PageVisit) -> Response:
         """What to expect of it, which takes a moment."""
-        from .forecast import forecast
-
         form, found = Form(visit.given, await self._populations()), None
         plan = await run_in_threadpool(form.release_plan)
         if plan is not None and form.config is not None and form.people is not None:
@@ -813,7 +813,6 @@ class Pages:
     # --- keys ------------------------------------------------------------------------------------
 
     async def keys(self, visit: PageVisit) -> Response:
-        """All keys."""
         return await self._keys(visit)
 
     async def _keys(self, visit: PageVisit, status: int = 200, **more: Any) -> Response:
@@ -832,25 +831,16 @@ class Pages:
         return await self._keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
     async def end_key(self, visit: PageVisit) -> Response:
-        """The end of a key."""
         number = visit.request.path_params["key"]
         if number == visit.key.id:
             return await self._keys(visit, 422, error="This is the key that you are logged in with.")
         if not await run_in_threadpool(self.api.keys.revoke, number):
-            raise problems.NOT_FOUND
+            raise NOT_FOUND
         return _to("/keys")
 
 
 def _to(path: str) -> Response:
-    """Go there."""
     return RedirectResponse(path, 303, dict(HEADERS))
-
-
-def planned(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
-    """What these settings release; planning is loaded when the first page needs it."""
-    from .forecast import release_plan
-
-    return release_plan(config, people)
 
 
 def chosen_segment(visit: PageVisit, status: dict[str, Any]) -> str:
@@ -868,3 +858,129 @@ def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int 
 
     learned = None if plan.begins is None else plan.begins / (1.0 - config.holdout)
     return {"counts": full(learned), "shares": full(plan.measured_every)}
+
+
+# --- the application ------------------------------------------------------------------------------------
+
+# Seconds after which a thread that computes lets others go on: visitors wait for the worker that long.
+_TURN = 0.001
+
+
+def shown(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode()
+
+
+class App:
+    """The JSON routes, those of Personalizer's clients, and the pages."""
+
+    def __init__(
+        self, engine: DecisionEngine, *, rate: float | None = None, metrics: Metrics | None = None
+    ) -> None:
+        self.engine = engine
+        self.keys = Keys(engine.store, rate)
+        routes = Api(engine, self.keys, metrics)
+        self._pages = Pages(routes)
+        self._starlette = Starlette(
+            routes=[
+                *routes.routes(),
+                *Personalizer(routes).routes(),
+                Route("/health/live", self._alive),
+                Route("/health/ready", self._ready),
+                Route("/openapi.json", self._description),
+                Route("/docs", self._docs),
+                *self._pages.routes(),
+            ],
+            lifespan=self._live,
+            exception_handlers={404: self._missing, 405: self._missing, 500: self._failed},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Parsers take what follows such a request for another protocol, and not for its body: a decision
+        # would be made for nobody. The connection is closed, so that the body is no request either.
+        if scope["type"] == "http" and any(name == b"upgrade" for name, _ in scope["headers"]):
+            found = refusal(UPGRADE)
+            found.headers["connection"] = "close"
+            await found(scope, receive, send)
+        else:
+            await self._starlette(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def _live(self, _: Starlette) -> AsyncIterator[None]:
+        await self.engine.start(every=self._refresh)
+        yield
+        with contextlib.suppress(StoreError):
+            await self.engine.stop()
+
+    def _refresh(self) -> None:
+        """What other processes may have changed: keys, and sessions that were ended."""
+        self.keys.refresh()
+        self._pages.sessions.refresh()
+
+    async def _description(self, request: Request) -> Response:  # noqa: ARG002
+        return JSONResponse(description())
+
+    async def _docs(self, request: Request) -> Response:  # noqa: ARG002
+        return self._pages.page("docs.html", None, operations=DOCUMENTED, shown=shown)
+
+    async def _alive(self, request: Request) -> Response:  # noqa: ARG002
+        return JSONResponse({"status": "alive"})
+
+    async def _ready(self, request: Request) -> Response:  # noqa: ARG002
+        try:
+            await self.engine.ping()
+        except StoreError as error:
+            return refusal(problem_of(error))
+        return JSONResponse({"status": "ready"})
+
+    async def _missing(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+        return self._pages.missing(request) or refusal(NOT_FOUND)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+        return refusal(problem_of(error))
+
+
+def prepare(settings: ServiceSettings) -> str | None:
+    """Tables and secrets, made where there are none; the first admin key, which is shown this once."""
+    secrets = Path(settings.secrets)
+    if not secrets.exists():
+        with contextlib.suppress(FileExistsError):  # another process starts at the same time
+            Secrets.fresh(secrets)
+    store = open_store(settings.store)
+    try:
+        store.migrate()
+        keys = Keys(store)
+        return None if keys.listed() else keys.create("first", "admin")[1]
+    finally:
+        store.close()
+
+
+def application(settings: ServiceSettings) -> Any:
+    engine = DecisionEngine(open_store(settings.store), Secrets.read(settings.secrets))
+    metrics = None
+    if settings.operator_port is not None:
+        metrics = Metrics(engine.store)
+        metrics.serve(settings.operator_host, settings.operator_port)
+    app = App(engine, rate=settings.rate, metrics=metrics)
+    return app if settings.telemetry is None else traced(app, settings.telemetry)
+
+
+def run(settings: ServiceSettings) -> None:
+    import uvicorn
+
+    sys.setswitchinterval(_TURN)
+    app = application(settings)
+    gc.collect()
+    gc.freeze()  # modules are not looked through again while visitors wait
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        forwarded_allow_ips=settings.proxies,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+    )
+    uvicorn.Server(config).run()
