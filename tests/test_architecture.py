@@ -560,8 +560,8 @@ WALKS = {
     "MetaFrankWolfe": Cost(17, 109, 60),
     "MetaFrankWolfe: construction": Cost(25, 2283, 2301),
     "PrivateGreedy": Cost(20, 517, 524),
-    "discreet select": Cost(29, 2582, 1700),
-    "a block of the service": Cost(24, 544, 333),
+    "discreet select": Cost(28, 2413, 1619),
+    "a block of the service": Cost(24, 539, 333),
 }
 
 

@@ -611,7 +611,7 @@ def test_memory_does_not_grow_with_the_rows_of_one_person(visits, tmp_path):
 # --- bad files and bad options -----------------------------------------------------------------------
 
 
-PACKED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
+GZIPPED = gzip.compress(b"user,page\n" + b"a,x\n" * 1000, mtime=0)
 ZSTD = pyarrow.compress(b"user,page\n" + b"a,x\n" * 1000, "zstd", asbytes=True)
 GARBAGE = bytes(range(256)) * 50
 BAD_FILES = {
@@ -660,9 +660,9 @@ BAD_FILES = {
     "cut zst": ("a.csv.zst", ZSTD[:-5], "was it copied completely?"),
     "Feather": ("a.feather", GARBAGE, "not a complete Feather file"),
     "old Feather": ("a.feather", b"FEA1" + GARBAGE, "Feather of the first version"),
-    "cut gzip": ("a.csv.gz", PACKED[:-20], "damaged gzip"),
-    "changed gzip": ("a.csv.gz", PACKED[:-8] + bytes(8), "damaged gzip"),
-    "garbage behind a gzip header": ("a.csv.gz", PACKED[:10] + GARBAGE, "damaged gzip"),
+    "cut gzip": ("a.csv.gz", GZIPPED[:-20], "damaged gzip"),
+    "changed gzip": ("a.csv.gz", GZIPPED[:-8] + bytes(8), "damaged gzip"),
+    "garbage behind a gzip header": ("a.csv.gz", GZIPPED[:10] + GARBAGE, "damaged gzip"),
     "empty Parquet": ("a.parquet", b"", "not a complete Parquet file"),
     "garbage in Parquet": ("a.parquet", GARBAGE, "not a complete Parquet file"),
     "Parquet by its first bytes": ("a.csv", b"PAR1" + GARBAGE, "not a complete Parquet file"),

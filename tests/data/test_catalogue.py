@@ -231,7 +231,7 @@ def conditional(account: Account) -> bool:
     return said[0]
 
 
-CHOOSERS = {
+SELECTORS = {
     "greedy": lambda: PrivateGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
     "continuous": lambda: ContinuousGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
     "fractional": lambda: ContinuousGreedy(2, dc.Budget(1.0, 1e-6), seed=0),
@@ -243,11 +243,11 @@ CHOOSERS = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.parametrize("name", SELECTORS)
 def test_offline_accounts_carry_the_mark(name):
     data = Coverage.from_events(table(), **WHERE)
     for people in (data, Coverage.from_events(table(), **WHERE, items=data.labels)):
-        selector = CHOOSERS[name]()
+        selector = SELECTORS[name]()
         assert not conditional(selector.privacy)
         if name == "fractional":
             selector.fractional(people)

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
+import pyarrow.parquet
 import pytest
 
 from discreet.data import EventReader, read_events
@@ -18,6 +21,7 @@ from discreet.objectives import (
     FacilityLocation,
     ProbabilisticCoverage,
     SaturatedCoverage,
+    WeightedTopics,
 )
 from tests.refusals import refused
 
@@ -30,71 +34,33 @@ CSV = "extra,who,what,much\n" + "".join(f"x,{w},{t},{m}\n" for w, t, m in zip(*C
 MATRIX = [[1.0, 0.5], [0.25, 0.0], [0.0, 0.75]]  # people by first event, items sorted: milk, tea
 
 
-def as_pandas(_: Path) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(COLUMNS)
-
-
-def as_categories(_: Path) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(COLUMNS).astype({"who": "category", "what": "category"})
-
-
-def as_polars(_: Path) -> Any:
-    import polars as pl
-
-    return pl.DataFrame(COLUMNS)
-
-
-def as_lazy_polars(_: Path) -> Any:
-    import polars as pl
-
-    return pl.DataFrame(COLUMNS).lazy()
-
-
-def as_arrow(_: Path) -> Any:
-    import pyarrow as pa
-
-    return pa.table(COLUMNS)
-
-
-def as_csv(folder: Path) -> Any:
-    path = folder / "events.csv"
-    path.write_text(CSV)
-    return str(path)
-
-
-def as_csv_gz(folder: Path) -> Any:
-    path = folder / "events.csv.gz"
-    path.write_bytes(gzip.compress(CSV.encode("utf-8-sig")))
+def as_csv(folder: Path, name: str = "events.csv") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(CSV.encode("utf-8-sig")) if name.endswith(".gz") else CSV.encode())
     return path
 
 
-def as_parquet(folder: Path) -> Any:
-    import pyarrow.parquet as parquet
-
-    parquet.write_table(as_arrow(folder), folder / "events.parquet")
+def as_parquet(folder: Path) -> Path:
+    pyarrow.parquet.write_table(pyarrow.table(COLUMNS), folder / "events.parquet")
     return folder / "events.parquet"
 
 
-SOURCES = [
-    lambda _: COLUMNS,
-    as_pandas,
-    as_categories,
-    as_polars,
-    as_lazy_polars,
-    as_arrow,
-    as_csv,
-    as_csv_gz,
-    as_parquet,
-]
+SOURCES: dict[str, Any] = {
+    "dict": lambda _: COLUMNS,
+    "pandas": lambda _: pandas.DataFrame(COLUMNS),
+    "categories": lambda _: pandas.DataFrame(COLUMNS).astype({"who": "category", "what": "category"}),
+    "polars": lambda _: polars.DataFrame(COLUMNS),
+    "lazy polars": lambda _: polars.LazyFrame(COLUMNS),
+    "arrow": lambda _: pyarrow.table(COLUMNS),
+    "csv": lambda folder: str(as_csv(folder)),
+    "gzipped csv": lambda folder: as_csv(folder, "events.csv.gz"),
+    "parquet": as_parquet,
+}
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_gives_the_same_people(source: Any, tmp_path: Path) -> None:
-    people = FacilityLocation.from_events(source(tmp_path), person="who", item="what", weight="much")
+def test_every_source_gives_the_same_people(source: str, tmp_path: Path) -> None:
+    people = FacilityLocation.from_events(SOURCES[source](tmp_path), person="who", item="what", weight="much")
     assert people.labels == ("milk", "tea")
     assert len(people) == 3
     np.testing.assert_array_equal(people.indptr, [0, 2, 3, 4])
@@ -154,7 +120,6 @@ def test_numbers_stay_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("catalogue", [[0, 1, 2], ["0", "1", "2"], [0, "1", 2.0]])
 def test_one_entry_does_not_take_everybody_out_of_the_catalogue(catalogue: list[Any], tmp_path: Path) -> None:
     """Ann's item that is no number makes the whole column text; the others' numbers are still listed."""
-    pandas = pytest.importorskip("pandas")
     path = tmp_path / "events.csv"
     options: dict[str, Any] = {"person": "p", "item": "i", "items": catalogue, "unknown_items": "drop"}
     totals = []
@@ -207,9 +172,7 @@ def test_bad_tables_are_blamed(change: dict, arguments: dict, words: str) -> Non
 
 
 def test_missing_values_of_pandas_are_missing() -> None:
-    import pandas as pd
-
-    frame = pd.DataFrame({"p": pd.array([1, None], dtype="Int64"), "i": [1, 2]})
+    frame = pandas.DataFrame({"p": pandas.array([1, None], dtype="Int64"), "i": [1, 2]})
     with refused("an entry of column 'p' is missing", "^row 1$"):
         Coverage.from_events(frame, person="p", item="i")
 
@@ -224,24 +187,33 @@ def test_words_are_no_weights() -> None:
         )
 
 
-def test_bad_files_are_blamed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "words", "details"),
+    [
+        ('p,i\n1,"x\n2,y\n', "events.csv: a cell in quotes does not end on its line", "^line 2$"),
+        ('p,i\nc,"2"3\n', "events.csv: a row has something behind a closing quote", "^line 2$"),
+        ("p,i\n1,2\n3\n", "a row has another number of cells.*header, which has 2", "^line 3: 1 cells$"),
+        ('p,i\n"a,b",1\n\nc,2,3\n', "a row has another number of cells", "^line 4: 3 cells$"),
+        ("p,i\nann,\n", "events.csv: an entry of column 'i' is missing", "^line 2$"),
+        (b"p,i\nJos\xe9,1\n", "an entry of column 'p' is missing, or is neither text", "^line 2$"),
+        (b"p,\xef\n1,2\n", "events.csv is not UTF-8 text; it must be CSV", None),
+        ("p,i,p\n1,2,3\n", "2 columns named 'p'", None),
+        ("", "the first line must name the columns", None),
+    ],
+)
+def test_bad_files_are_blamed(tmp_path: Path, content: str | bytes, words: str, details: str | None) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ValueError, match=words) if details is None else refused(words, details):
+        Coverage.from_events(path, person="p", item="i")
+
+
+def test_what_is_no_table_is_blamed(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         Coverage.from_events(tmp_path / "none.csv", person="p", item="i")
     (tmp_path / "events.xlsx").write_bytes(b"PK\x03\x04" + bytes(50))
     with pytest.raises(ValueError, match=r"events\.xlsx is an Excel workbook"):
         Coverage.from_events(tmp_path / "events.xlsx", person="p", item="i")
-    (tmp_path / "open.csv").write_text('p,i\n1,"x\n2,y\n')
-    with refused(r"open\.csv: a cell in quotes does not end on its line", "^line 2$"):
-        Coverage.from_events(tmp_path / "open.csv", person="p", item="i")
-    (tmp_path / "short.csv").write_text("p,i\n1,2\n3\n")
-    with refused(r"short\.csv: a row has another number of cells.*header, which has 2", "^line 3: 1 cells$"):
-        Coverage.from_events(tmp_path / "short.csv", person="p", item="i")
-    (tmp_path / "empty.csv").write_text("")
-    with pytest.raises(ValueError, match="the first line must name the columns"):
-        Coverage.from_events(tmp_path / "empty.csv", person="p", item="i")
-    (tmp_path / "gap.csv").write_text("p,i\nann,\n")
-    with refused(r"gap\.csv: an entry of column 'i' is missing", "^line 2$"):
-        Coverage.from_events(tmp_path / "gap.csv", person="p", item="i")
     with pytest.raises(TypeError, match="data frame"):
         Coverage.from_events(7, person="p", item="i")
     with pytest.raises(ValueError, match="item='j' is not a column"):
@@ -276,6 +248,7 @@ def test_a_refused_event_changes_nothing_and_tells_nothing() -> None:
         ((None, "tea"), "the event's person is missing"),
         (("bob", ["wine"]), "the event's item is missing, or is neither text nor a number"),
         ((Bob(), "tea"), "the event's person is missing, or is neither text nor a number"),
+        (("bob", np.float64("nan")), "the event's item is missing"),
     ):
         with pytest.raises(ValueError, match=words) as error:
             reader.add(*arguments)
@@ -285,3 +258,5 @@ def test_a_refused_event_changes_nothing_and_tells_nothing() -> None:
     assert len(people) == 1
     assert people.labels == ("tea", "milk")
     assert people.value([1]) == 1.0
+    with pytest.raises(TypeError, match="'WeightedTopics' has no row of items per person"):
+        reader.population(WeightedTopics)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from discreet.core.identity import name_of
-from discreet.data import EventReader, prepare, read_events
-from discreet.objectives import Coverage, WeightedTopics
+from discreet.data import prepare, read_events
+from discreet.objectives import Coverage
 from tests.refusals import refused
 
 
@@ -102,37 +102,6 @@ def test_what_is_neither_text_nor_a_number_is_a_bad_cell_of_its_row(cell: object
         table[column] = ["fine", cell]
         with refused(f"an entry of column '{column}' is missing, or is neither text", "^row 1$"):
             read_events(table, person="p", item="i")
-
-
-def test_a_refused_event_leaves_no_trace() -> None:
-    reader = EventReader()
-    for person, item in (("ann", []), ([], "tea"), ("ann", np.float64("nan"))):
-        with pytest.raises((TypeError, ValueError)):
-            reader.add(person, item)
-    reader.add(np.int64(7), "tea")
-    assert len(reader) == 1
-    assert len(reader.population(Coverage)) == 1
-    with pytest.raises(TypeError, match="'WeightedTopics' has no row of items per person"):
-        reader.population(WeightedTopics)
-
-
-def test_csv_files_are_blamed_by_the_line_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "events.csv"
-    path.write_text('p,i\n"a,b",1\n\nc,2,3\n')
-    with refused("events.csv: a row has another number of cells", "^line 4: 3 cells$"):
-        read_events(path, person="p", item="i")
-    path.write_text('p,i\nc,"2"3\n')
-    with refused("events.csv: a row has something behind a closing quote", "^line 2$"):
-        read_events(path, person="p", item="i")
-    path.write_text("p,i,p\n1,2,3\n")
-    with pytest.raises(ValueError, match="2 columns named 'p'"):
-        read_events(path, person="p", item="i")
-    path.write_bytes("p,i\nJos\xe9,1\n".encode("latin-1"))
-    with refused("events.csv: an entry of column 'p' is missing, or is neither text", "^line 2$"):
-        read_events(path, person="p", item="i")
-    path.write_bytes("p,\xef\n1,2\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"events.csv is not UTF-8 text; it must be CSV"):
-        read_events(path, person="p", item="i")
 
 
 def test_text_that_is_no_utf8_is_a_bad_cell_in_arrow_as_well(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from discreet import spark
 from discreet.core.checks import DataError
 from discreet.data import Store, prepare
 from tests.data.frames import LocalFrame
-from tests.data.test_store import ITEMS, KEY, files_of, made_up
+from tests.data.test_store import ITEMS, KEY, files_of, synthetic
 
 ROOT = Path(__file__).parents[2]
 ASKED = {"person": "user", "item": "page", "key": KEY, "weight": "w", "cap": 3, "buckets": 2, "items": ITEMS}
 
 
 def events() -> dict[str, list]:
-    who, what, weights = made_up()
+    who, what, weights = synthetic()
     return {"user": [f"u{one}" for one in who], "page": what, "w": weights}
 
 

@@ -115,7 +115,7 @@ def files_of(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-def made_up(count=600, people=90, seed=0):
+def synthetic(count=600, people=90, seed=0):
     rng = np.random.default_rng(seed)
     who = rng.integers(0, people, count).tolist()
     what = [ITEMS[number] for number in rng.integers(0, len(ITEMS), count)]
@@ -128,7 +128,7 @@ def made(tmp_path, source, name="store", **options):
 
 
 def small(tmp_path, **options):
-    who, what, _ = made_up()
+    who, what, _ = synthetic()
     return made(tmp_path, {"user": who, "page": what}, **options)
 
 
@@ -183,38 +183,6 @@ def test_whole_numbers_are_hashed_as_their_digits(kind):
     assert found.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(["7", "100", "7"]),
-        pa.array(["7", "100", "7"], pa.large_string()),
-        pa.array(["7", "100", "7"], pa.string_view()),
-        pa.array([b"7", b"100", b"7"]),
-        pa.array([7, 100, 7], pa.int32()),
-        pa.array([7, 100, 7], pa.uint64()),
-        pa.array([7.0, 100.0, 7.0]),
-        pa.array(["7", "100", "7"]).dictionary_encode(),
-        pa.array([7, 100, 7]).dictionary_encode(),
-        pa.array([7, 100, 7]).cast(pa.decimal128(20, 0)),
-        pa.array([7, 100, 7]).cast(pa.decimal128(30, 2)),
-        pa.array(["x", "7", "100", "7"]).slice(1),
-    ],
-    ids=lambda column: str(column.type),
-)
-def test_one_person_whatever_the_type(column):
-    keys, missing = keys_of(column)
-    words = key_words(KEY, b"store people")
-    assert keys.tolist() == [siphash(words, text) for text in (b"7", b"100", b"7")]
-    assert not missing.any()
-
-
-@pytest.mark.parametrize("text", ["", "  ", "\t", "nan", "NaN", "\u00a0", "\u3000 ", None])
-def test_what_names_nobody(text, tmp_path):
-    assert keys_of(pa.array([text, "ann"]))[1].tolist() == [True, False]
-    with pytest.raises(DataError, match="'user' is missing"):
-        made(tmp_path, {"user": [text, "ann"], "page": ["p0", "p1"]})
-
-
 # --- against the twin ----------------------------------------------------------------------------------
 
 
@@ -223,7 +191,7 @@ def test_what_names_nobody(text, tmp_path):
 @pytest.mark.parametrize("memory", [1 << 16, 1 << 28])
 def test_a_store_is_what_the_slow_twin_makes(tmp_path, cap, weighted, memory, monkeypatch):
     monkeypatch.setattr("discreet.data.read.ROWS", 100)
-    who, what, weights = made_up(9000 if memory == 1 << 16 else 600)
+    who, what, weights = synthetic(9000 if memory == 1 << 16 else 600)
     options = {"weight": "w", "highest": 1.0} if weighted else {}
     table = {"user": who, "page": what, "w": weights}
     store = made(tmp_path, table, cap=cap, memory=memory, **options)
@@ -234,7 +202,7 @@ def test_a_store_is_what_the_slow_twin_makes(tmp_path, cap, weighted, memory, mo
 
 
 def test_rows_in_any_order_and_any_chunks_make_the_same_files(tmp_path):
-    who, what, _ = made_up()
+    who, what, _ = synthetic()
     store = made(tmp_path, {"user": who, "page": what}, cap=3)
     order = np.random.default_rng(1).permutation(len(who))
     shuffled = {"user": [str(who[i]) for i in order], "page": [what[i] for i in order]}
@@ -255,7 +223,7 @@ def test_somebody_who_stands_everywhere_is_one_person(tmp_path):
 
 
 def test_the_people_are_those_of_from_events(tmp_path):
-    who, what, weights = made_up()
+    who, what, weights = synthetic()
     table = pd.DataFrame({"user": who, "page": what, "w": weights})
     store = made(tmp_path, table, weight="w")
     people = Coverage.from_events(table, person="user", item="page", weight="w", items=ITEMS)
@@ -275,7 +243,7 @@ def test_whoever_has_a_row_that_is_left_out_counts(tmp_path):
 
 
 def test_a_catalogue_from_data_is_sorted_and_marked(tmp_path):
-    who, what, _ = made_up()
+    who, what, _ = synthetic()
     store = made(tmp_path, {"user": who, "page": what}, items=None)
     assert store.catalogue == "from data"
     assert store.labels == tuple(sorted(ITEMS))
@@ -383,7 +351,7 @@ SOURCES = {
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_gives_the_same_people(kind, tmp_path):
-    who, what, _ = made_up()
+    who, what, _ = synthetic()
     source = SOURCES[kind]({"user": who, "page": what}, tmp_path)
     store = made(tmp_path, source)
     assert held(store) == slow([(a, b, 1.0) for a, b in zip(who, what, strict=True)], ITEMS, 5)
@@ -445,7 +413,7 @@ def test_files_that_are_not_there(tmp_path):
 
 @pytest.mark.parametrize("catalogue", [ITEMS, None])
 def test_appended_days_are_as_if_they_had_always_been_there(tmp_path, catalogue):
-    who, what, weights = made_up()
+    who, what, weights = synthetic()
     frame = pd.DataFrame({"user": who, "page": what, "w": weights})
     asked = {"person": "user", "item": "page", "weight": "w", "key": KEY}
     first = frame[:200] if catalogue else frame[:200].query("page < 'p5'")
@@ -641,7 +609,7 @@ ALTERED = {
 
 @pytest.mark.parametrize("change", ALTERED, ids=lambda change: change.__name__)
 def test_what_a_wrong_writer_would_leave_is_refused_by_name(change, tmp_path):
-    who, what, weights = made_up()
+    who, what, weights = synthetic()
     store = made(tmp_path, {"user": who, "page": what, "w": weights}, weight="w", highest=1.0)
     alter(store, 3, change)
     with pytest.raises(ValueError, match=f"store: bucket 3: .*{ALTERED[change]}"):

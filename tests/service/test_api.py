@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 import urllib.error
@@ -181,14 +180,6 @@ def test_erasure(shared_service):
     assert client.report(first, likes=["item 1"]).status == "recorded"
     client.request("DELETE", "/v1/people/somebody?population=erasing")
     assert client.report(second, likes=["item 1"]) == Acknowledgement("recorded", False)
-
-
-def test_bodies_that_are_too_large(shared_service):
-    connection = http.client.HTTPConnection("127.0.0.1", shared_service.port, timeout=60)
-    headers = {"Authorization": f"Bearer {shared_service.key}"}
-    connection.request("POST", "/v1/experiments/shop/decisions", b" " * 100_000, headers)
-    assert connection.getresponse().status == 413
-    connection.close()
 
 
 def test_what_was_acknowledged_survives_a_kill(service):

@@ -209,14 +209,6 @@ def test_pages_follow_what_happens(window, world):
     page.wait_for_function("() => document.querySelectorAll('#items li').length === 11")
 
 
-def test_roles_see_their_controls(window):
-    for role, controls in (("analyst", 0), ("operator", 1), ("admin", 1)):
-        page = window(role).go("/experiments/shop")
-        expect(page.get_by_role("button", name="Pause")).to_have_count(controls)
-        expect(page.get_by_role("link", name="Keys")).to_have_count(int(role == "admin"))
-        expect(page.get_by_role("link", name="New", exact=True)).to_have_count(controls)
-
-
 def test_a_segment_is_chosen_and_left_again(window, world):
     make(world[0].client(), "divided", ["a", "b", "c"], segments=["de", "fr & be"])
     page = window("analyst").go("/experiments/divided")

@@ -168,15 +168,6 @@ def test_refusals(served, path, body, status):
         assert line.ask(DECIDE, b"{}")[0] == 200
 
 
-def test_refusals_of_outcomes_and_keys(served):
-    with Line(served) as line:
-        decision = line.ask(DECIDE, b"{}")[2]
-        assert line.ask(outcome_of(decision), b'{"value": 1.0}')[0] == 422
-        line.key = "dk_none"
-        assert line.ask(outcome_of(decision), b'{"taken": null}')[0] == 401
-        assert line.ask(DECIDE, b"{}")[0] == 401
-
-
 def test_whoever_hangs_up_hinders_nobody(served):
     for _ in range(20):
         with Line(served) as line:

@@ -315,7 +315,7 @@ def test_files_come_with_the_package(world):
         found = one.get(f"/static/{name}?x")
         assert found.status == 200
         assert "max-age" in found.headers["cache-control"]
-    for wrong in ("nothing.js", "..%2fpages.py", "%2e%2e/pages.py", ""):
+    for wrong in ("nothing.js", "..%2fweb.py", "%2e%2e/web.py", ""):
         assert one.get(f"/static/{wrong}").status == 404
 
 

@@ -276,7 +276,7 @@ def _names(option: str, text: str | None) -> tuple[str, ...] | None:
 
 # --- output -----------------------------------------------------------------------------------------
 
-# Wide enough for anything: what is piped into a file or another program is not folded.
+# Wide enough for anything: what is piped into a file or another program is not wrapped.
 _UNLIMITED = 10_000
 _READABLE = 100
 # What a terminal would obey, what some readers take for the end of a line, and halves of characters; `json`
@@ -292,7 +292,7 @@ def width() -> int:
 
 
 def wrapped(text: str, *, bullet: str = "") -> str:
-    """A paragraph folded at the width of the terminal; a bullet's further lines are indented below it."""
+    """A paragraph wrapped at the width of the terminal; a bullet's further lines are indented below it."""
     return textwrap.fill(
         text, min(width(), _READABLE), initial_indent=bullet, subsequent_indent=" " * len(bullet)
     )

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..data.read import Batch
     from ..objectives import Population
     from ..objectives.rows import RowPopulation
-    from ..offline import PrivateGreedy
+    from ..offline.greedy import PrivateGreedy
     from ..privacy import Account, Budget, Gate
     from ..results import Selection
 
@@ -442,7 +442,7 @@ class SelectRequest:
 
     def greedy(self, constraint: Constraint, gate: Gate, listed: Listing) -> PrivateGreedy:
         """Who chooses; what is excluded from a list that was chosen privately is not in it."""
-        from ..offline import PrivateGreedy
+        from ..offline.greedy import PrivateGreedy
 
         return PrivateGreedy(
             constraint,
@@ -580,7 +580,7 @@ class Chosen(NamedTuple):
 def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     from ..data.events import choose_items
     from ..objectives.rows import RowPopulation
-    from ..offline import PrivateGreedy
+    from ..offline.greedy import PrivateGreedy
     from ..privacy import Budget
     from ..results import Selection
 
@@ -1167,7 +1167,7 @@ class SelectionReport:
 
     def _diagnostics(self) -> dict[str, Any]:
         """True numbers. No account covers them."""
-        from ..offline import PrivateGreedy
+        from ..offline.greedy import PrivateGreedy
         from ..privacy import Budget
 
         people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection

@@ -44,7 +44,7 @@ class Needs:
         """Say what is needed, and refuse where the disk cannot hold it."""
         free = shutil.disk_usage(folder).free
         if shown:
-            known = "an unknown number of rows" if self.rows is None else "all rows at hand"
+            known = "an unknown number of rows" if self.rows is None else "all rows"
             print(
                 f"for {known}: about {sized(self.memory)} of memory, at most {sized(self.disk_meanwhile)} of"
                 f" disk meanwhile and {sized(self.disk)} after; {sized(free)} are free",

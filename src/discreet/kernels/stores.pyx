@@ -442,6 +442,8 @@ cdef void _scatter(
 ) noexcept nogil:
     cdef Py_ssize_t i, place
     cdef uint64_t b, lower, inverse = <uint64_t>-1 // buckets
+    if buckets > 1 and not buckets & (buckets - 1):
+        inverse += 1  # exact for powers of two: nothing is left to correct, and no branch to guess
     for i in range(size):
         # The remainder of a division that is too slow: the quotient is at most 2 too low.
         b = keys[i] - product(keys[i], inverse, &lower) * buckets
@@ -796,15 +798,18 @@ cdef class Scan:
     def sums(
         self, const int64_t[::1] ends not None, const item_type[::1] items not None,
         const double[::1] weights not None, const uint64_t[::1] keys not None, Py_ssize_t first,
-        Py_ssize_t last,
+        Py_ssize_t last, bint chosen=False,
     ):
-        """What every item would add to the chosen ones, in steps, for the rows first..last-1."""
-        found = np.zeros(self.n_items, dtype=np.int64)
+        """What every item would add to the chosen ones, in steps, for the rows first..last-1.
+
+        With ``chosen``: what each chosen item added when it was chosen, in their order.
+        """
+        found = np.zeros(self.chosen if chosen else self.n_items, dtype=np.int64)
         cdef int64_t[::1] out = found
         cdef Place[::1] places = self._places()
         cdef const double *weighted = &weights[0] if weights.shape[0] else NULL
         cdef Row row
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, t
         _check_bucket(ends, items, weights, keys, first, last)
         if last > first and _largest(&items[0], ends[first], ends[last]) >= self.n_items:
             raise ValueError(UNKNOWN)
@@ -813,7 +818,11 @@ cdef class Scan:
                 if not _counts(self, keys[i]):
                     continue
                 _open(self, ends[i], ends[i + 1], &items[0], weighted, &places[0], &row)
-                _add_row(self, &items[0], weighted, &row, &out[0])
+                if not chosen:
+                    _add_row(self, &items[0], weighted, &row, &out[0])
+                    continue
+                for t in range(row.held):
+                    out[places[t].rank] += <int64_t>places[t].steps
         return found
 
     def change(
@@ -861,30 +870,6 @@ cdef class Scan:
                     )
         if not sound:
             raise ValueError(UNKNOWN)
-        return found
-
-    def chain(
-        self, const int64_t[::1] ends not None, const item_type[::1] items not None,
-        const double[::1] weights not None, const uint64_t[::1] keys not None, Py_ssize_t first,
-        Py_ssize_t last,
-    ):
-        """What each chosen item added when it was chosen, in steps."""
-        found = np.zeros(self.chosen, dtype=np.int64)
-        cdef int64_t[::1] out = found
-        cdef Place[::1] places = self._places()
-        cdef const double *weighted = &weights[0] if weights.shape[0] else NULL
-        cdef Row row
-        cdef Py_ssize_t i, t
-        _check_bucket(ends, items, weights, keys, first, last)
-        if last > first and _largest(&items[0], ends[first], ends[last]) >= self.n_items:
-            raise ValueError(UNKNOWN)
-        with nogil:
-            for i in range(first, last):
-                if not _counts(self, keys[i]):
-                    continue
-                _open(self, ends[i], ends[i + 1], &items[0], weighted, &places[0], &row)
-                for t in range(row.held):
-                    out[places[t].rank] += <int64_t>places[t].steps
         return found
 
 

@@ -149,8 +149,11 @@ class Gains(_Added):
         numbers = (shape.kind.fresh, shape.cap, shape.saturation, shape.share, self.most, self.per_unit)
         scan = CompiledScan(shape.code, self.n_items, tuple(self.chosen), numbers, self.sample.arguments)
         where = bucket.ends, bucket.items, shape.weights(bucket), bucket.keys, first, last
-        more = (self.item,) if self.asked == "change" else ()
-        found: Steps = getattr(scan, self.asked)(*where, *more)
+        found: Steps
+        if self.asked == "change":
+            found = scan.change(*where, self.item)
+        else:
+            found = scan.sums(*where, self.asked == "chain")
         return found
 
 
