@@ -34,7 +34,7 @@ from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import favourites, product_display
 from discreet.objectives import Coverage, ProbabilisticCoverage
 from discreet.online import BanditSelector, ThompsonSelector
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tools.results import exponent, store, stored
 
 ROUNDS, ITEMS, K = 100_000, 10, 2

@@ -20,7 +20,7 @@ from benchmarks.shared import arguments, eshop, msweb
 from discreet.core.text import table
 from discreet.objectives import Coverage, greedy
 from discreet.online import HedgeSelector, PhasedSelector
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tools import images
 from tools.results import store
 

@@ -26,7 +26,7 @@ from discreet.core.text import table
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import BudgetAllocation, Coverage
 from discreet.online import LeaderSelector, MetaFrankWolfe, MetaFrankWolfePoints
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tools.results import exponent, store
 
 DELTA, RUNS, CAP, EVERY = 1e-6, 3, 3, 100

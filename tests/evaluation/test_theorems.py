@@ -15,7 +15,7 @@ from discreet import offline
 from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online.learners import LIBRARY, WITH_TOY
 from tools import theorems
 from tools.pages.theorems import BOUNDS

@@ -940,7 +940,7 @@ def test_constraints_and_budgets_are_checked():
         ContinuousGreedy(Cardinality(5), dc.Budget(1.0)).certified_loss(100, 9, 0.5)
 
 
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_published_constants_that_need_more_are_not_free_the_second_time():
     """The larger budget is made once: what was released stays in the account, and noise stays the same."""
     people = Coverage((dense(50, 6) > 0).astype(float))

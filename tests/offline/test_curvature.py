@@ -19,7 +19,7 @@ from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage,
 from discreet.offline.continuous import ContinuousGreedy
 from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
 from discreet.privacy import BudgetExceeded, LaplaceNoise
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 
 FREE = dc.Budget(math.inf)
 N_ITEMS = 7
@@ -201,7 +201,7 @@ def test_the_printed_algorithm_is_not_private_at_any_noise(drop, epsilon, steps)
 
 
 @pytest.mark.filterwarnings("ignore:epsilon=")
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_counterexample_with_real_noise():
     runs = 300
     hits = sum(printed(seed=s).fractional(modular(1.0, 1.0))[1] > 0.0 for s in range(runs))
@@ -220,7 +220,7 @@ def test_the_account_of_the_printed_algorithm_is_infinite():
 
 
 @pytest.mark.filterwarnings("ignore:epsilon=")
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_printed_algorithm_keeps_its_noise_when_run_again():
     selector = printed(seed=0)
     scales = []
@@ -245,7 +245,7 @@ def test_the_tight_form_does_not_tell_them_apart():
 
 
 @pytest.mark.parametrize("name", ["cardinality", "partition", "knapsack"])
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_printed_algorithm_climbs_for_every_guess(name):
     people = Coverage((np.random.default_rng(2).random((4000, N_ITEMS)) < 0.3).astype(float))
     selector = CurvatureGreedy(
@@ -286,7 +286,7 @@ def test_bad_settings_are_named():
         CurvatureGreedy(2, budget, calibration="published")
 
 
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_published_certificate_pays_for_its_grid_of_guesses():
     """People who like one item each, next to no noise: what is lost is what the guesses of lambda miss."""
     shares = np.random.default_rng(0).choice(6, 3000, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05])
@@ -301,7 +301,7 @@ def test_the_published_certificate_pays_for_its_grid_of_guesses():
     assert made(guess=0.0).certified_loss(3000, 6, 0.0) == 3000.0
 
 
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 @pytest.mark.parametrize("gamma", [0.3, 0.5, 0.51, 1.0])
 def test_no_lambda_is_missed_by_more_than_gamma_times_the_best_single_item(gamma):
     """003, after Algorithm 2: for every lambda up to n m there is a guess in [lambda - gamma m, lambda]."""

@@ -26,9 +26,8 @@ from discreet.offline import (
 )
 from discreet.offline.continuous import Setting
 from discreet.privacy import BudgetExceeded, GaussianNoise, picks
-from discreet.privacy.account import Filter, filter_of
+from discreet.privacy.account import Filter, PublishedCalibrationWarning, filter_of
 from discreet.privacy.events import Loss
-from discreet.privacy.published import PublishedCalibrationWarning
 
 from . import averaged
 

@@ -27,7 +27,7 @@ from discreet.objectives import (
 from discreet.objectives.losses import Distance, Linear
 from discreet.online.examples import N_ITEMS, ROUNDS, SIZE, K
 from discreet.online.registry import REGISTRY, Example, selectors
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online import toy
 
 # The library's own learners, and those with the toy, which all tests of learners read.

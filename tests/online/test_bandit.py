@@ -20,7 +20,7 @@ from discreet.online import BanditSelector
 from discreet.online import bandit as module
 from discreet.online.bandit import BanditSettings, SlotFeedback, ValueFeedback
 from discreet.privacy import Release, ordered, samplers
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online import sharing
 from tests.privacy.audit import hockey_stick
 

@@ -21,7 +21,7 @@ from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLe
 from discreet.online.bandit_convex import BanditLeaderSettings
 from discreet.online.convex import ApproximateLeaderSettings
 from discreet.privacy import VectorBounds, prefix_sum, samplers, tree_levels
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online.learners import BANDIT_LEADERS, LEADERS
 from tests.privacy.audit import exact_sum_loss
 

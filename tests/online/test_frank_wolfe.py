@@ -30,7 +30,7 @@ from discreet.objectives import (
 from discreet.online import MetaFrankWolfe, MetaFrankWolfePoints
 from discreet.online.frank_wolfe import Leader, PaidExperts
 from discreet.privacy import Gate, RunningSum, SumSpec, VectorBounds, samplers
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online.learners import people
 from tests.privacy.audit import exact_sum_loss
 

@@ -28,8 +28,8 @@ from discreet.online.bandit_minimize import (
 from discreet.online.minimize import ROUNDING, MinimizerSettings, SubmodularMinimizer
 from discreet.online.sums import CostTotal
 from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
+from discreet.privacy.account import PublishedCalibrationWarning
 from discreet.privacy.factorizations import BinaryTree
-from discreet.privacy.published import PublishedCalibrationWarning
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)

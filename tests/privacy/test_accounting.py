@@ -13,7 +13,7 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import Entry, Releases, account
+from discreet.privacy import Entry, Releases, account, composition
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
 from discreet.privacy.picks import SampledPicks, SummedPicks
@@ -307,21 +307,25 @@ def _exact(*releases, rounds=1):
     ledger = Releases()
     for event, count in releases:
         ledger.add(Entry("x", event), count)
-    return account._ExactCurve.of(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))
+    return _epsilon(ledger, dc.Budget(1.0, 1e-6, "replace", rounds))
+
+
+def _epsilon(ledger, budget):
+    return account._worst(composition.adaptive_choices_epsilon, 1e-6, account._curves(ledger, budget))
 
 
 def test_the_exact_curve_counts_every_release_of_every_kind():
     """n releases of one kind beside choices are one release that is n (or sqrt n) times as large."""
     choices = (pv.ExponentialChoice(0.03, 2.0), 50)
-    nine = _exact(choices, (pv.GaussianNoise(1.0, 30.0), 9)).epsilon(1e-6)
-    assert nine == pytest.approx(_exact(choices, (pv.GaussianNoise(3.0, 30.0), 1)).epsilon(1e-6), rel=1e-9)
-    assert nine > 1.05 * _exact(choices, (pv.GaussianNoise(1.0, 30.0), 1)).epsilon(1e-6)
-    pure = _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 4)).epsilon(1e-6)
-    assert pure > 1.01 * _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 1)).epsilon(1e-6)
-    split = _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 1), (pv.PureRelease(0.02), 3)).epsilon(1e-6)
+    nine = _exact(choices, (pv.GaussianNoise(1.0, 30.0), 9))
+    assert nine == pytest.approx(_exact(choices, (pv.GaussianNoise(3.0, 30.0), 1)), rel=1e-9)
+    assert nine > 1.05 * _exact(choices, (pv.GaussianNoise(1.0, 30.0), 1))
+    pure = _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 4))
+    assert pure > 1.01 * _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 1))
+    split = _exact(choices, (pv.LaplaceNoise(1.0, 50.0), 1), (pv.PureRelease(0.02), 3))
     assert split == pytest.approx(pure, rel=1e-12)
-    twice = _exact(choices, choices).epsilon(1e-6)
-    assert twice == pytest.approx(_exact((choices[0], 100)).epsilon(1e-6), rel=1e-12)
+    twice = _exact(choices, choices)
+    assert twice == pytest.approx(_exact((choices[0], 100)), rel=1e-12)
 
 
 def test_the_exact_curve_of_a_person_in_several_rounds():
@@ -331,8 +335,8 @@ def test_the_exact_curve_of_a_person_in_several_rounds():
         gaussian, pure = pv.GaussianNoise(times, 30.0), pv.PureRelease(0.02 * times)
         return (pv.ExponentialChoice(0.03 * times, 2.0), 50), (gaussian, 2), (pure, 3)
 
-    three = _exact(*released(1.0), rounds=3).epsilon(1e-6)
-    assert three == pytest.approx(_exact(*released(3.0)).epsilon(1e-6), rel=1e-9)
+    three = _exact(*released(1.0), rounds=3)
+    assert three == pytest.approx(_exact(*released(3.0)), rel=1e-9)
 
 
 def test_the_exact_curve_of_groups_is_that_of_the_worst():
@@ -340,9 +344,12 @@ def test_the_exact_curve_of_groups_is_that_of_the_worst():
     for name, count in (("few", 20), ("many", 200), ("some", 50)):
         gate.part(name).reserve(pv.ExponentialChoice(0.03, 2.0), count)
     alone = _exact((pv.ExponentialChoice(0.03, 2.0), 200))
-    curve = account._ExactCurve.of(gate.spent.ledger, gate.budget)
-    assert curve.epsilon(1e-6) == pytest.approx(alone.epsilon(1e-6), rel=1e-12)
-    assert curve.delta(0.5) == pytest.approx(alone.delta(0.5), rel=1e-12)
+    assert _epsilon(gate.spent.ledger, gate.budget) == pytest.approx(alone, rel=1e-12)
+    deltas = [
+        account._worst(composition.adaptive_choices_delta, 0.5, account._curves(ledger, gate.budget))
+        for ledger in (gate.spent.ledger, gate.spent.ledger.parts["many"])
+    ]
+    assert deltas[0] == pytest.approx(deltas[1], rel=1e-12)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)

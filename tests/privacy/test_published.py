@@ -15,9 +15,9 @@ from discreet.privacy import (
     Gate,
     GaussianNoise,
     LaplaceNoise,
-    published,
+    account,
 )
-from discreet.privacy.published import PublishedCalibrationWarning, true_budget
+from discreet.privacy.account import PublishedCalibrationWarning, true_budget
 
 
 def _reserved(budget: Budget, releases) -> Account:
@@ -64,13 +64,13 @@ def test_no_noise_is_no_privacy():
 def test_what_conversions_round_outwards_is_met_in_small_steps(monkeypatch):
     refused = []
 
-    def strict(loss, budget, honest=published.fits):
+    def strict(loss, budget, honest=account.fits):
         if len(refused) < 5:
             refused.append(budget.epsilon)
             return False
         return honest(loss, budget)
 
-    monkeypatch.setattr(published, "fits", strict)
+    monkeypatch.setattr(account, "fits", strict)
     with pytest.warns(PublishedCalibrationWarning):
         needed = true_budget(Budget(1.0), [(LaplaceNoise(2.0, 1.0), 1)], "a paper's setting")
     assert len(refused) == 5

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 
 PAGES = (
     "README.md",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from discreet.bounds import ALPHA
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 from tools.results import exponent
 
 from .streams import Stream

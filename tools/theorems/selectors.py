@@ -17,7 +17,7 @@ from discreet.constraints import Cardinality, Constraint, Intersection, Knapsack
 from discreet.evaluation import best_fixed_set
 from discreet.objectives import Coverage
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
-from discreet.privacy.published import PublishedCalibrationWarning
+from discreet.privacy.account import PublishedCalibrationWarning
 
 from .check import DELTA
 

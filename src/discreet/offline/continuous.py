@@ -32,9 +32,9 @@ from ..privacy import (
     Seed,
     Share,
 )
+from ..privacy.account import true_budget
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
-from ..privacy.published import true_budget
 from ..results import Selection
 from .selector import Allowance, OfflineSelector, least_epsilon
 

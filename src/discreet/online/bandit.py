@@ -42,10 +42,10 @@ from ..privacy import (
     Share,
     spend_from,
 )
+from ..privacy.account import PublishedCalibrationWarning, published_share
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
-from ..privacy.published import PublishedCalibrationWarning, published_share
 from ..results import Selection
 from .catalogue import Catalogue
 from .learner import (

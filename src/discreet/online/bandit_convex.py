@@ -16,8 +16,8 @@ from ..core import checks
 from ..core.text import track
 from ..objectives.losses import Losses
 from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
-from ..privacy.published import PublishedCalibrationWarning
 from .calibration import calibrated, claimed_epsilon
 from .convex import PointLearner, Vector, approximate_leader, printed_noise
 from .learner import LearnerSettings, Stream, asked

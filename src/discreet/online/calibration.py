@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core import checks
 from ..privacy import Budget, Share
+from ..privacy.account import published_share
 from ..privacy.prefix_sum import METHODS
-from ..privacy.published import published_share
 from .learner import CALIBRATIONS
 
 NOISES = ("gaussian", "laplace", "spherical")

@@ -41,8 +41,8 @@ from ..privacy import (
     VectorBounds,
     spend_from,
 )
+from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
-from ..privacy.published import PublishedCalibrationWarning
 from ..results import Selection, Trace
 from .calibration import calibrated, chosen_sums
 from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, asked, item_labels

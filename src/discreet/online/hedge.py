@@ -22,10 +22,10 @@ from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from
+from ..privacy.account import published_share
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
-from ..privacy.published import published_share
 from .learner import (
     CALIBRATIONS,
     OnlineSelector,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..core import checks
 from ..core.text import table
 from . import conversions
-from .budget import DEFINITIONS, Budget
+from .budget import DEFINITIONS, Budget, Share
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
 from .events import (
     ApproximateRelease,
@@ -77,13 +77,8 @@ class Releases:
     def add(self, entry: Entry, count: int) -> None:
         """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
         checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
-        event = entry.event
         self.counts[entry] = self.counts.get(entry, 0) + count
-        if self._running is not None and self._running[0] == event:
-            self._running = (event, self._running[1] + count)
-        else:
-            self._settled = self.own
-            self._running = (event, count)
+        self._settled, self._running = self._then(entry.event, count)
         place = self
         while place._above is not None:
             place._above._worst = place._above._worst.worst(place.loss)
@@ -107,14 +102,16 @@ class Releases:
         """Whether nothing has been released here or in a part."""
         return not self.counts and all(part.empty for part in self.parts.values())
 
+    def _then(self, event: Event, count: int) -> tuple[Loss, tuple[Event, int]]:
+        """What is settled, and what runs, with ``count`` such releases more."""
+        if self._running is not None and self._running[0] == event:
+            return self._settled, (event, self._running[1] + count)
+        return self.own, (event, count)
+
     @property
     def own(self) -> Loss:
         """Loss of the releases made here, parts aside."""
-        if self._running is None:
-            return self._settled
-        event, count = self._running
-        lost = event_loss(event) * count
-        return lost if self._settled is NOTHING else self._settled + lost
+        return self._settled if self._running is None else _sum(self._settled, self._running)
 
     @property
     def loss(self) -> Loss:
@@ -123,12 +120,16 @@ class Releases:
             return sum((part.loss for part in self.parts.values()), self.own)
         return self.own + self._worst if self.parts else self.own
 
-    def loss_with(self, more: Loss) -> Loss:
-        """The loss of the whole, from the top, if ``more`` were released here."""
-        total, place = self.loss + more, self
+    def loss_with(self, event: Event, count: int, listed: Loss = NOTHING) -> Loss:
+        """The loss of the whole, from the top, with ``count`` releases more and those of ``listed``."""
+        total, place = _sum(*self._then(event, count)), self
+        if listed is not NOTHING:
+            total += listed
+        if self.parts:
+            total += self._worst
         while place._above is not None:
             place = place._above
-            total = place.loss + more if place.sequential else place.own + place._worst.worst(total)
+            total = place.own + place._worst.worst(total)
         return total
 
     def loss_seen(self) -> Loss:
@@ -222,6 +223,11 @@ class Releases:
             self.add(Entry(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint")), count)
         for name, part in checks.record("parts", record["parts"]).items():
             self.part(name)._read(part)
+
+
+def _sum(settled: Loss, running: tuple[Event, int]) -> Loss:
+    lost = event_loss(running[0]) * running[1]
+    return lost if settled is NOTHING else settled + lost
 
 
 def flag(record: dict[str, Any], name: str) -> bool:
@@ -497,6 +503,63 @@ def fits(loss: Loss, budget: Budget) -> bool:
     return not budget.private or filter_for(loss, budget) is not None
 
 
+# --- published settings that deliver less than they claim: usable, and marked as such -------------------
+
+
+class PublishedCalibrationWarning(UserWarning):
+    """A published setting does not deliver the guarantee it claims; the account reports the true one."""
+
+
+def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: str) -> Budget:
+    """The budget that ``releases`` of (event, count) really need, at least the claimed one.
+
+    Where that is more than was claimed, a `PublishedCalibrationWarning` says so: the setting can be run, for
+    comparison, and its account tells the truth.
+
+    >>> from discreet.privacy import LaplaceNoise
+    >>> true_budget(Budget(1.0), [(LaplaceNoise(1.0, 2.0), 2)], "two halves").epsilon
+    1.0
+    """
+    loss = sum((event_loss(event) * count for event, count in releases), NOTHING)
+    if not claimed.private or fits(loss, claimed):
+        return claimed
+    # A chance of failure that comes on top is reported as such, not turned into epsilon.
+    roomy = replace(claimed, delta=rounded_up(exact(claimed.delta) + loss.delta)) if loss.delta else claimed
+    needed = smallest_epsilon(loss, roomy, roomy.delta)
+    epsilon, slack = max(claimed.epsilon, needed), Fraction(1, 10**12)
+    while not fits(loss, replace(roomy, epsilon=epsilon)):  # conversions round outwards
+        epsilon, slack = float(exact(needed) * (1 + slack)), 4 * slack
+    checks.warn(
+        f"{what}: the published constants claim {_named(claimed)} and give"
+        f" {_named(replace(roomy, epsilon=needed))}; the account says so. See docs/errata.md.",
+        PublishedCalibrationWarning,
+    )
+    return replace(roomy, epsilon=epsilon)
+
+
+def published_share(
+    share: Share, releases: Iterable[tuple[Event, int]], what: str, claimed: Budget | None = None
+) -> Share:
+    """``share`` at a gate with the budget that published ``releases`` really need; see `true_budget`.
+
+    ``claimed`` is what the paper claims, if that is not the whole budget. A share of a budget, or a gate
+    that others spend from, cannot hold what was not claimed, and is refused.
+    """
+    if not share.whole or not share.own_gate or share.gate is None:
+        raise ValueError(
+            'calibration="published" may need more than it claims, and so a budget of its own; give a Budget,'
+            ' or take "tight"'
+        )
+    needed = true_budget(share.budget if claimed is None else claimed, releases, what)
+    if needed == share.budget:
+        return share
+    return replace(share, budget=needed, gate=share.gate.enlarged(needed))
+
+
+def _named(budget: Budget) -> str:
+    return f"epsilon {budget.epsilon:.4g}" + (f" at delta {budget.delta:.3g}" if budget.delta else "")
+
+
 # --- the account -----------------------------------------------------------------------------------------
 
 
@@ -557,9 +620,11 @@ class Account:
         target = self.budget.delta if delta is None else checks.real("delta", delta, at_least=0.0, below=1.0)
         best = smallest_epsilon(self.loss, self.budget, target, self.definition)
         if tight and best > 0.0:
-            curve = self._exact_curve()
-            if curve is not None and target >= curve.floor:
-                best = min(best, curve.epsilon(target))
+            from .composition import SMALLEST_DELTA, adaptive_choices_epsilon
+
+            curves = _curves(self.ledger, self.budget)
+            if curves is not None and target >= SMALLEST_DELTA:
+                best = min(best, _worst(adaptive_choices_epsilon, target, curves))
         return best
 
     def delta(self, epsilon: float | None = None, *, tight: bool = False) -> float:
@@ -571,18 +636,17 @@ class Account:
         )
         best = smallest_delta(self.loss, self.budget, target, self.definition)
         if tight and best > 0.0:
-            curve = self._exact_curve()
-            if curve is not None:
-                best = min(best, max(curve.delta(target), curve.floor))
+            from .composition import SMALLEST_DELTA, adaptive_choices_delta
+
+            curves = _curves(self.ledger, self.budget)
+            if curves is not None:
+                best = min(best, max(_worst(adaptive_choices_delta, target, curves), SMALLEST_DELTA))
         return best
 
     def best_definition(self, delta: float | None = None) -> str:
         """Which definition gives ``epsilon(delta)``, in words."""
         target = self.budget.delta if delta is None else delta
         return min(epsilons(self.loss, self.budget, target, self.definition), key=lambda pair: pair[1])[0]
-
-    def _exact_curve(self) -> _ExactCurve | None:
-        return _ExactCurve.of(self.ledger, self.budget)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; floats as they print, exact fractions as text."""
@@ -719,63 +783,47 @@ def _argued(event: Event) -> tuple[str, str, str]:
     return f"{definition} by an argument of its own", "", values
 
 
-@dataclass(frozen=True)
-class _ExactCurve:
-    """Exact adaptive composition of exponential choices (with Gaussian and pure steps beside them)."""
+_Curve = tuple[tuple[tuple[float, int], ...], float, tuple[tuple[float, int], ...]]
 
-    groups: tuple[tuple[tuple[tuple[float, int], ...], float, tuple[tuple[float, int], ...]], ...]
-    floor: float
 
-    @classmethod
-    def of(cls, ledger: Releases, budget: Budget) -> _ExactCurve | None:
-        """The curve, or None where it is not known to hold (see the conditions below)."""
-        from .composition import SMALLEST_DELTA
+def _curves(ledger: Releases, budget: Budget) -> list[_Curve] | None:
+    """Exact adaptive composition of exponential choices, with Gaussian and pure steps beside them.
 
-        rounds = budget.max_rounds_per_person
-        if rounds > 1 and ledger.divided:
-            return None  # a person could then be in several parts, and curves do not add up like sums
-        if ledger.n_paths > _MOST_PATHS:
-            return None
-        groups = []
-        for path in ledger.paths():
-            ranges: dict[Fraction, int] = {}
-            pure: dict[Fraction, int] = {}
-            mu_squared = Fraction(0)
-            for event, count in path:
-                loss = event_loss(event)
-                if isinstance(event, ExponentialChoice | ExactChoices):
-                    number = count * (event.number if isinstance(event, ExactChoices) else 1)
-                    ranges[event.width] = ranges.get(event.width, 0) + number
-                elif isinstance(event, GaussianNoise) and loss.mu_squared is not None:
-                    mu_squared += loss.mu_squared * count
-                elif isinstance(event, LaplaceNoise | PureRelease | FlippedChoice) and loss.pure is not None:
-                    pure[loss.pure] = pure.get(loss.pure, 0) + count
-                else:
-                    return None
-            groups.append(
-                (
-                    tuple((rounded_up(width * rounds), count) for width, count in ranges.items() if width),
-                    math.sqrt(rounded_up(mu_squared * rounds**2)) * (1 + 1e-15),
-                    tuple(
-                        (rounded_up(epsilon * rounds), count) for epsilon, count in pure.items() if epsilon
-                    ),
-                )
-            )
-        return cls(tuple(groups), SMALLEST_DELTA)
+    A curve for each group of people; None where they are not known to hold.
+    """
+    rounds = budget.max_rounds_per_person
+    if rounds > 1 and ledger.divided:
+        return None  # a person could then be in several parts, and curves do not add up like sums
+    if ledger.n_paths > _MOST_PATHS:
+        return None
+    groups = []
+    for path in ledger.paths():
+        ranges: dict[Fraction, int] = {}
+        pure: dict[Fraction, int] = {}
+        mu_squared = Fraction(0)
+        for event, count in path:
+            loss = event_loss(event)
+            if isinstance(event, ExponentialChoice | ExactChoices):
+                number = count * (event.number if isinstance(event, ExactChoices) else 1)
+                ranges[event.width] = ranges.get(event.width, 0) + number
+            elif isinstance(event, GaussianNoise) and loss.mu_squared is not None:
+                mu_squared += loss.mu_squared * count
+            elif isinstance(event, LaplaceNoise | PureRelease | FlippedChoice) and loss.pure is not None:
+                pure[loss.pure] = pure.get(loss.pure, 0) + count
+            else:
+                return None
+        mu = math.sqrt(rounded_up(mu_squared * rounds**2)) * (1 + 1e-15)
+        groups.append((_steps(ranges, rounds), mu, _steps(pure, rounds)))
+    return groups
 
-    def epsilon(self, delta: float) -> float:
-        from .composition import adaptive_choices_epsilon
 
-        return self._worst(adaptive_choices_epsilon, delta)
+def _steps(counts: dict[Fraction, int], rounds: int) -> tuple[tuple[float, int], ...]:
+    return tuple((rounded_up(size * rounds), count) for size, count in counts.items() if size)
 
-    def delta(self, epsilon: float) -> float:
-        from .composition import adaptive_choices_delta
 
-        return self._worst(adaptive_choices_delta, epsilon)
-
-    def _worst(self, curve: Callable[..., float], at: float) -> float:
-        """The worst group's value; infinite, so that another definition is taken, where it gives up."""
-        try:
-            return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in self.groups)
-        except ValueError:  # losses so large that the recursion is not meant for them
-            return math.inf
+def _worst(curve: Callable[..., float], at: float, groups: list[_Curve]) -> float:
+    """The worst group's value; infinite, so that another definition is taken, where it gives up."""
+    try:
+        return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in groups)
+    except ValueError:  # losses so large that the recursion is not meant for them
+        return math.inf

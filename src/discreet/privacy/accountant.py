@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -275,13 +276,13 @@ class Accountant:
             if self.shared:
                 self.refresh()
             place, listed = self.releases.of_group(group), NOTHING
-            for event, count in releases:
-                more = event_loss(event) * checks.whole("count", count, at_least=1, at_most=checks.ANY)
-                total = more if listed is NOTHING else listed + more
-                after = place.loss_with(total)
+            for number, (event, count) in enumerate(releases, 1):
+                checks.whole("count", count, at_least=1, at_most=checks.ANY)
+                after = place.loss_with(event, count, listed)
                 if not self.fits_in(after):
                     raise BudgetExceeded(self.preview(group, event, count, listed))
-                listed = total
+                if number < len(releases):
+                    listed += event_loss(event) * count
             if self.limit is None and self.budget.private and releases:
                 self.limit = filter_for(after, self.budget)
 
@@ -293,7 +294,7 @@ class Accountant:
             place, budget = self.releases.of_group(group), self.budget
 
             def after(event: Event, count: int) -> Loss:
-                return place.loss_with(listed + event_loss(event) * count)
+                return place.loss_with(event, count, listed)
 
             def epsilon(loss: Loss) -> float:
                 return smallest_epsilon(loss, budget, budget.delta, self.definition)
@@ -407,7 +408,8 @@ class Owner:
         self._charged = None
 
 
-_CHOICES = ExponentialChoice | ExactChoices | FlippedChoice
+_CHOICES = (ExponentialChoice, ExactChoices, FlippedChoice)
+_NOISE = (GaussianNoise, LaplaceNoise, SphericalLaplaceNoise)
 
 
 class Release:
@@ -472,7 +474,7 @@ class Release:
 
         ``law`` is for an account of another kind than one noise's, which has to name it.
         """
-        noise = isinstance(self._event, GaussianNoise | LaplaceNoise | SphericalLaplaceNoise)
+        noise = isinstance(self._event, _NOISE)
         if law is not None and (noise or isinstance(self._event, _CHOICES)):
             raise TypeError(f"{self._event} says by itself what it pays for; leave law= out")
         self._draw()
@@ -570,7 +572,7 @@ class Release:
 
     def _rate(self, given: float | None) -> float:
         event = self._event
-        if isinstance(event, GaussianNoise | LaplaceNoise | SphericalLaplaceNoise):
+        if isinstance(event, _NOISE):
             raise TypeError(f"{event} does not pay for choices")
         if not isinstance(event, _CHOICES):
             if given is None:
@@ -746,7 +748,7 @@ class Gate:
     def preview(self, event: Event, count: int = 1) -> Preview:
         """What ``count`` such releases would cost and whether they fit; nothing is released."""
         checks.whole("count", count, at_least=1, at_most=checks.ANY)
-        return self._accountant.preview(self._group, event, count, Loss())
+        return self._accountant.preview(self._group, event, count, NOTHING)
 
     # --- releases --------------------------------------------------------------------------------
 
@@ -780,7 +782,7 @@ class Gate:
                 " and another comes: use ScoreChange(each)"
             )
         width = sensitivity.range if isinstance(sensitivity, ScoreChange) else sensitivity
-        event = ExponentialChoice(
+        event = _exponential_choice(
             checks.real("rate", rate, at_least=0.0), checks.real("sensitivity", width, at_least=0.0)
         )
         return self.reserve(event, label=label).choice(candidates)
@@ -1052,6 +1054,10 @@ class Gate:
 
     def __repr__(self) -> str:
         return f"Gate({self.budget}, spent epsilon {self.spent.epsilon():.6g})"
+
+
+# The same event is asked for again and again, and remembers what it is known by.
+_exponential_choice = lru_cache(maxsize=1024)(ExponentialChoice)
 
 
 def _exact_floats(name: str, values: ArrayLike) -> Floats:

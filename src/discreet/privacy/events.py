@@ -138,7 +138,7 @@ class Event:
         return tuple(_unlike_floats(getattr(self, field.name)) for field in fields(self))
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._key == other._key
+        return self is other or (type(self) is type(other) and self._key == other._key)
 
     def __hash__(self) -> int:
         return hash((type(self), *self._key))

@@ -486,8 +486,10 @@ class RunningSum(ABC):
         ahead: bool = False,
     ) -> None:
         self.spec, self.clip, self.label = spec, bool(clip), label
+        self.rounds, self.method, self.noise = spec.rounds, spec.method, spec.noise
+        self.bounds, self.dimension = spec.added, spec.added.dimension
         self._saved_alone = gate.owner is None  # and not with a learner that it is a part of
-        self._gate = gate = gate.owned() if self._saved_alone else gate
+        self.gate = gate = gate.owned() if self._saved_alone else gate
         if share is None:
             share = gate.left if event is None else gate.budget.share()
         checks.instance("share", share, Share, "budget.share()")
@@ -509,30 +511,6 @@ class RunningSum(ABC):
     # --- for users -------------------------------------------------------------------------------
 
     @property
-    def rounds(self) -> int:
-        """How many vectors the sum takes."""
-        return self.spec.rounds
-
-    @property
-    def bounds(self) -> VectorBounds:
-        """The declared bounds of what is added."""
-        return self.spec.added
-
-    @property
-    def noise(self) -> str:
-        """The distribution of the noise."""
-        return self.spec.noise
-
-    @property
-    def method(self) -> str:
-        """How the sums are made of noisy numbers."""
-        return self.spec.method
-
-    @property
-    def dimension(self) -> int:
-        return self.bounds.dimension
-
-    @property
     def event(self) -> Event:
         """One release: its noise, and how far one person moves it."""
         return self._release.event
@@ -547,13 +525,9 @@ class RunningSum(ABC):
         """How many vectors have been added."""
         return self._at.taken
 
-    @property
-    def gate(self) -> Gate:
-        return self._gate
-
     def add(self, vector: ArrayLike) -> Floats:
         """Add one round's vector and return the private sum of all so far."""
-        self._gate.check_process()
+        self.gate.check_process()
         checked = self.bounds.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
         with self._lock:
             if self._at.taken >= self.rounds:
@@ -562,8 +536,8 @@ class RunningSum(ABC):
             answer = self._add(checked)
             self._at.taken += 1
             self._at.interrupted = False
-            if self._saved_alone and self._at.taken == self.rounds and self._gate.owner is not None:
-                self._gate.owner.finish()
+            if self._saved_alone and self._at.taken == self.rounds and self.gate.owner is not None:
+                self.gate.owner.finish()
             return answer
 
     @contextmanager
@@ -572,7 +546,7 @@ class RunningSum(ABC):
 
         As with `add`, whatever breaks in between leaves a sum that takes nothing any more.
         """
-        self._gate.check_process()
+        self.gate.check_process()
         with self._lock:
             self._begin_addition()
             self._steps.give(self._at.ahead[:count])
@@ -636,12 +610,12 @@ class RunningSum(ABC):
 
         With secure randomness, two sums that go on from the same file are not to share noise.
         """
-        return self._at.ahead if self._gate.resumes_alike else self._at.ahead[:0]
+        return self._at.ahead if self.gate.resumes_alike else self._at.ahead[:0]
 
     @_kept_noise.setter
     def _kept_noise(self, rows: NDArray[np.int64]) -> None:
         count, most = rows.shape[0], self._most_ahead(self._at.taken)
-        alike = self._gate.resumes_alike and self._grid is not None
+        alike = self.gate.resumes_alike and self._grid is not None
         if count and (not alike or count > most or rows.shape[1] != self.dimension):
             raise ValueError(f"there are {count} rows of noise, which nobody has left there")
         self._at.ahead = rows
@@ -656,8 +630,8 @@ class RunningSum(ABC):
             inside, arrays = capture(self)
             settings: dict[str, Any] = {"spec": self.spec.to_json(), "event": self.event.to_json()}
             settings |= {"clip": self.clip, "label": self.label, "ahead": self._draws_ahead, "inside": inside}
-            if self._saved_alone and self._gate.owner is not None:
-                settings["owner"] = self._gate.owner.state()
+            if self._saved_alone and self.gate.owner is not None:
+                settings["owner"] = self.gate.owner.state()
             return settings, arrays
 
     @classmethod
@@ -687,7 +661,7 @@ class RunningSum(ABC):
         """
         with self._lock:
             settings, arrays = self.state()
-            gate = self._gate.state()
+            gate = self.gate.state()
             owner = settings.get("owner", {}).get("id")
             if gate["shared"] or any(one.get("owner") != owner for one in gate["ledger"]["charges"]):
                 raise ValueError(
@@ -695,8 +669,8 @@ class RunningSum(ABC):
                     " state() together, or the gate would come back once for each of them"
                 )
             write_state(path, {"class": type(self).__name__, "settings": settings, "gate": gate}, arrays)
-            if self._gate.owner is not None:
-                self._gate.owner.saved()
+            if self.gate.owner is not None:
+                self.gate.owner.saved()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

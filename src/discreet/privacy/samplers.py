@@ -521,11 +521,11 @@ def exponential_choice(source: Randomness, scores: NDArray[np.float64], rate: fl
     """
     word = int(source.words(1)[0])
     weights = np.exp(exponents(scores, rate))
-    borders = np.cumsum(weights)
+    borders = weights.cumsum()
     total = borders[-1]
     target = word * 2.0**-64 * total
     margin = (32 * scores.size + 128) * _UNIT * total
-    index = int(np.searchsorted(borders, target, side="right"))
+    index = int(borders.searchsorted(target, side="right"))
     below = borders[index - 1] if index else -math.inf
     if index < scores.size and target - below > margin and borders[index] - target > margin:
         return index
