@@ -578,7 +578,7 @@ def test_published_constants_are_twice_what_they_claim():
     for rounds in (1, 2, 30, 1000):
         with pytest.warns(PublishedCalibrationWarning, match=r"claim epsilon 0.7 and give epsilon 1.4"):
             learner = ApproximateLeader(
-                Ball(2), rounds, dc.Budget(0.7), lipschitz=2.0, calibration="published", seed=0
+                Ball(2), rounds, dc.Budget(0.7), lipschitz=2.0, strong_convexity=0.5, calibration="published"
             )
         levels = tree_levels(rounds)
         scale = float(learner.settings.event.scale)
@@ -591,9 +591,29 @@ def test_published_constants_are_twice_what_they_claim():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         added = ApproximateLeader(
-            Ball(2), 30, dc.Budget(0.7, 0.0, "add_remove"), lipschitz=2.0, calibration="published", seed=0
-        )
+            Ball(2), 30, dc.Budget(0.7, 0.0, "add_remove"), lipschitz=2.0, strong_convexity=0.5,
+            calibration="published",
+        )  # fmt: skip
     assert added.privacy.epsilon() == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("epsilon", [0.7, 40.0])
+def test_published_noise_is_for_costs_with_their_regulariser(epsilon):
+    """Section 2.1 runs Algorithm 1 on f + H/2 |w|^2: a tree for the norm L + H R, where people move 2 L.
+
+    The bandit form sees values of such costs, up to B + H R^2 / 2.
+    """
+    budget, rounds, levels = dc.Budget(epsilon), 1000, tree_levels(1000)
+    grown = 2.0 / 6.0 * 2 * math.log(rounds) ** 2.5 / (epsilon * math.sqrt(rounds))
+    leader = _leader(budget, calibration="published", domain=Ball(2, 3.0), lipschitz=2.0)(rounds=rounds)
+    assert leader.settings.growing == pytest.approx(grown)
+    assert float(leader.settings.event.scale) == pytest.approx((2.0 + grown * 3.0) * levels / epsilon)
+    assert leader.privacy.epsilon() == pytest.approx(2 * 2.0 * epsilon / (2.0 + grown * 3.0))
+    seen = _bandit(budget, Ball(1, 20.0), calibration="published", bound=2.0)(rounds=rounds)
+    value = 2.0 + seen.settings.growing * 20.0**2 / 2.0
+    assert seen.settings.growing > 0.0
+    assert float(seen.settings.event.scale) == pytest.approx(10.0 * value * levels / epsilon)
+    assert seen.privacy.epsilon() == pytest.approx(2 * 2.0 * epsilon / value)
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
@@ -603,7 +623,9 @@ def test_published_noise_is_the_papers_whatever_the_delta(neighbours, delta):
     budget, rounds = dc.Budget(0.7, delta, neighbours), 1 << 20
     twice = 2.0 if neighbours == "replace" else 1.0
     leader = _quiet(
-        lambda: ApproximateLeader(Ball(2), rounds, budget, lipschitz=2.0, calibration="published", seed=0)
+        lambda: ApproximateLeader(
+            Ball(2), rounds, budget, lipschitz=2.0, strong_convexity=0.5, calibration="published", seed=0
+        )
     )()
     assert float(leader.settings.event.scale) == pytest.approx(2.0 * 20 / 0.7, rel=1e-9)
     linear = _quiet(
@@ -612,7 +634,14 @@ def test_published_noise_is_the_papers_whatever_the_delta(neighbours, delta):
     assert float(linear.settings.event.scale) == pytest.approx(3.0 * 20 / 0.7, rel=1e-9)
     bandit = _quiet(
         lambda: BanditApproximateLeader(
-            Ball(1, 10.0), rounds, budget, lipschitz=1.0, bound=1.0, calibration="published", seed=0
+            Ball(1, 10.0),
+            rounds,
+            budget,
+            lipschitz=1.0,
+            bound=1.0,
+            strong_convexity=0.5,
+            calibration="published",
+            seed=0,
         )
     )()
     norm = 1.0 / bandit.exploration_radius
@@ -684,8 +713,9 @@ def test_bandit_account_has_no_composition():
         assert learner.privacy.epsilon() == pytest.approx(1.0)
     with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
         published = BanditApproximateLeader(
-            Ball(1, 10.0), 1000, PURE, lipschitz=1.0, bound=1.0, calibration="published", seed=0
-        )
+            Ball(1, 10.0), 1000, PURE, lipschitz=1.0, bound=1.0, strong_convexity=0.5,
+            calibration="published", seed=0,
+        )  # fmt: skip
     assert published.exploration_radius == pytest.approx(0.1)
     assert float(published.settings.event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
 

@@ -129,7 +129,8 @@ class BanditLeaderSettings(LearnerSettings):
         found: dict[str, Any] = {"bound": (-size, size)}  # what the paper assumes
         found |= {"exploration_radius": beta, "regularization": 0.0, "growing": growing}
         draft = replace(draft, **found)
-        return replace(draft, event=printed_noise(draft.spec, share))
+        more = draft.steepness * growing * domain.outer_radius**2 / 2.0
+        return replace(draft, event=printed_noise(draft.spec, share, more))
 
     # --- what follows ----------------------------------------------------------------------------
 
@@ -274,8 +275,10 @@ class BanditApproximateLeader(PointLearner):
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious) or p / T^(1/4). Under
-    replace-one neighbours it is 2 epsilon-DP; the account says so. For costs without curvature the main text
-    leaves H open; sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4) a round balances its bound.
+    replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get H/2 |w - c|^2
+    each, for which the main text leaves H open; sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4) balances its
+    bound. The paper's estimates are of costs up to B + H R^2 / 2 then, and so is its noise; the regulariser
+    itself is nobody's, and is taken as it is.
 
     Formal guarantee: replacing a person moves one sum by at most high - low (adding one: half of it, since
     costs are counted from the middle); exact on a grid. Holds for costs chosen with knowledge of all earlier

@@ -58,13 +58,14 @@ _LARGEST = 1e100
 # --- what the leaders share ------------------------------------------------------------------------------
 
 
-def printed_noise(spec: SumSpec | None, share: Share) -> LaplaceNoise:
+def printed_noise(spec: SumSpec | None, share: Share, regularizer: float = 0.0) -> LaplaceNoise:
     """What papers 000 and 004 print: noise for the norm of a gradient, not for a difference, in all of a pure
-    epsilon."""
+    epsilon. ``regularizer`` is by how much the papers' own regulariser, added to every cost, lengthens it."""
     epsilon = claimed_epsilon(share).epsilon_per_round
     assert spec is not None
     kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
-    scale = exact(spec.bounds.difference("add_remove")) * spec.count / exact(epsilon)
+    norm = exact(spec.bounds.difference("add_remove")) + exact(regularizer)
+    scale = norm * spec.count / exact(epsilon)
     return kind(spec.bounds.difference(share.neighbours), scale)
 
 
@@ -355,13 +356,13 @@ class ApproximateLeaderSettings(GradientSumSettings):
 
     @classmethod
     def published(cls, share: Share, **asked: Any) -> ApproximateLeaderSettings:
-        """The constants of paper 004, Algorithm 1."""
+        """The constants of paper 004: Algorithm 1, on costs with a regulariser if they are not curved."""
         epsilon, growing = claimed_epsilon(share).epsilon, 0.0
         draft = cls(calibration="published", sums="tree", noise="spherical", **asked)
         if not draft.strong_convexity:
             logs, unit = math.log(max(draft.rounds, 2)) ** 2.5, draft.lipschitz / draft.domain.diameter
             growing = float(unit * draft.domain.dimension * logs / (epsilon * math.sqrt(draft.rounds)))
-        event = printed_noise(draft.spec, share)
+        event = printed_noise(draft.spec, share, growing * draft.domain.outer_radius)
         return replace(draft, regularization=0.0, growing=growing, event=event)
 
     def _regularization(self, asked: float | str) -> float:
@@ -427,9 +428,10 @@ class ApproximateLeader(PointLearner):
     ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     ``calibration="published"`` is the paper's Algorithm 1: spherical noise for the norm L instead of the
-    difference 2L, no other regulariser, and for costs without curvature H = (L / diameter) p ln(T)^2.5 /
-    (epsilon sqrt(T)) a round, which the paper prints without its units. Under replace-one neighbours it
-    is 2 epsilon-DP; the account says so.
+    difference 2L, and no other regulariser. Under replace-one neighbours it is 2 epsilon-DP; the account says
+    so. Costs without curvature get H/2 |w - c|^2 each, H = (L / diameter) p ln(T)^2.5 / (epsilon sqrt(T)),
+    which the paper prints without its units. Its tree sums their gradients, so its noise is for L + H R; the
+    regulariser is nobody's, and the account 2 L epsilon / (L + H R).
 
     Formal guarantee: replacing a person moves one gradient by at most 2L (adding one: L) in L2; everything
     after the running sum is post-processing. Holds for costs chosen with knowledge of all earlier points, and
