@@ -154,7 +154,7 @@ def set_checks(folder: Path, epsilon: float) -> list[Check]:
             printed=hedged,
         ),
         check(
-            "000, Section 3: private experts",
+            "experts on tree sums, pure epsilon",
             "RunningSumSelector, Laplace tree",
             SETS,
             lambda t, s: RunningSumSelector(n, k, t, pure, sums="tree", noise="laplace", seed=s),

@@ -116,6 +116,8 @@ def test_printed_bounds_of_paper_003():
     by_hand = math.sqrt(0.01 * 8 * 10 * math.log(10) / 0.5)
     assert published.published_continuous_greedy(10, 2.0, 0.5, 0.01) == pytest.approx(by_hand)
     # scale 2 K n Delta / epsilon = 12, H_3 = 11/6: m R^2 / (2K) + 2 R 12 H_3
+    by_hand = 10 * 4 / 8 + 2 * 4 * math.sqrt(3 * math.log(3)) * 0.25 / 0.5
+    assert published.published_gaussian_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(by_hand)
     assert published.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(5 + 4 * 12 * 11 / 6)
     # 4 sqrt(2 K ln(1/delta)) n Delta / epsilon at K = 2, delta = 1/e: 8 n Delta / epsilon = 12
     by_hand = 10 + 4 * 12 * 11 / 6

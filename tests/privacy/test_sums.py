@@ -199,13 +199,23 @@ def test_reused_noise_is_caught_with_halves_combined_too():
     assert max(losses) > 1.1 * APPROXIMATE.mu
 
 
-@pytest.mark.parametrize("rounds", [1, 5, 8])
-def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
-    """Released nodes with the noise taken out: total Euclidean shift over the noise scale."""
+@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.parametrize(("rounds", "printed"), [(1, 2.0), (2, 1.0), (8, 1.5)])
+@pytest.mark.parametrize("published", [False, True])
+def test_spherical_tree_loses_its_epsilon(rounds, printed, published, monkeypatch):
+    """Released nodes with the noise taken out: total Euclidean shift over the noise scale.
+
+    Paper 001 has noise for the norm, ceil(log2 T) + 1 times: 2 levels / (ceil(log2 T) + 1) of its epsilon.
+    """
     monkeypatch.setattr(samplers, "spherical_steps", lambda *_: np.zeros(3, dtype=np.int64))
+    accounts = []
 
     def nodes(first):
-        total = TreeSum(3, rounds, PURE, noise="spherical", norm_bound=1.0, seed=0)
+        if published:
+            total = TreeSum.published(3, rounds, PURE, norm_bound=1.0, seed=0)
+        else:
+            total = TreeSum(3, rounds, PURE, noise="spherical", norm_bound=1.0, seed=0)
+        accounts.append(total.gate.spent.epsilon())
         seen, plain = [], TreeSum._released
         total._released = lambda sums: seen.append(plain(total, sums)[0]) or seen[-1][None]
         for step in range(rounds):
@@ -215,7 +225,8 @@ def test_spherical_tree_loses_at_most_its_epsilon(rounds, monkeypatch):
     direction = np.array([1.0, 2.0, -2.0]) / 3.0
     (a, scale), (b, _) = nodes(direction), nodes(-direction)
     loss = np.linalg.norm(a - b, axis=1).sum() / scale
-    assert 0.999 <= loss <= 1.0 + 1e-9
+    assert 0.999 * accounts[0] <= loss <= accounts[0] + 1e-9
+    assert accounts[0] == pytest.approx(printed if published else 1.0)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "spherical"])

@@ -18,7 +18,7 @@ from discreet.online import (
     LinearLeader,
     SubmodularMinimizer,
 )
-from discreet.privacy import TreeSum
+from discreet.privacy import SphericalLaplaceNoise, TreeSum
 from tools.theorems.regret import subsets
 
 from .blocks import big, evidence
@@ -187,4 +187,23 @@ def omitted_norm() -> str:
         f" and the proof's inequality has it at most {cheapest:.0f} + {length:.1f}. The farthest point of"
         f" [0, 1]^{n} has length {corner:.0f}: the term 8 M n sqrt(T / gamma) should be {corner:.0f} times as"
         " large."
+    )
+
+
+@evidence
+def slips_of_two_proofs() -> str:
+    n, rounds, epsilon = 50, 1000, 0.1
+    tree = TreeSum.published(n, rounds, dc.Budget(epsilon, neighbours="add_remove"), norm_bound=4.0, seed=0)
+    assert isinstance(tree.event, SphericalLaplaceNoise)
+    scale = float(tree.event.scale)
+    printed = 4.0 * (math.ceil(math.log(rounds)) + 1) / epsilon
+    length = worst_noise(tree.spec, tree.event)
+    bound = 4.0 * n * 4.0 * math.log(rounds) ** 1.5 / epsilon
+    return (
+        f"n = {n}, G = 4, T = 1,000, epsilon {epsilon:g}. The length of a node's noise is Gamma of shape n"
+        f" and scale {scale:,.0f}: standard deviation {math.sqrt(n) * scale:,.0f}. With the printed"
+        f" parameters it would be {n * math.sqrt(printed):,.0f}; the means are n times the scale either"
+        f" way. The bound that follows, {bound:,.0f}, holds: the root mean square is {length:,.0f}."
+        f" Lemma 5 at n = 1: the n + 1 chances of 1 / (n + 1) sum to {sum([1 / 2] * 2):g}, not"
+        f" n / (n + 1) = {1 / 2:g}, and the next line, 2 gamma M, is what follows exactly."
     )

@@ -57,6 +57,18 @@ def published_laplace_steps_advanced(
     return _steps_and_noise(n_items, reach, steps, scale, single)
 
 
+def published_gaussian_steps(
+    n_items: int, reach: float, steps: int, epsilon: float, sensitivity: float, single: float = 1.0
+) -> float:
+    """Paper 003 on Gaussian noise: the term of Lemma 3 for the noise, smaller by sqrt(n ln n).
+
+    m R^2 / (2 K) + R K sqrt(n ln n) Delta / epsilon. The analysis is in a supplement that is not at hand, and
+    the main text prints this order only, without its delta; constants are 1 here.
+    """
+    noise = reach * steps * math.sqrt(n_items * math.log(n_items)) * sensitivity / epsilon
+    return single * reach**2 / (2.0 * steps) + noise
+
+
 def _steps_and_noise(n_items: int, reach: float, steps: int, scale: float, single: float) -> float:
     harmonic = sum(1.0 / i for i in range(1, n_items + 1))
     return single * reach**2 / (2.0 * steps) + 2.0 * reach * scale * harmonic

@@ -447,8 +447,10 @@ class Setting:
     def _published(self, moved: float, count: int, epsilon: float, delta: float) -> Event:
         """The constants of paper 003.
 
-        Laplace scales 2 K n Delta / eps (Lemma 3) and 4 sqrt(2 K ln(1/delta)) n Delta / eps (Lemma 4), and
-        sigma = 2 c K sqrt(n) Delta / eps with c^2 = 2 ln(1.25 K / delta) for Gaussian noise (its supplement).
+        Laplace scales 2 K n Delta / eps (Lemma 3) and 4 sqrt(2 K ln(1/delta)) n Delta / eps (Lemma 4). Its
+        Gaussian constants are in a supplement that is not at hand: sigma = 2 c K sqrt(n) Delta / eps with
+        c^2 = 2 ln(1.25 K / delta) is the classical mechanism at (eps, delta) / K a step, of the order that
+        the main text states.
         """
         n_items, value = self.n_items, self.value
         if self.settings.noise == "gaussian":
@@ -569,8 +571,9 @@ class ContinuousGreedy(OfflineSelector):
     point only: the best set can be worth little more than half of it (see `Knapsack`), and ``select`` loses
     up to the value of one item more. The set is feasible always.
 
-    ``calibration="published"`` takes paper 003's constants (Lemmas 3 and 4, and the Gaussian version of its
-    supplement, K from Theorem 3) with sensitivity 2 Delta per entry; the account reports what they deliver.
+    ``calibration="published"`` takes paper 003's constants (Lemmas 3 and 4, K from Theorem 3; for Gaussian
+    noise, whose constants are not at hand, those of the classical mechanism) with sensitivity 2 Delta per
+    entry; the account reports what they deliver.
     They need a whole budget, not a share or a gate. An infinite epsilon gives the algorithm without privacy.
     One object is one budget, or share of one: one `select`. ``budget`` may be a share (``budget.split``,
     ``gate.split``) or a `Gate`, of which all that is left is spent, in the privacy definition it keeps to.

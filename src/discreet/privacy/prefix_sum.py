@@ -46,6 +46,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .factorizations import BinaryTree, Factorization, factorization
+from .published import published_share
 from .randomness import Seed
 
 Floats = NDArray[np.float64]
@@ -827,9 +828,9 @@ class TreeSum(RunningSum):
 
     Formal guarantee: one vector enters ``tree_levels(rounds)`` releases, each with the difference bound
     of the budget's neighbouring relation; papers 001 and 004 calibrate to the norm bound, half of it
-    for replace-one. With ``min_separation`` all blocks are one release, which moves by the norm of how often
-    a person is in each of them (`Participation`). Inputs may depend on earlier answers. Exact on a grid.
-    Memory: one node per level.
+    for replace-one (`published`). With ``min_separation`` all blocks are one release, which moves by the norm
+    of how often a person is in each of them (`Participation`). Inputs may depend on earlier answers. Exact on
+    a grid. Memory: one node per level.
     """
 
     methods = ("tree",)
@@ -846,6 +847,27 @@ class TreeSum(RunningSum):
         **options: Any,
     ) -> None:
         super().__init__(dimension, rounds, budget, variance_reduction=bool(variance_reduction), **options)
+
+    @classmethod
+    def published(
+        cls, dimension: int, rounds: int, budget: Spending, *, norm_bound: float, seed: Seed = None
+    ) -> TreeSum:
+        """Paper 001, Algorithm 4: spherical noise of scale norm_bound x (ceil(log2 rounds) + 1) / epsilon.
+
+        It is for the norm, and replacing a vector moves a block by twice that: the account says what that
+        gives, with a warning where it is more than the claimed pure epsilon.
+        """
+        share = spend_from(budget, seed)
+        if not share.private:
+            raise ValueError("the published noise needs a finite epsilon")
+        spec = SumSpec(VectorBounds(dimension, 2, norm_bound), rounds, "tree", "spherical")
+        levels = (spec.rounds - 1).bit_length() + 1
+        scale = exact(norm_bound) * levels / exact(share.budget.epsilon_per_round)
+        event = SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale)
+        claimed = replace(share.budget, delta=0.0)
+        needed = published_share(share, [(event, spec.count)], "tree-based aggregation", claimed)
+        assert needed.gate is not None
+        return cls.of(spec, needed.gate, event=event)
 
     @property
     def tree(self) -> BinaryTree:
