@@ -199,7 +199,7 @@ def test_reused_noise_is_caught_with_halves_combined_too():
     assert max(losses) > 1.1 * APPROXIMATE.mu
 
 
-@pytest.mark.filterwarnings("ignore::discreet.privacy.published.PublishedCalibrationWarning")
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 @pytest.mark.parametrize(("rounds", "printed"), [(1, 2.0), (2, 1.0), (8, 1.5)])
 @pytest.mark.parametrize("published", [False, True])
 def test_spherical_tree_loses_its_epsilon(rounds, printed, published, monkeypatch):

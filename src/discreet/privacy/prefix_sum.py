@@ -34,6 +34,7 @@ from ..core.guards import fix, fixed
 from ..core.state import Settings, State, capture, read_state, refusing, restore, write_state
 from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
 from . import samplers
+from .account import published_share
 from .accountant import BY_ROUNDS, Gate, Release, Spending, spend_from
 from .budget import Share
 from .conversions import exact, root_above, rounded_up
@@ -46,7 +47,6 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .factorizations import BinaryTree, Factorization, factorization
-from .published import published_share
 from .randomness import Seed
 
 Floats = NDArray[np.float64]
