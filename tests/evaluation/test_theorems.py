@@ -16,6 +16,7 @@ from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
 from discreet.privacy.account import PublishedCalibrationWarning
+from tests.online.examples import EXAMPLES
 from tests.online.learners import LIBRARY, WITH_TOY
 from tools import theorems
 from tools.pages.theorems import BOUNDS
@@ -198,7 +199,7 @@ def test_a_new_learner_would_be_noticed():
 def test_an_excuse_has_a_reason_and_a_learner_without_a_certificate(monkeypatch):
     for name, reason in theorems.WITHOUT_CERTIFICATE.items():
         assert reason
-        for example in LIBRARY[name].examples().values():
+        for example in EXAMPLES[name].values():
             made = _quietly(example.make, LIBRARY[name].kind(name))
             assert getattr(made, "certified_regret", math.inf) == math.inf, name
     monkeypatch.setitem(theorems.WITHOUT_CERTIFICATE, "ToySelector", "a toy")

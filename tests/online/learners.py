@@ -25,14 +25,14 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.objectives.losses import Distance, Linear
-from discreet.online.examples import N_ITEMS, ROUNDS, SIZE, K
 from discreet.online.registry import REGISTRY, Example, selectors
 from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online import toy
+from tests.online.examples import EXAMPLES, N_ITEMS, ROUNDS, SIZE, K
 
 # The library's own learners, and those with the toy, which all tests of learners read.
 LIBRARY = dict(REGISTRY)
-REGISTRY["ToySelector"] = toy.ENTRY
+REGISTRY["ToySelector"], EXAMPLES["ToySelector"] = toy.ENTRY, toy.EXAMPLES
 WITH_TOY = dict(REGISTRY)
 
 
@@ -282,11 +282,7 @@ def _setting(name: str, example: Example) -> Setting:
 
 def settings_of(*names: str) -> dict[str, Setting]:
     """The small settings of some learners, by their words."""
-    return {
-        words: _setting(name, example)
-        for name in names
-        for words, example in REGISTRY[name].examples().items()
-    }
+    return {words: _setting(name, example) for name in names for words, example in EXAMPLES[name].items()}
 
 
 EVERYBODY = settings_of(*REGISTRY)

@@ -8,8 +8,8 @@ import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage
-from discreet.online.examples import N_ITEMS
 from discreet.privacy.events import Loss
+from tests.online.examples import N_ITEMS
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 
 NAMES = [f"page {i}" for i in range(N_ITEMS)]

@@ -15,13 +15,13 @@ from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online import HedgeSelector
 from discreet.online.catalogue import Catalogue
-from discreet.online.examples import N_ITEMS
 from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import Merged
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
 from discreet.privacy.accountant import Accountant
 from discreet.privacy.ordered import OrderedExperts, units_per_one
+from tests.online.examples import N_ITEMS
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 from tests.online.living import ACTIONS, by_slot, live
 from tests.online.living import tell as _tell

@@ -7,6 +7,7 @@ import pytest
 
 import discreet as dc
 from discreet.online.registry import REGISTRY
+from tests.online.examples import EXAMPLES
 
 BANDIT = ("ThompsonSelector", "BanditSelector")
 
@@ -33,7 +34,7 @@ def test_skipped_rounds_are_no_rounds_in_which_nothing_was_taken():
 
 @pytest.mark.parametrize("name", ["LeaderSelector", "HedgeSelector", *BANDIT])
 def test_skip_refuses_what_waits_for_nothing(name):
-    example = next(iter(REGISTRY[name].examples().values()))
+    example = next(iter(EXAMPLES[name].values()))
     learner = example.make(REGISTRY[name].kind(name))
     rounds = [learner.choose(wait=False).round for _ in range(4)]
     for wrong in ([99], [rounds[0], rounds[0]], [-1]):

@@ -290,7 +290,7 @@ def _learners() -> list[Case]:
 def cases_of(name: str) -> Iterator[Case]:
     """The settings of one registered learner."""
     entry = REGISTRY[name]
-    for example in entry.audits():
+    for example in entry.audits:
         play = _play(name, example, _FEEDBACK[entry.feedback])
         shape = (example.rows, example.columns * example.visits)
         space = Space(*shape, example.values, nobody=example.nobody)

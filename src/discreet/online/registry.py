@@ -1,19 +1,21 @@
-"""Every online learner: where it is defined, the feedback it gets, and small settings to try it in.
+"""Every online learner: where it is defined, the feedback it gets, and the settings that an audit enumerates.
 
-Whoever needs "every learner" reads this: the package's names, the contract tests, the audit, the stored
-numbers, simulations and the documentation. A new learner is its file with its settings, its bound, and one
-entry here.
+Whoever needs "every learner" reads this: the package's names, the audit, simulations, tests, documentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..constraints import PartitionMatroid
+from ..constraints.domains import Ball, Box, Simplex
+from ..privacy import Budget
+
 if TYPE_CHECKING:
-    from ..privacy import Budget
     from .learner import OnlineLearner
 
 # What `learn` is given of a person.
@@ -76,12 +78,11 @@ class AuditExample(Example):
 
 @dataclass(frozen=True)
 class Registered:
-    """A learner: its module, the feedback it gets, and its settings, made when they are asked for."""
+    """A learner: its module, the feedback it gets, and the settings that an audit enumerates."""
 
     home: str
     feedback: Feedback
-    examples: Callable[[], Mapping[str, Example]]
-    audits: Callable[[], Sequence[AuditExample]]
+    audits: Sequence[AuditExample]
 
     def kind(self, name: str) -> type[OnlineLearner]:
         """The class."""
@@ -89,40 +90,224 @@ class Registered:
         return found
 
 
-def _of(name: str, home: str, feedback: Feedback) -> tuple[str, Registered]:
-    """A learner of this package, whose settings are in `examples` under its name."""
+# --- settings of audits -----------------------------------------------------------------------------------
 
-    def small() -> Mapping[str, Example]:
-        from .examples import EXAMPLES
-
-        return EXAMPLES[name]
-
-    def audits() -> Sequence[AuditExample]:
-        from .examples import AUDITS
-
-        return AUDITS[name]
-
-    return name, Registered(f"{__package__}.{home}", feedback, small, audits)
+NUMERIC, ALONE = Budget(1.0, 1e-5), Budget(1.0, 1e-5, "add_remove")
+PURE, PURE_ALONE = Budget(1.0), Budget(1.0, 0.0, "add_remove")
+SIGNED, HALVES = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)
+# Faults that are looked for where not all of them show: half a sensitivity is refused at once.
+RATES, SUMS = ("rate doubled", "charges forgotten"), ("noise halved", "charges forgotten")
+SAMPLE = ("everybody in the sample", "charges forgotten")
+Case = Callable[..., AuditExample]
+_FIELDS = {field.name for field in fields(AuditExample)}
 
 
-REGISTRY: dict[str, Registered] = dict(
-    (
-        _of("ApproximateLeader", "convex", "loss"),
-        _of("BanditApproximateLeader", "bandit_convex", "cost"),
-        _of("BanditSelector", "bandit", "reward"),
-        _of("BanditSubmodularMinimizer", "bandit_minimize", "shown_set_cost"),
-        _of("BestOfBothSelector", "best_of_both", "function"),
-        _of("HedgeSelector", "hedge", "function"),
-        _of("LeaderSelector", "leader", "function"),
-        _of("LinearLeader", "convex", "cost_vector"),
-        _of("MetaFrankWolfe", "frank_wolfe", "function"),
-        _of("MetaFrankWolfePoints", "frank_wolfe", "dr_function"),
-        _of("PhasedSelector", "phased", "function"),
-        _of("RunningSumSelector", "running_sums", "function"),
-        _of("SubmodularMinimizer", "minimize", "set_cost"),
-        _of("ThompsonSelector", "thompson", "reward"),
-    )
+def _case(words: str, budget: Budget, *, arguments: tuple[Any, ...], **more: Any) -> AuditExample:
+    """A setting: ``more`` are fields of the example, and options of the learner."""
+    about = {name: value for name, value in more.items() if name in _FIELDS}
+    options = {name: value for name, value in more.items() if name not in _FIELDS}
+    return AuditExample(arguments, budget, options, words=words, **about)
+
+
+def _hedge(shape: tuple[int, int, int], every: int, rate: float, neighbours: str, deep: bool) -> AuditExample:
+    n, k, rounds = shape
+    words = f"{k} of {n} items, {rounds} rounds, new sets every {every}"
+    budget = Budget(2.0 * rate * k * (-(-rounds // every) - 1), 0.0, neighbours)
+    shown = {"arguments": shape, "rows": rounds - 1, "columns": n, "deep": deep}
+    return _drawn_twice(words, budget, resample_every=every, rate=rate, **shown)
+
+
+def _phases(method: str, n: int, k: int, window: int, budget: Budget, **more: Any) -> AuditExample:
+    words = f"{method}, {k} of {n} items, two windows of {window}"
+    shown: dict[str, Any] = {"arguments": (n, k), "rows": 2 * window, "columns": n, "twice": window}
+    return _case(words, budget, mechanism="choices", window=window, method=method, **shown, **more)
+
+
+_drawn_twice: Case = partial(_case, mechanism="choices", faults=(*RATES, "drawn at twice the rate"))
+_best: Case = partial(_case, arguments=(3, 1, 3), rows=2, columns=3, publishes="set", twice=1)
+_set: Case = partial(_case, publishes="set", columns=4)
+# One person who comes four times, twice in each of two batches.
+_returns: Case = partial(
+    _case,
+    budget=Budget(1.0, 1e-5, max_rounds_per_person=2),
+    publishes="set",
+    rows=1,
+    visits=4,
+    min_separation=1,
 )
+_explores: Case = partial(
+    _case, arguments=(3, 1, 4), mechanism="choices", faults=RATES, values=HALVES, deep=True
+)
+_state: Case = partial(_case, mechanism="batches", faults=SUMS, publishes="state")
+_leader: Case = partial(
+    _case, arguments=(Ball(2, 2.0), 4), publishes="point", columns=2, values=SIGNED, lipschitz=1.0
+)
+_linear: Case = partial(_case, arguments=(Simplex(3), 4), publishes="point", columns=3, box=(0.0, 1.0))
+_one_point: Case = partial(
+    _case, arguments=(Ball(2, 1e3), 8), publishes="point", mechanism="batches", rows=5, values=SIGNED,
+    twice=2, lipschitz=1.0, bound=1.0, batch=2, exploration_radius=1.0, regularization=10.0,
+)  # fmt: skip
+_cuts: Case = partial(
+    _case, arguments=(3, 4), publishes="both", values=tuple(map(float, range(6))), nobody=-1.0
+)
+_chances: Case = partial(
+    _case,
+    arguments=(2, 6),
+    publishes="chances",
+    rows=5,
+    values=SIGNED,
+    exploration_rate=0.5,
+    regularization=1e3,
+)
+_matroid: Case = partial(
+    _case, arguments=(PartitionMatroid([[0, 1], [2]], 1), 4), publishes="both", columns=3, steps=2
+)
+
+AUDITS: dict[str, list[AuditExample]] = {
+    "HedgeSelector": [
+        _hedge((3, 1, 3), 1, 0.5, "replace", deep=True),
+        _hedge((3, 2, 3), 2, 1.0, "add_remove", deep=False),
+        _hedge((4, 1, 4), 1, 0.5, "replace", deep=True),
+        _hedge((3, 2, 3), 1, 2.0, "replace", deep=True),
+        _drawn_twice(
+            "1 of 3 items, 4 rounds, composed exactly", Budget(3.0, 5e-2), arguments=(3, 1, 4), rows=3,
+            columns=3, composition="exact", deep=True,
+        ),
+    ],
+    "PhasedSelector": [
+        _phases("composed", 3, 1, 2, Budget(2.0)),
+        _phases("composed", 3, 2, 1, Budget(2.0, 1e-2, "add_remove"), deep=True),
+        _phases("composed", 4, 2, 1, Budget(3.0), deep=True),
+        _phases("exact", 3, 2, 1, Budget(2.0, 1e-2, "add_remove"), deep=True, faults=RATES),
+        _phases("subsampled", 5, 1, 1, Budget(2.0, 0.0, "add_remove"), faults=SAMPLE),
+        # A doubled rate shows where picks are rare.
+        _phases("subsampled", 8, 1, 1, Budget(2.0), deep=True, faults=("rate doubled", *SAMPLE)),
+    ],
+    "BestOfBothSelector": [
+        _best("square root, 1 of 3 items", NUMERIC, sums="sqrt"),
+        _best("tree, 1 of 3 items", ALONE, sums="tree", deep=True),
+    ],
+    "LeaderSelector": [
+        _set("square root, 1 of 4 items", NUMERIC, arguments=(4, 1, 4), batch=1, deep=True),
+        _set("square root, 2 of 4 items", ALONE, arguments=(4, 2, 4), batch=1),
+        _set("tree, 2 of 4 items", NUMERIC, arguments=(4, 2, 4), batch=1, sums="tree", deep=True),
+        _set("few buffers, 2 of 4 items", NUMERIC, arguments=(4, 2, 4), batch=1, sums="blt", deep=True),
+        _returns("people who return, 1 of 2 items", arguments=(2, 1, 5), columns=2, batch=2, deep=True),
+    ],
+    "RunningSumSelector": [
+        *(
+            _set(f"{words}, 1 of 4 items", budget, arguments=(4, 1, 4), deep=deep, **options)
+            for words, budget, deep, options in (
+                ("square root", NUMERIC, True, {"sums": "sqrt"}),
+                ("Laplace tree", PURE, False, {"sums": "tree", "noise": "laplace"}),
+                ("tree", ALONE, True, {"sums": "tree"}),
+                ("weighted people", NUMERIC, False, {"weights": "norm"}),
+                ("few buffers, 2 items each", NUMERIC, True, {"sums": "blt", "items_per_person": 2}),
+            )
+        ),
+        _returns(
+            "people who return, 1 of 3 items", arguments=(3, 1, 5), columns=3, weights="norm",
+            resample_every=2,
+        ),
+    ],
+    "BanditSelector": [
+        # Public randomness with which somebody explores early and what was drawn shows later.
+        _explores(
+            "a new set every round, 1 of 3 items", Budget(2.0), exploration="every_round",
+            exploration_rate=0.5, public=5,
+        ),
+        _explores("rounds picked in advance, 1 of 3 items", Budget(2.0), exploration="presampled", block=2),
+        _explores(
+            "coins and a timetable, 1 of 3 items", Budget(2.0, 0.0, "add_remove"), exploration="online",
+            exploration_rate=0.5, block=1, public=5,
+        ),
+        *(
+            case
+            for budget, deep in ((PURE, False), (PURE_ALONE, True))
+            for case in (
+                # So low a rate that sets do not depend on what is known: only the released sums are compared.
+                _state(
+                    "blocks of 2 rounds, 1 of 3 items", budget, arguments=(3, 1, 5), rows=4, values=HALVES,
+                    twice=2, deep=deep, block=2, repeats=2, rate=1e-12,
+                ),
+                _state(
+                    "which of 2 shown items was taken", budget, arguments=(3, 2, 9), values=SIGNED,
+                    nobody=-1.0, twice=1, deep=deep, feedback="slots", block=3,
+                ),
+            )
+        ),
+    ],
+    "ThompsonSelector": [
+        _state(
+            f"{words} in blocks of 2 rounds, 2 of 3 items", budget, arguments=(3, 2, None), rows=4,
+            values=values, nobody=nobody, twice=2, deep=deep, feedback=feedback, block=2,
+        )
+        for budget, deep in ((PURE, False), (PURE_ALONE, True))
+        for feedback, words, values, nobody in (
+            ("set", "values", HALVES, 0.0), ("slots", "what was taken", SIGNED, -1.0),
+        )
+    ],
+    "ApproximateLeader": [
+        _leader("square root, 2 coordinates", NUMERIC, sums="sqrt"),
+        _leader("spherical tree, 2 coordinates", PURE, sums="tree", noise="spherical"),
+        _leader("Laplace tree, 2 coordinates", PURE_ALONE, sums="tree", noise="laplace", deep=True),
+        _leader("published, 2 coordinates", PURE, calibration="published", faults=SUMS, deep=True),
+    ],
+    "LinearLeader": [
+        _linear("square root, 3 experts", NUMERIC, sums="sqrt", deep=True),
+        _linear("Laplace tree, 3 experts", PURE, sums="tree", noise="laplace"),
+    ],
+    "BanditApproximateLeader": [
+        _one_point("batches of 2 costs", PURE),
+        _one_point("batches of 2 costs", PURE_ALONE, deep=True),
+    ],
+    "SubmodularMinimizer": [
+        _cuts("square root, 3 items", NUMERIC, sums="sqrt"),
+        _cuts("Laplace tree, 3 items", PURE, sums="tree", noise="laplace"),
+        _cuts("spherical tree, 3 items", PURE_ALONE, sums="tree", noise="spherical", deep=True),
+    ],
+    "BanditSubmodularMinimizer": [
+        _chances("batches of 2 costs", PURE, mechanism="batches", form="values", batch=2, twice=2),
+        _state(
+            "batches of 2 costs, Thompson sampling", PURE, arguments=(2, 6), rows=4, values=SIGNED, twice=2,
+            form="thompson", batch=2,
+        ),
+        _chances("a tree of estimates", PURE, form="tree", twice=4, deep=True),
+    ],
+    "MetaFrankWolfe": [
+        _matroid("square root, 3 items", NUMERIC, sums="sqrt"),
+        _matroid("Laplace tree, 3 items", PURE, sums="tree", deep=True),
+    ],
+    "MetaFrankWolfePoints": [
+        _case(
+            "spherical tree, 2 coordinates", PURE, arguments=(Box([0.0, 0.0], [1.0, 1.0]), 4),
+            publishes="point", columns=2, steps=2, gradient_bound=1.0, bound=2.0,
+        )
+    ],
+}  # fmt: skip
+
+# --- the learners -----------------------------------------------------------------------------------------
+
+_HOMES: dict[str, tuple[str, Feedback]] = {
+    "ApproximateLeader": ("convex", "loss"),
+    "BanditApproximateLeader": ("bandit_convex", "cost"),
+    "BanditSelector": ("bandit", "reward"),
+    "BanditSubmodularMinimizer": ("bandit_minimize", "shown_set_cost"),
+    "BestOfBothSelector": ("best_of_both", "function"),
+    "HedgeSelector": ("hedge", "function"),
+    "LeaderSelector": ("leader", "function"),
+    "LinearLeader": ("convex", "cost_vector"),
+    "MetaFrankWolfe": ("frank_wolfe", "function"),
+    "MetaFrankWolfePoints": ("frank_wolfe", "dr_function"),
+    "PhasedSelector": ("phased", "function"),
+    "RunningSumSelector": ("running_sums", "function"),
+    "SubmodularMinimizer": ("minimize", "set_cost"),
+    "ThompsonSelector": ("thompson", "reward"),
+}
+REGISTRY = {
+    name: Registered(f"{__package__}.{home}", feedback, AUDITS[name])
+    for name, (home, feedback) in _HOMES.items()
+}
 
 
 def selectors() -> list[str]:
