@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.constraints import LinearMatroid
-from discreet.constraints.linear import _enough_primes
+from discreet.constraints.matroids import _enough_primes
 
 from .matroid_zoo import CLASSES, subsets
 

@@ -1,10 +1,8 @@
 """Constraints: feasible sets, the polytopes that relax them, and rounding back to sets."""
 
 from .base import Constraint, Decomposition, ProjectedPoint
-from .graphic import GraphicMatroid, TransversalMatroid
 from .knapsack import Knapsack
-from .linear import LinearMatroid
-from .matroids import Matroid
+from .matroids import GraphicMatroid, LinearMatroid, Matroid, TransversalMatroid
 from .nested import Cardinality, LaminarMatroid, PartitionMatroid
 from .residual import Intersection
 from .rounding import swap_round

@@ -1,6 +1,6 @@
 """Objectives: populations of set functions over one ground set."""
 
-from .base import Population, State, greedy
+from .base import Mixture, Population, State, greedy
 from .continuous import (
     BudgetAllocation,
     ConcaveOfLinear,
@@ -11,11 +11,16 @@ from .continuous import (
 from .cut import Arcs, GraphCut
 from .embedded import EmbeddedFacilityLocation
 from .log_determinant import LogDeterminant
-from .mixture import Mixture
 from .mutual_information import MutualInformation
-from .rows import ConcaveOverModular, Coverage, FacilityLocation, ProbabilisticCoverage, SaturatedCoverage
+from .rows import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
+    WeightedTopics,
+)
 from .set_function import SetFunction
-from .topics import WeightedTopics
 
 __all__ = [
     "Arcs",

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import answers
-from .base import Floats, Items, Population, State
-from .mixture import Mixture
+from .base import Floats, Items, Mixture, Population, State
 from .rows import function_rows
 
 # A gain is kept to this many binary places at most, and to fewer where a sum needs the room.

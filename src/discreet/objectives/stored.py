@@ -28,8 +28,19 @@ from ..kernels.stores import extent, person_coins
 from .base import Floats, Items, random_rows
 from .fixed_point import StepPopulation, step
 from .matrices import SparseMatrix, as_sparse, checked, chunks, constant
-from .rows import CAP, KINDS, SURVIVE, Kind, RowPopulation, Rows, clip, row_totals
-from .topics import TopicSteps, WeightedTopics, weight_steps
+from .rows import (
+    CAP,
+    KINDS,
+    SURVIVE,
+    Kind,
+    RowPopulation,
+    Rows,
+    TopicSteps,
+    WeightedTopics,
+    clip,
+    row_totals,
+    weight_steps,
+)
 
 if TYPE_CHECKING:
     from ..privacy import Release

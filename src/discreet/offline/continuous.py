@@ -36,7 +36,7 @@ from ..privacy.account import true_budget
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..results import Selection
-from .selector import Allowance, OfflineSelector, least_epsilon
+from .greedy import Allowance, OfflineSelector, least_epsilon
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]

@@ -16,7 +16,7 @@ from ..objectives import Population
 from ..privacy import Event, GaussianNoise, PublicRandomness
 from ..privacy.accountant import Spending
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
-from .selector import Allowance
+from .greedy import Allowance
 
 Floats = NDArray[np.float64]
 

@@ -42,8 +42,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
-from .greedy import PrivateGreedy
-from .selector import Allowance, least_epsilon
+from .greedy import Allowance, PrivateGreedy, least_epsilon
 
 # What scikit-learn says about data without telling what stands in it, or how many rows it has.
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
