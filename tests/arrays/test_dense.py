@@ -200,20 +200,6 @@ def test_one_person_moves_a_score_by_at_most_the_bound_whatever_a_device_compute
     assert moved_too_far(make, ROWS, bound) > 1.0
 
 
-def test_a_persons_numbers_depend_on_nobody_else():
-    """Everybody's parts, moved to another place among other people and in other tiles, stay the same."""
-    order = np.random.default_rng(0).permutation(N_PEOPLE)
-    unit = step(6.0, N_PEOPLE)
-    for make in (
-        lambda rows, tile: ConcaveOverModular.from_array(rows, concave="log", bound=6.0, tile=tile),
-        lambda rows, tile: LogDeterminant(kernel(), rows * 0.5, bound=6.0, tile=tile),
-    ):
-        whole = vectors(make(matrix(), 60), unit)
-        assert np.array_equal(whole, vectors(make(matrix()[order], 7), unit))
-        parts = sum(vectors(make(matrix()[i : i + 1], 1), unit) for i in range(N_PEOPLE))
-        assert np.array_equal(whole, parts)
-
-
 def test_logarithms_are_the_same_in_every_kernel_and_right():
     rng = np.random.default_rng(0)
     powers = 2.0 ** np.arange(0, 1023, 7)

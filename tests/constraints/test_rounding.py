@@ -258,11 +258,3 @@ def test_an_oracle_that_is_no_matroid_is_found_out():
     sets = [np.array([0, 1]), np.array([2, 3, 4])]
     with pytest.raises(ValueError, match="not that of a matroid"):
         swap_round(liar, sets, np.array([0.5, 0.5]), np.random.default_rng(0))
-
-
-def test_the_same_generator_state_gives_the_same_set():
-    x = np.full(10, 0.3)
-    for matroid in MATROIDS.values():
-        if matroid.in_polytope(x):
-            one, two = (matroid.round(x, np.random.default_rng(5)).tolist() for _ in range(2))
-            assert one == two

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def missing(page: str, learners: Mapping[str, Registered] = LIBRARY) -> list[str
         lacks += [f"{name}: {row}" for row in _ROWS if f"\n| {row} |" not in homes[0]]
     options = found.get("Options", "")
     for name, kind in releasing.items():
-        for option in inspect.signature(kind).parameters:
+        for option in _options(kind):
             if f"`{option}`" not in options:
                 lacks.append(f"{name}({option}=)")
     releases = page.split("\n## Releases\n")[1].split("\n## ")[0] if "\n## Releases\n" in page else ""
@@ -59,6 +60,13 @@ def missing(page: str, learners: Mapping[str, Registered] = LIBRARY) -> list[str
         if f"`{name}`" not in releases:
             lacks.append(name)
     return lacks
+
+
+def _options(kind: Any) -> list[str]:
+    """The options of a constructor, with those that it passes on to the next."""
+    found = inspect.signature(kind).parameters.values()
+    named = [one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    return named + (_options(kind.__mro__[1]) if len(named) < len(found) else [])
 
 
 def _is_event(name: str) -> bool:

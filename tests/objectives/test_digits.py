@@ -136,30 +136,3 @@ def test_feature_based_with_features_scaled_to_one(pixels: np.ndarray) -> None:
     items, gains = greedy(ConcaveOverModular(scaled.T, concave="log"), K)
     assert items == SUBMODLIB_LOG_ITEMS
     np.testing.assert_allclose(gains * pixels.shape[1], SUBMODLIB_LOG, rtol=1e-6)
-
-
-def test_facility_location_beside_a_graph_cut(similarity: np.ndarray) -> None:
-    """What a mixture of theirs adds up: sums over rows, one population of rows and one graph.
-
-    Beside greedy on the definitions: gains are the sums over rows of what the new best adds, and what the cut
-    gains.
-    """
-    near = similarity[:300, :300]
-    mixed = 2.0 * len(near) * FacilityLocation(near) + 0.5 * GraphCut(near)
-    items, gains = greedy(mixed, K)
-    best, inside, chosen, added = np.zeros(300), np.zeros(300), [], []
-    for _ in range(K):
-        facility = np.maximum(near - best[:, None], 0.0).sum(axis=0)
-        cut = near.sum(axis=0) - np.diag(near) - 2.0 * near @ inside
-        total = 2.0 * facility + 0.5 * cut
-        total[chosen] = -np.inf
-        chosen.append(int(np.argmax(total)))
-        added.append(total[chosen[-1]])
-        best = np.maximum(best, near[:, chosen[-1]])
-        inside[chosen[-1]] = 1.0
-    assert items == chosen
-    np.testing.assert_allclose(gains, added, rtol=1e-12)
-    assert mixed.value(items) == pytest.approx(sum(added), rel=1e-12)
-    x = np.linspace(0.0, 1.0, 300)
-    apart = 600 * FacilityLocation(near).multilinear(x) + 0.5 * GraphCut(near).multilinear(x)
-    assert mixed.multilinear(x) == pytest.approx(apart, rel=1e-12)

@@ -195,21 +195,3 @@ def test_total_curvature_is_its_definition(family: str, seed: int, size: tuple[i
     ]
     expected = 1 - min(ratios) if ratios else 0.0
     assert case.people.total_curvature() == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_modular_function_has_no_curvature_and_a_duplicate_has_all() -> None:
-    from discreet.objectives import ConcaveOverModular, Coverage
-
-    assert ConcaveOverModular([[0.2, 0.3]], concave="capped", cap=10).total_curvature() == 0.0
-    assert Coverage([[1, 1]]).total_curvature() == 1.0
-
-
-def test_the_rank_of_a_partition_matroid_has_an_exact_extension() -> None:
-    """Blocks as people, the capacities as caps: the rank is the number of blocks times the average."""
-    from discreet.objectives import ConcaveOverModular
-
-    blocks = np.array([[1, 1, 1, 0, 0], [0, 0, 0, 1, 1]])
-    rank = 2 * ConcaveOverModular(blocks, concave="capped", cap=[2, 1], bound=3)
-    assert rank.value([0, 1, 2, 3]) == 3.0
-    # E min(B(3, 1/2), 2) = 1.5 - 1/8 and E min(B(2, 1/2), 1) = 3/4.
-    assert rank.multilinear(np.full(5, 0.5)) == pytest.approx(1.375 + 0.75)

@@ -22,7 +22,6 @@ from discreet.objectives import (
     SetFunction,
     WeightedTopics,
 )
-from discreet.objectives.mutual_information import _movement
 from tests.refusals import refused
 
 ROWS = [[0.1, 0.0, 0.0], [1.0, 3.0, 0.0]]
@@ -73,13 +72,6 @@ def test_the_cap_is_counted(people, touched: int) -> None:
     assert refused.value.details == f"up to {touched} items"
     offers = isinstance(people, FacilityLocation | Mixture)
     assert ("cap_items" in str(refused.value)) == offers
-
-
-def test_a_mixture_of_capped_people_moves_less() -> None:
-    people = Coverage([[1, 0, 0, 0], [0, 1, 0, 0]])
-    both = people + 2 * people
-    assert both.sensitivity("add_remove", "l1", 1) == pytest.approx(3 / 2)
-    assert both.sensitivity("add_remove", "l1") == pytest.approx(4 * 3 / 2)
 
 
 def test_a_second_cap_does_not_undo_the_first() -> None:
@@ -209,23 +201,6 @@ def test_declared_monotonicity_is_kept_everywhere() -> None:
 
 
 # -- mutual information, from the bounds of its docstring ----------------------------------------------------
-
-
-@pytest.mark.parametrize(("people", "classes", "size"), [*product((20, 1000), (2, 3, 5), (1, 2, 4))])
-def test_information_is_bounded_by_the_formula(people: int, classes: int, size: int) -> None:
-    def c(e: float) -> float:
-        if e >= 1 - 1 / classes:
-            return math.log(classes)
-        return -e * math.log(e) - (1 - e) * math.log(1 - e) + e * math.log(classes - 1)
-
-    e = 1 - (1 - 1 / people) ** size
-    top = math.log(classes)
-    replace = min(top, max(c(e), c(1 / people) + c(2 * e - 1 / people)))
-    if size == 1 and classes == 2:
-        replace = c(1 / people)
-    assert _movement(people, classes, size, "replace") == pytest.approx(replace, rel=1e-12)
-    gone = min(top, c(1 / people) + c(e))
-    assert _movement(people, classes, size, "add_remove") == pytest.approx(gone, rel=1e-12)
 
 
 # -- closed forms on more items than can be enumerated -------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 from discreet.core.checks import DataError
 from discreet.objectives import LogDeterminant, log_determinant
-from discreet.objectives.fixed_point import FixedPointGains, row_parts, step
 
 
 def _crowd(people: int, items: int, share: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -41,19 +40,6 @@ def test_the_same_numbers_however_many_people_are_worked_out_at_once(monkeypatch
         people.value(order) - _direct(kernel, quality, order[:t] + order[t + 1 :]).mean() for t in range(5)
     ]
     np.testing.assert_allclose(people._contributions(np.array(order)), last, atol=1e-9)
-
-
-def test_nobody_changes_another_persons_last_digit(monkeypatch) -> None:
-    """Also next to somebody whose factorisation gives up, and next to those who have other items."""
-    monkeypatch.setattr(log_determinant, "_ENTRIES", 3 * 40 * 40)  # three people at a time
-    kernel, quality = _crowd(7, 40, 0.5)
-    quality[4] *= 1e9
-    together = LogDeterminant(kernel, quality, bound=1e6)._rows.added(np.arange(40))
-    with pytest.raises(np.linalg.LinAlgError):
-        np.linalg.cholesky(np.eye(40) + np.outer(quality[4], quality[4]) * kernel)
-    for rows in ([0], [4], [5, 4], [6, 5, 2], [3, 0]):
-        apart = LogDeterminant(kernel, quality[rows], bound=1e6)._rows.added(np.arange(40))
-        np.testing.assert_array_equal(apart, together[rows])
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["by Hadamard", "by the factor"])
@@ -93,15 +79,3 @@ def test_nobody_passes_for_less_than_an_item_adds() -> None:
                 assert people[0].value(chosen) <= bound * (1 + 1e-9)
                 assert (people.gains(chosen) * 2 <= bound + 2.0).all()  # the other's whole part is below 1
     assert accepted >= 20
-
-
-def test_choosers_sum_up_whole_steps() -> None:
-    """And not averages, of which nobody's part is cut to the bound."""
-    kernel, quality = _crowd(5, 6)
-    people = LogDeterminant(kernel, quality, bound=20)
-    assert row_parts(people) is not None
-    unit = step(20.0, 5)
-    whole = FixedPointGains.over(people, 20.0, unit).scores()
-    each = sum(FixedPointGains.over(one, 20.0, unit).scores() for one in people)
-    np.testing.assert_array_equal(whole, each)
-    np.testing.assert_allclose(whole / 5, people.gains([]), atol=unit)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -12,7 +10,6 @@ import scipy.sparse as sp
 
 from discreet.core.checks import DataError
 from discreet.objectives import (
-    ConcaveOverModular,
     Coverage,
     FacilityLocation,
     ProbabilisticCoverage,
@@ -38,19 +35,6 @@ def test_the_matrix_given_is_left_alone_and_tidied() -> None:
     assert people[2].value([0, 1, 2]) == 0.0
 
 
-@pytest.mark.parametrize("family", [Coverage, ProbabilisticCoverage, FacilityLocation, ConcaveOverModular])
-def test_dense_and_sparse_storage_agree_on_a_larger_population(family) -> None:
-    rng = np.random.default_rng(0)
-    matrix = rng.random((200, 40)) * (rng.random((200, 40)) < 0.3)
-    dense, sparse = family(matrix), family(sp.csr_array(matrix))
-    assert greedy(dense, 10)[0] == greedy(sparse, 10)[0]
-    np.testing.assert_allclose(greedy(dense, 40)[1], greedy(sparse, 40)[1], atol=1e-12)
-    x = rng.random(40)
-    np.testing.assert_allclose(dense.lovasz_gradient(x), sparse.lovasz_gradient(x), atol=1e-12)
-    for name in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(getattr(dense, name), getattr(sparse, name))
-
-
 def test_the_gradient_in_parts_is_the_gradient() -> None:
     """Above a million entries the rows are shared between threads."""
     rng = np.random.default_rng(1)
@@ -69,17 +53,6 @@ def test_the_gradient_in_parts_is_the_gradient() -> None:
     assert made.multilinear(x) == pytest.approx(1 - missed.prod(axis=1).mean(), rel=1e-12)
 
 
-def test_greedy_is_the_best_each_time() -> None:
-    rng = np.random.default_rng(2)
-    people = ProbabilisticCoverage(rng.random((30, 12)) * 0.4)
-    items, gains = greedy(people, 5)
-    for t in range(5):
-        now = people.gains(items[:t])
-        assert now.max() == pytest.approx(gains[t], abs=1e-12)
-        assert now[items[t]] == pytest.approx(gains[t], abs=1e-12)
-    assert gains.sum() == pytest.approx(people.value(items))
-
-
 @pytest.mark.parametrize("family", [Coverage, ProbabilisticCoverage, FacilityLocation, SaturatedCoverage])
 def test_a_cap_keeps_at_most_m_of_a_persons_own_items(family) -> None:
     rng = np.random.default_rng(3)
@@ -96,16 +69,6 @@ def test_a_cap_keeps_at_most_m_of_a_persons_own_items(family) -> None:
     assert len(people.cap_items(3, np.random.default_rng(0))) == 60
     again = people.cap_items(3, np.random.default_rng(0))
     np.testing.assert_array_equal(again.indices, capped.indices)
-
-
-def test_importing_objectives_loads_no_compiler() -> None:
-    code = (
-        "import sys, discreet.objectives, discreet.data; "
-        "from discreet.objectives import Coverage; Coverage([[1, 0]]).gains([0]); "
-        "print(sorted({'pandas', 'pyarrow', 'polars', 'sklearn'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def _five_items_each(count: int, weights: np.ndarray) -> sp.csr_array:

@@ -20,7 +20,6 @@ from discreet.objectives import (
     WeightedTopics,
     greedy,
 )
-from discreet.objectives.base import value_to_each
 from discreet.objectives.mutual_information import _movement, _rounding
 
 
@@ -102,14 +101,6 @@ def test_entries_that_stand_twice_are_added_as_floats() -> None:
         twice = sp.coo_array((np.array([top, 100], dtype=kind), ([0, 0], [1, 1])), shape=(1, 2))
         people = FacilityLocation(twice, bound=1000)
         assert people.value([1]) == top + 100.0
-
-
-def test_each_person_is_asked_about_a_set() -> None:
-    people = ConcaveOverModular([[0.25, 0.25]], concave="capped", cap=1)
-    for items, words in (([0, 0], "more than once"), ([-1], "item -1 is out of range"), ([2], "item 2")):
-        with pytest.raises(ValueError, match=words):
-            value_to_each(people, items)
-    np.testing.assert_array_equal(value_to_each(people, [1, 0]), [0.5])
 
 
 TABLES = [(2, 1, 5000), (3, 4, 9), (400, 1, 30), (2, 9, 3)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from unittest import mock
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.audit.measures import distribution
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.offline import PrivateGreedy, continuous, estimators
@@ -37,23 +37,12 @@ def _small_instances_are_no_better_than_chance():
 
 def given_out(people, constraint, budget, method):
     """Probability of every set together with the number of queries: all of what a Selection tells."""
-    found: dict[tuple[object, ...], float] = {}
-    keep = PrivateGreedy(constraint(), budget, method, max_people=8).plan(people.n_items).picks.keep
-    samples = itertools.product((0, 1), repeat=len(people)) if keep is not None else [(1,) * len(people)]
-    for inside in samples:
-        chance = 1.0 if keep is None else math.prod((keep if i else 2**64 - keep) / 2**64 for i in inside)
-        seen: list[tuple[object, ...]] = []
 
-        def program(_gate, seen=seen):
-            chosen = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8).select(people)
-            seen.append((*chosen.items, "queries", chosen.queries))
+    def play():
+        chosen = PrivateGreedy(constraint(), budget, method, seed=0, max_people=8).select(people)
+        return (*chosen.items, "queries", chosen.queries)
 
-        with mock.patch.object(Release, "sample", lambda *_, inside=inside: np.flatnonzero(inside)):
-            chances = transcripts(program, budget).values()
-        for shown, probability in zip(seen, chances, strict=True):
-            found[shown] = found.get(shown, 0.0) + chance * probability
-    assert abs(sum(found.values()) - 1.0) < 1e-9
-    return found
+    return distribution(play)
 
 
 CROWDS = ([[1, 0, 0, 0]], [[0, 1, 1, 1], [1, 1, 0, 0]])

@@ -743,16 +743,6 @@ def test_the_number_of_steps_minimises_the_certificate():
     assert few < many
 
 
-def test_exponential_picks_are_certified_to_beat_noisy_gradients():
-    budget, n = dc.Budget(1.0, 1e-6), 200
-    blocks = PartitionMatroid([range(100), range(100, 200)], [3, 3])
-    losses = {
-        noise: ContinuousGreedy(blocks, budget, noise=noise).certified_loss(100_000, n)
-        for noise in ("exponential", "gaussian", "laplace")
-    }
-    assert losses["exponential"] < losses["gaussian"] < losses["laplace"]
-
-
 # --- the face ----------------------------------------------------------------------------------------------
 
 

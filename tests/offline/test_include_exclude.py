@@ -147,17 +147,6 @@ def test_without_privacy_it_is_greedy_on_what_is_left(kind):
     assert chosen.items[0] == 5
 
 
-@pytest.mark.parametrize("kind", CHOOSERS)
-def test_nothing_given_is_nothing_changed(kind):
-    people = crowd()
-    plain = kind(3, BUDGET, seed=4).select(people)
-    for options in ({"include": None, "exclude": None}, {"include": [], "exclude": ()}):
-        given = kind(3, BUDGET, seed=4, **options).select(people)
-        assert given.items == plain.items
-        assert given.included == ()
-        assert str(given.privacy) == str(plain.privacy)
-
-
 # --- what is paid ----------------------------------------------------------------------------------
 
 
