@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc

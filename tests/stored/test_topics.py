@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, WeightedTopics
-from discreet.objectives import topics as topic_steps
+from discreet.objectives import rows as topic_steps
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.offline import ContinuousGreedy, CurvatureGreedy
 from discreet.offline.continuous import SummedGradient
