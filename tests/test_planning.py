@@ -280,12 +280,6 @@ def test_horizons_beyond_the_tables_have_a_plan_that_can_be_made(ask):
     assert [{"sqrt", "blt"} & name for name in names] == [{"sqrt", "blt"}, {"sqrt"}, set()]
 
 
-def test_the_smallest_budget_has_a_plan():
-    found = plan(5, 2, 100, dc.Budget(1e-12, 1e-6))
-    assert found.vacuous
-    assert found.rounds_needed is None or found.rounds_needed > 10**6
-
-
 # --- people who return ------------------------------------------------------------------------------
 
 
@@ -340,15 +334,6 @@ def test_people_who_return_under_a_constraint():
 # --- other families ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_the_table_names_what_was_chosen(name):
-    found = PLANS[name](BUDGET)
-    lines = str(found).splitlines()
-    assert found.question.headline in lines[0]
-    assert sum(line.startswith("* ") for line in lines) == 1
-    assert f"chosen: {found.best}" in str(found)
-
-
 def test_bandit_plans_prefer_blocks_and_tell_of_the_paper():
     found = plan(10, 2, 10**6, BUDGET, feedback="bandit")
     assert found.best.settings["exploration"] == "blocks"
@@ -359,13 +344,6 @@ def test_bandit_plans_prefer_blocks_and_tell_of_the_paper():
     assert not any(
         "calibration" in one.settings for one in plan(10, 2, 10**6, PURE, feedback="bandit").candidates
     )
-
-
-def test_what_would_be_enough_is_enough():
-    found = dc.plan_minimization(20, 10**5, PURE, feedback="bandit")
-    assert found.vacuous
-    assert not dc.plan_minimization(20, found.rounds_needed, PURE, feedback="bandit").vacuous
-    assert not dc.plan_minimization(20, 10**5, dc.Budget(found.epsilon_needed), feedback="bandit").vacuous
 
 
 def test_a_cardinality_is_k():
@@ -472,12 +450,6 @@ def test_the_most_served_is_chosen_and_said():
     certified = dc.plan(60, 4, 8_000, BUDGET, stream="stationary", goal="certified")
     assert certified.simulation is None
     assert all(one.expected is None for one in certified.candidates)
-
-
-def test_a_smaller_simulation_is_named_beside_its_shares():
-    found = dc.plan(20, 2, 180_000, BUDGET, stream="stationary")
-    assert found.rows()[0][3] == "expected share of 20,000 people"
-    assert "With 180,000 more is to be expected: discreet simulate --rounds measures it." in found.reason
 
 
 def test_the_figure_is_what_the_learner_then_serves():

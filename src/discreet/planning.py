@@ -14,14 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import bounds
+from . import bounds, online
 from .bounds import minimization
 from .constraints import Cardinality, Constraint, Matroid
+from .constraints.domains import Domain
 from .core import checks
 from .core.text import table
 from .objectives import Coverage, Population
@@ -30,7 +30,6 @@ from .privacy.factorizations import longest_buffered
 from .privacy.ordered import MOST_ROUNDS
 
 if TYPE_CHECKING:
-    from .constraints.domains import Domain
     from .online import OnlineLearner
 
 __all__ = ["Candidate", "Plan", "Question", "plan", "plan_convex", "plan_minimization"]
@@ -131,8 +130,8 @@ def plan(
             raise ValueError(f"k={slots} exceeds n_items={n_items}; choose k <= {n_items}")
         sets = slots
     question = kind(
-        checks.whole("rounds", rounds, at_least=1),
-        _checked(budget),
+        rounds,
+        budget,
         n_items=items,
         sets=sets,
         feedback=feedback,
@@ -140,7 +139,7 @@ def plan(
         cap=cap if feedback == "full" else None,
         bound=checks.bound(bound),
         labels=None if labels is None else tuple(labels),
-        separation=min_separation if budget.max_rounds_per_person > 1 else None,
+        separation=min_separation,
     )
     return _decide(question, goal, sample)
 
@@ -167,8 +166,8 @@ def plan_minimization(
     checks.one_of("feedback", feedback, FEEDBACK[:2])
     return _decide(
         Minimization(
-            checks.whole("rounds", rounds, at_least=1),
-            _checked(budget),
+            rounds,
+            budget,
             n_items=checks.whole("n_items", n_items, at_least=1),
             bound=checks.real("bound", bound, above=0.0),
             feedback=feedback,
@@ -201,18 +200,15 @@ def plan_convex(
     >>> found.best.name, found.vacuous
     ('ApproximateLeader', False)
     """
-    from .constraints.domains import Domain
-
-    if not isinstance(domain, Domain):
-        raise TypeError(f"domain must be a Domain such as domains.Ball(3, 1.0), got {checks.shown(domain)}")
+    checks.instance("domain", domain, Domain, "domains.Ball(3, 1.0)")
     checks.one_of("feedback", feedback, FEEDBACK[:2])
     checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
     if feedback == "bandit" and bound is None:
         raise ValueError("bound is missing: say within which range the observed costs lie")
     return _decide(
         Convex(
-            checks.whole("rounds", rounds, at_least=1),
-            _checked(budget),
+            rounds,
+            budget,
             domain=domain,
             lipschitz=checks.real("lipschitz", lipschitz, above=0.0),
             strong_convexity=checks.real("strong_convexity", strong_convexity, at_least=0.0),
@@ -222,14 +218,6 @@ def plan_convex(
             adversary=adversary,
         )
     )
-
-
-def _checked(budget: Budget) -> Budget:
-    if not isinstance(budget, Budget):
-        raise TypeError(
-            f"budget must be a Budget, got {checks.shown(budget)}; e.g. Budget(epsilon=1.0, delta=1e-6)"
-        )
-    return budget
 
 
 # --- plans ------------------------------------------------------------------------------------------
@@ -515,6 +503,10 @@ class Question(ABC):
     budget: Budget
     fineness: int = 4  # settings tried per doubling
 
+    def __post_init__(self) -> None:
+        checks.whole("rounds", self.rounds, at_least=1)
+        checks.instance("budget", self.budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+
     @property
     @abstractmethod
     def headline(self) -> str:
@@ -534,8 +526,18 @@ class Question(ABC):
     def candidates(self) -> Iterator[Candidate]: ...
 
     @abstractmethod
+    def asked(self, name: str) -> tuple[Any, ...]:
+        """What a learner of this name is asked for, before the budget."""
+
+    def options(self, name: str) -> dict[str, Any]:  # noqa: ARG002
+        """What the question says beside that."""
+        return {}
+
     def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
         """The learner of a candidate, ready for its first round."""
+        name, options = candidate.name, self.options(candidate.name) | candidate.settings
+        learner: OnlineLearner = getattr(online, name)(*self.asked(name), self.budget, seed=seed, **options)
+        return learner
 
     def _candidate(self, name: str, settings: dict[str, Any], formula: float, **more: Any) -> Candidate:
         most = min(self.trivial, more.pop("certified", formula))
@@ -585,9 +587,9 @@ class Question(ABC):
         return high
 
 
-def _made(name: str, *arguments: Any, **options: Any) -> Any:
-    """A learner of `discreet.online` by its name."""
-    return getattr(import_module("discreet.online"), name)(*arguments, **options)
+def _tight(name: str, *asked: Any, **options: Any) -> Any:
+    """The calibrated settings of a learner of `discreet.online`, which is loaded when it is asked for."""
+    return getattr(online, name)._settings_type.tight(*asked, **options)
 
 
 @dataclass(frozen=True)
@@ -602,6 +604,11 @@ class ItemQuestion(Question):
     bound: float = 1.0
     labels: tuple[Any, ...] | None = None
     separation: int | None = None  # rounds after which people return, where that is declared
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget.max_rounds_per_person == 1:
+            object.__setattr__(self, "separation", None)  # nobody returns
 
     @property
     def constraint(self) -> Constraint:
@@ -637,10 +644,11 @@ class ItemQuestion(Question):
     def without_learning(self) -> tuple[str, float]:
         return "choosing at random", bounds.at_random(self.n_items, self.k, self.rounds, self.bound)
 
-    @property
-    def _shape(self) -> tuple[Any, ...]:
-        """What every calibration is about."""
-        return self.n_items, self.k, self.rounds, self.budget.share()
+    def _tight(self, name: str, **options: Any) -> Any:
+        """The calibrated settings of a learner for this question."""
+        return _tight(
+            name, self.n_items, self.k, self.rounds, self.budget.share(), bound=self.bound, **options
+        )
 
     def apart(self, batch: int) -> dict[str, Any]:
         """The option for people who return, of a learner with batches of this many rounds.
@@ -664,18 +672,17 @@ class ItemQuestion(Question):
         size = Size.of(rounds, self.n_items, self.k)
         return replace(self, rounds=rounds, n_items=size.n_items, sets=size.k)
 
-    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
-        options = {"bound": self.bound, "labels": self.labels, "seed": seed} | candidate.settings
-        asked: tuple[Any, ...] = (self.n_items, self.k, self.rounds)
-        if candidate.name == "PhasedSelector":
-            asked = (self.n_items, self.k)
-        elif isinstance(self.sets, Constraint):
-            asked = (self.constraint, self.rounds)
-            if candidate.name == "LeaderSelector":
-                asked = (self.n_items, None, self.rounds)
-                options["constraint"] = self.constraint
-        learner: OnlineLearner = _made(candidate.name, *asked, self.budget, **options)
-        return learner
+    def asked(self, name: str) -> tuple[Any, ...]:
+        if name == "PhasedSelector":
+            return self.n_items, self.k
+        if not isinstance(self.sets, Constraint):
+            return self.n_items, self.k, self.rounds
+        return (self.n_items, None, self.rounds) if name == "LeaderSelector" else (self.sets, self.rounds)
+
+    def options(self, name: str) -> dict[str, Any]:
+        found = {"bound": self.bound, "labels": self.labels}
+        constrained = name == "LeaderSelector" and isinstance(self.sets, Constraint)
+        return found | {"constraint": self.sets} if constrained else found
 
 
 class FullInformation(ItemQuestion):
@@ -694,9 +701,8 @@ class FullInformation(ItemQuestion):
     @property
     def _longest(self) -> int:
         """The longest batch of a leader."""
-        from .online.leader import LeaderSettings
-
-        return LeaderSettings.tight(*self._shape, bound=self.bound).longest
+        longest: int = self._tight("LeaderSelector").longest
+        return longest
 
     @property
     def _batches(self) -> list[int]:
@@ -706,10 +712,8 @@ class FullInformation(ItemQuestion):
         return sorted({-(-self.rounds // count) for count in counts if count <= self.rounds} | {1})
 
     def _phased(self, method: str) -> Candidate:
-        from .online.phased import PhasedSettings
-
         shape = (self.n_items, self.k, self.budget.share())
-        found = PhasedSettings.tight(*shape, method=method, bound=self.bound)
+        found = _tight("PhasedSelector", *shape, method=method, bound=self.bound)
         return self._candidate(
             "PhasedSelector",
             {"method": method},
@@ -719,8 +723,6 @@ class FullInformation(ItemQuestion):
         )
 
     def _hedges(self) -> Iterator[Candidate]:
-        from .online.hedge import HedgeSettings
-
         if self.rounds > MOST_ROUNDS:
             return
         budget = self.budget
@@ -730,7 +732,7 @@ class FullInformation(ItemQuestion):
             )
             note = "constants of paper 000"
             yield self._candidate("HedgeSelector", {"calibration": "published"}, formula, note=note)
-        tight = partial(HedgeSettings.tight, *self._shape, cautious=True, bound=self.bound)
+        tight = partial(self._tight, "HedgeSelector", cautious=True)
         found = min((tight(resample_every=one) for one in self._batches), key=_regret)
         yield self._candidate("HedgeSelector", {"resample_every": found.resample_every}, _regret(found))
 
@@ -751,37 +753,27 @@ class FullInformation(ItemQuestion):
             yield self._candidate("RunningSumSelector", settings, _regret(found), cut=cut, note=note)
 
     def _running_sum(self, batch: int, sums: str, noise: str) -> Any:
-        from .online.running_sums import RunningSumSettings
-
-        return RunningSumSettings.tight(
-            *self._shape,
-            sums=sums,
-            noise=noise,
-            items_per_person=self.cap,
-            resample_every=batch,
-            rate=bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound),
-            bound=self.bound,
-            **(self.apart(batch) if noise == "gaussian" else {}),
-        )
+        options = {"sums": sums, "noise": noise, "items_per_person": self.cap, "resample_every": batch}
+        if noise == "gaussian":
+            options |= self.apart(batch)
+        rate = bounds.best_rate(self.n_items, self.k, self.rounds, batch, self.bound)
+        return self._tight("RunningSumSelector", rate=rate, **options)
 
     def _weighted_sums(self) -> Iterator[Candidate]:
         """Weighted people: of the running sums these serve most, alone or with a leader before them."""
-        from .online.best_of_both import BestOfBothSettings
-        from .online.running_sums import RunningSumSettings
-
         if ("sqrt", "gaussian") not in self._sums(()):
             return
         note = "of people weighted by their items"
         for weights in ("norm", None):
             settings: dict[str, Any] = {"weights": weights, "resample_every": "auto"}
             settings |= self.apart(self._longest)
-            formula = BestOfBothSettings.tight(*self._shape, **settings, bound=self.bound).certified_regret
+            formula = self._tight("BestOfBothSelector", **settings).certified_regret
             more = {"cut": True, "note": note} if weights else {}
             yield self._candidate("BestOfBothSelector", settings, formula, **more)
         every = max(1, self.rounds // _SETS)
         settings = dict(weights="norm", rate="falling", resample_every=every, **self.apart(every))
-        found = RunningSumSettings.tight(*self._shape, **settings, bound=self.bound)
-        yield self._candidate("RunningSumSelector", settings, _regret(found), cut=True, note=note)
+        formula = _regret(self._tight("RunningSumSelector", **settings))
+        yield self._candidate("RunningSumSelector", settings, formula, cut=True, note=note)
 
 
 class Bandit(ItemQuestion):
@@ -803,18 +795,17 @@ class Bandit(ItemQuestion):
             yield self._published()
 
     def _exploring(self, exploration: str, settings: dict[str, Any], note: str) -> Candidate:
-        from .online.bandit import BanditSettings
-
         settings = {"exploration": exploration, **settings}
-        found = BanditSettings.tight(*self._shape, bound=self.bound, **settings)
+        found = self._tight("BanditSelector", **settings)
         return self._candidate("BanditSelector", settings, _regret(found), note=note)
 
     def _published(self) -> Candidate:
         from .online.bandit import BanditSettings
 
+        shape = (self.n_items, self.k, self.rounds, self.budget.share())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the note says it
-            found = BanditSettings.published(*self._shape, exploration="online", bound=self.bound)
+            found = BanditSettings.published(*shape, exploration="online", bound=self.bound)
         always = "; explores in every round" if found.exploration_rate == 1.0 else ""
         settings, note = {"exploration": "online", "calibration": "published"}, "constants of paper 000"
         return self._candidate("BanditSelector", settings, _regret(found), note=note + always)
@@ -835,23 +826,19 @@ class Constrained(ItemQuestion):
         from .online.frank_wolfe import REGULARIZERS
 
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
-            from .online.leader import LeaderSettings
-
             shape = (self.n_items, None, self.rounds, self.budget.share())
-            leader = LeaderSettings.tight(*shape, constraint=self.constraint, bound=self.bound)
+            leader = _tight("LeaderSelector", *shape, constraint=self.constraint, bound=self.bound)
             yield self._candidate("LeaderSelector", self.apart(leader.longest), math.inf, proven=False)
         for regularizer in REGULARIZERS:
             for cap in (None,) if self.cap is None else (None, self.cap):
                 yield self._frank_wolfe(regularizer, cap)
 
     def _frank_wolfe(self, regularizer: str, cap: int | None) -> Candidate:
-        from .online.frank_wolfe import FrankWolfeSetSettings
-
         asked: dict[str, Any] = {"regularizer": regularizer} | (self.apart(1) if self.budget.delta else {})
         if cap is not None:
             asked["items_per_person"] = cap
         shape: dict[str, Any] = {"domain": self.constraint, "rounds": self.rounds, "bound": self.bound}
-        found = FrankWolfeSetSettings.tight(self.budget.share(), **shape, **asked)
+        found = _tight("MetaFrankWolfe", self.budget.share(), **shape, **asked)
         notes = [] if cap is None else [f"of people cut to {cap} items"]
         notes += ["pure epsilon"] if found.noise == "laplace" else []
         settings, note = asked | {"steps": found.steps}, "; ".join(notes)
@@ -888,8 +875,6 @@ class Minimization(Question):
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
-        from .online.minimize import MinimizerSettings
-
         shape: dict[str, Any] = {"n_items": self.n_items, "rounds": self.rounds, "bound": self.bound}
         if self.feedback == "bandit":
             yield from self._bandit(shape)
@@ -897,26 +882,27 @@ class Minimization(Question):
         free = {"empty_is_free": True} if self.empty_is_free else {}
         for sums, noise in self._sums(("laplace", "spherical")):
             settings: dict[str, Any] = {"sums": sums, "noise": noise, **free}
-            found = MinimizerSettings.tight(self.budget.share(), **shape, **settings)
+            found = _tight("SubmodularMinimizer", self.budget.share(), **shape, **settings)
             note = "pure epsilon" if noise != "gaussian" else ""
             yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
     def _bandit(self, shape: dict[str, Any]) -> Iterator[Candidate]:
-        from .online.bandit_minimize import FORMS, BanditMinimizerSettings, HorizonTooShort
+        from .online.bandit_minimize import FORMS, HorizonTooShort
 
+        name = "BanditSubmodularMinimizer"
         for form in FORMS:
             try:
-                found = BanditMinimizerSettings.tight(self.budget.share(), form=form, **shape)
-                formula = found.certified_regret
+                formula = _tight(name, self.budget.share(), form=form, **shape).certified_regret
             except HorizonTooShort:
                 formula = self.trivial
-            name, more = "BanditSubmodularMinimizer", {"proven": form != "thompson", "note": "pure epsilon"}
-            yield self._candidate(name, {"form": form}, formula, **more)
+            proven = form != "thompson"
+            yield self._candidate(name, {"form": form}, formula, proven=proven, note="pure epsilon")
 
-    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
-        options = {"bound": self.bound, "labels": self.labels, "seed": seed} | candidate.settings
-        learner: OnlineLearner = _made(candidate.name, self.n_items, self.rounds, self.budget, **options)
-        return learner
+    def asked(self, name: str) -> tuple[Any, ...]:  # noqa: ARG002
+        return self.n_items, self.rounds
+
+    def options(self, name: str) -> dict[str, Any]:  # noqa: ARG002
+        return {"bound": self.bound, "labels": self.labels}
 
 
 @dataclass(frozen=True)
@@ -959,36 +945,23 @@ class Convex(Question):
 
     def _tried(self, name: str, settings: dict[str, Any], note: str) -> Iterator[Candidate]:
         """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
-        from .online.bandit_convex import BanditLeaderSettings
-        from .online.convex import ApproximateLeaderSettings, LinearLeaderSettings
-
-        kinds: dict[str, Any] = {
-            "ApproximateLeader": ApproximateLeaderSettings,
-            "BanditApproximateLeader": BanditLeaderSettings,
-            "LinearLeader": LinearLeaderSettings,
-        }
-        asked = self._asked(name) | settings
+        options = self.options(name) | settings
         try:
-            found = kinds[name].tight(self.budget.share(), domain=self.domain, rounds=self.rounds, **asked)
+            found = _tight(name, self.budget.share(), domain=self.domain, rounds=self.rounds, **options)
         except ValueError:
             return
         yield self._candidate(name, settings, found.certified_regret, note=note)
 
-    def _asked(self, name: str) -> dict[str, Any]:
-        """The arguments of the question for a learner of this name."""
-        asked: dict[str, Any] = {"lipschitz": self.lipschitz}
-        if name != "LinearLeader":
-            asked["strong_convexity"] = self.strong_convexity
-        if name == "BanditApproximateLeader":
-            asked |= {"bound": self.bound, "adversary": self.adversary}
-        return asked
+    def asked(self, name: str) -> tuple[Any, ...]:  # noqa: ARG002
+        return self.domain, self.rounds
 
-    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
-        asked = self._asked(candidate.name) | candidate.settings
-        learner: OnlineLearner = _made(
-            candidate.name, self.domain, self.rounds, self.budget, seed=seed, **asked
-        )
-        return learner
+    def options(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"lipschitz": self.lipschitz}
+        if name != "LinearLeader":
+            found["strong_convexity"] = self.strong_convexity
+        if name == "BanditApproximateLeader":
+            found |= {"bound": self.bound, "adversary": self.adversary}
+        return found
 
 
 # --- what to expect ---------------------------------------------------------------------------------

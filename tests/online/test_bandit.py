@@ -21,7 +21,6 @@ from discreet.online import bandit as module
 from discreet.online.bandit import BanditSettings, SlotFeedback, ValueFeedback
 from discreet.privacy import Release, ordered, samplers
 from discreet.privacy.account import PublishedCalibrationWarning
-from tests.online import sharing
 from tests.privacy.audit import hockey_stick
 
 PURE = dc.Budget(1.0)
@@ -822,23 +821,6 @@ def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
     assert (again.run(people).selections == learner.run(people).selections).all()
 
 
-@pytest.mark.parametrize("options", [{"block": 4, "repeats": 2}, {"feedback": "slots", "block": 4}])
-def test_an_interruption_never_leaves_a_round_open_and_pending(options):
-    class Interrupting(dict):
-        def __setitem__(self, *entry):
-            super().__setitem__(*entry)
-            raise KeyboardInterrupt
-
-    learner = BanditSelector(5, 2, 24, PURE, seed=6, **options)
-    learner.choose()
-    learner._pending._tickets = Interrupting()
-    with pytest.raises(KeyboardInterrupt):
-        learner.choose(wait=False)
-    assert learner.pending == (0,)
-    with pytest.raises(RuntimeError, match=r"learn\(\) comes after choose\(\)"):
-        learner.learn(0.5 if "repeats" in options else None)
-
-
 def test_an_interrupted_release_is_never_made_again():
     """Interrupted while counts with noise are noted down: their people are gone from the open block."""
 
@@ -908,33 +890,7 @@ def test_late_rewards_keep_to_the_rounds_per_person(tmp_path):
     assert learner.choose() == again.choose()
 
 
-def test_run_goes_on_while_rewards_are_missing():
-    """With rewards outstanding the rounds are taken one by one, and the open sample keeps waiting."""
-    people = Coverage(np.eye(5)[np.arange(16) % 5])
-    learner = BanditSelector(5, 1, 24, PURE, block=8, repeats=8, seed=6)
-    learner.choose()
-    learner.choose(wait=False)
-    learner.run(people[:15])
-    assert learner.pending == (0,)
-    assert np.count_nonzero(learner._engine._experts.scores) == 1  # the second block
-    learner.learn(1.0, round=0)
-    assert not any(block == 0 for block, _ in learner._engine._samples)
-
-
 # --- input ----------------------------------------------------------------------------------------------
-
-
-def test_bad_values_are_refused_and_the_round_stays_open():
-    for options in ({"block": 4}, {"exploration": "every_round"}):
-        learner, twin = (BanditSelector(5, 2, 30, LOOSE, seed=1, **options) for _ in range(2))
-        for t in range(6):
-            assert learner.choose() == twin.choose()
-            for bad in (-1e-9, 1.0001, math.nan, math.inf, "0.5", None, [0.5, 0.5]):
-                with pytest.raises((ValueError, TypeError), match="value"):
-                    learner.learn(bad, person_id="ann")
-            assert learner.round == t
-            learner.learn(0.5, person_id="ann" if t == 3 else None)
-            twin.learn(0.5)
 
 
 def test_slots_take_items_nothing_or_numbers():
@@ -1134,21 +1090,3 @@ def test_what_the_bound_rests_on():
             )
             growth /= 1.0 - (rate * noise) ** 2
             assert growth - 1.0 <= rate * (mean + cost) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    "options", [{"block": 4}, {"feedback": "slots", "block": 4}, *list(DRAWN.values())[:4]]
-)
-def test_two_learners_keep_to_one_budget(options, tmp_path):
-    def make(spending, **more):
-        return BanditSelector(5, 2, 20, spending, **options, **more)
-
-    people = Coverage(np.eye(5)[np.arange(20) % 5])
-    for budget in (sharing.APPROXIMATE, sharing.PURE):
-        sharing.check_one_budget_for_two(make, people, budget, tmp_path)
-
-
-def test_published_constants_are_for_a_whole_budget():
-    half = sharing.APPROXIMATE.split(2)[0]
-    with pytest.raises(ValueError, match="a budget of its own"):
-        quietly(5, 2, 20, half, exploration="online", calibration="published")

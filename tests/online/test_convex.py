@@ -68,9 +68,6 @@ def _bandit(budget=PURE, domain=None, **options):
 
 GRADIENT = {name: setting.make for name, setting in LEADERS.items()}
 BANDIT = {name: setting.make for name, setting in BANDIT_LEADERS.items()}
-LEARNERS = GRADIENT | BANDIT
-
-
 def _people(learner, count=ROUNDS):
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(count, SIZE))
@@ -163,36 +160,6 @@ def test_an_interruption_after_the_sum_leaves_all_later_rounds(name, monkeypatch
     assert (learner.choose() == last).all()
     _one_by_one(learner, people, start=3)
     assert learner.over
-
-
-def test_an_interrupted_batch_is_released_once(monkeypatch):
-    for name, make in BANDIT.items():
-        learner = make()
-        people = _people(learner)
-        _one_by_one(learner, people, stop=learner.batch)
-
-        def interrupt(*_):
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Ball, "direction", interrupt)
-            patched.setattr(Simplex, "direction", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                learner.choose()
-        learner.choose()
-        assert learner._total.count == 1, name
-        _one_by_one(learner, people, start=learner.batch)
-        assert learner.over
-
-
-@pytest.mark.parametrize("rounds", [1, 2, 3, 5])
-@pytest.mark.parametrize(
-    "name", sorted(LEARNERS.keys() - {"one point, batches", "one point, two rounds each"})
-)
-def test_short_horizons(name, rounds):
-    learner = LEARNERS[name](rounds=rounds)
-    assert learner.run(_people(learner, rounds)).decisions.shape == (rounds, SIZE)
-    assert learner.certified_regret >= 0.0
 
 
 # --- compiled rounds ----------------------------------------------------------------------------
@@ -970,62 +937,6 @@ def test_one_point_settings_are_the_best_ones():
 # --- bad input ----------------------------------------------------------------------------------
 
 
-def test_settings_that_make_no_sense():
-    ball = Ball(2)
-    for options, message in (
-        ({"lipschitz": 0.0}, "lipschitz=0.0 must be greater than 0"),
-        ({"lipschitz": 1.0, "strong_convexity": -1.0}, "strong_convexity=-1.0 must be at least 0"),
-        ({"lipschitz": 1.0, "regularization": 0.0}, "needs costs with strong_convexity above 0"),
-        ({"lipschitz": 1.0, "regularization": 1e-320}, "is nothing beside lipschitz=1"),
-        ({"lipschitz": 1.0, "regularization": "strong"}, "regularization='strong' is not one of"),
-        ({"lipschitz": 1.0, "sums": "cube"}, "sums='cube' is not one of"),
-        ({"lipschitz": 1.0, "sums": "tree", "calibration": "published"}, "has its own sums="),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ApproximateLeader(ball, 10, APPROXIMATE, **options)
-    with pytest.raises(ValueError, match="needs delta > 0; give the budget a delta, or take sums"):
-        ApproximateLeader(ball, 10, PURE, lipschitz=1.0, sums="sqrt")
-    with pytest.raises(ValueError, match="needs a finite epsilon"):
-        ApproximateLeader(ball, 10, FREE, lipschitz=1.0, calibration="published")
-    with pytest.raises(TypeError, match="domain must be a Domain"):
-        ApproximateLeader(3, 10, APPROXIMATE, lipschitz=1.0)
-    for kind, more in (
-        (ApproximateLeader, {}),
-        (LinearLeader, {}),
-        (LinearLeader, {"calibration": "published"}),
-        (BanditApproximateLeader, {"bound": 1.0}),
-    ):
-        with pytest.raises(TypeError, match=r"budget must be a Budget.*got 1.0"):
-            kind(ball, 10, 1.0, lipschitz=1.0, **more)
-    with pytest.raises(ValueError, match="say how large a cost vector can be"):
-        LinearLeader(ball, 10, APPROXIMATE)
-    with pytest.raises(ValueError, match=r'regularizer="entropy" is for domains.Simplex'):
-        LinearLeader(ball, 10, APPROXIMATE, lipschitz=1.0, regularizer="entropy")
-    learner = LinearLeader(Simplex(2), 10, APPROXIMATE, box=(0.0, 1.0), seed=0)
-    learner.choose()
-    with pytest.raises(ValueError, match=r"not what was declared: vector\[1\]=-0.5 is outside box"):
-        learner.learn([0.5, -0.5])
-
-
-def test_bandit_settings_that_make_no_sense():
-    def make(domain=Ball(2), rounds=10, **options):  # noqa: B008
-        return BanditApproximateLeader(
-            domain, rounds, PURE, **({"lipschitz": 1.0, "bound": 1.0, "seed": 0} | options)
-        )
-
-    for options, message in (
-        ({"bound": 0.0}, "bound=0.0 must be greater than 0"),
-        ({"bound": (1.0, 0.0)}, "must have low < high"),
-        ({"exploration_radius": 1.0}, "exploration_radius=1.0 must be less than 1"),
-        ({"adversary": "nice"}, "adversary='nice' is not one of 'oblivious', 'adaptive'"),
-        ({"adversary": "adaptive", "batch": 3, "exploration_radius": 0.5}, 'needs adversary="oblivious"'),
-        ({"batch": 11}, "batch=11 is too large"),
-        ({"batch": 2, "calibration": "published"}, "has its own batch="),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make(**options)
-
-
 def test_a_horizon_that_is_too_short_says_how_long_it_takes():
     def make(rounds, **options):
         return BanditApproximateLeader(
@@ -1075,3 +986,45 @@ def test_a_batch_that_does_not_fit_the_grid_is_refused():
     with pytest.raises(ValueError, match="does not fit the noise's grid"):
         make(rounds=1 << 14)
     assert _bandit(dc.Budget(1e5), batch=1 << 12)(rounds=1 << 14).batch == 1 << 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (ApproximateLeader, {"strong_convexity": -1.0}, "strong_convexity=-1.0 must be at least 0"),
+        (ApproximateLeader, {"regularization": 0.0}, "needs costs with strong_convexity above 0"),
+        (ApproximateLeader, {"regularization": 1e-320}, "is nothing beside lipschitz=1"),
+        (ApproximateLeader, {"regularization": "strong"}, "regularization='strong' is not one of"),
+        (ApproximateLeader, {"sums": "cube"}, "sums='cube' is not one of"),
+        (ApproximateLeader, {"sums": "tree", "calibration": "published"}, "has its own sums="),
+        (ApproximateLeader, {"sums": "sqrt", "budget": PURE}, "needs delta > 0; give the budget a delta"),
+        (ApproximateLeader, {"calibration": "published", "budget": FREE}, "needs a finite epsilon"),
+        (ApproximateLeader, {"domain": 3}, "domain must be a Domain"),
+        (LinearLeader, {"calibration": "published", "budget": 1.0}, r"budget must be a Budget.*got 1.0"),
+        (LinearLeader, {"lipschitz": None}, "say how large a cost vector can be"),
+        (LinearLeader, {"regularizer": "entropy"}, r'regularizer="entropy" is for domains.Simplex'),
+        (BanditApproximateLeader, {"bound": (1.0, 0.0)}, "must have low < high"),
+        (BanditApproximateLeader, {"exploration_radius": 1.0}, "exploration_radius=1.0 must be less than 1"),
+        (BanditApproximateLeader, {"adversary": "nice"}, "adversary='nice' is not one of 'oblivious'"),
+        (
+            BanditApproximateLeader,
+            {"adversary": "adaptive", "batch": 3, "exploration_radius": 0.5},
+            'needs adversary="oblivious"',
+        ),
+        (BanditApproximateLeader, {"batch": 11}, "batch=11 is too large"),
+        (BanditApproximateLeader, {"batch": 2, "calibration": "published"}, "has its own batch="),
+    ],
+)
+def test_settings_that_make_no_sense(kind, options, message):
+    asked = {"domain": Ball(2), "rounds": 10, "budget": APPROXIMATE, "lipschitz": 1.0} | options
+    if kind is BanditApproximateLeader:
+        asked = {"bound": 1.0} | asked
+    with pytest.raises((ValueError, TypeError), match=message):
+        kind(**asked)
+
+
+def test_a_cost_vector_that_was_not_declared_is_refused():
+    learner = LinearLeader(Simplex(2), 10, APPROXIMATE, box=(0.0, 1.0), seed=0)
+    learner.choose()
+    with pytest.raises(ValueError, match=r"not what was declared: vector\[1\]=-0.5 is outside box"):
+        learner.learn([0.5, -0.5])

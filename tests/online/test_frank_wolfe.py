@@ -22,7 +22,6 @@ from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
     FacilityLocation,
-    GraphCut,
     MultilinearExtension,
     ProbabilisticCoverage,
     SetFunction,
@@ -494,9 +493,6 @@ def test_what_rounding_adds_is_not_counted():
     assert totals.tolist() == [[2**31, 2**31]]
 
 
-RNG = np.random.default_rng(77)
-
-
 # --- what is fed --------------------------------------------------------------------------------
 
 
@@ -560,21 +556,6 @@ def test_one_of_each_is_the_projection(blocks):
 
 
 # --- learning and certificates ------------------------------------------------------------------
-
-
-def test_learns_and_noise_grows_with_less_budget():
-    rng = np.random.default_rng(4)
-    stream = Coverage((rng.random((4000, 12)) < np.linspace(0.02, 0.4, 12)).astype(float))
-    blocks = c.PartitionMatroid(np.arange(12) % 3, 1)
-    averages = [
-        MetaFrankWolfe(blocks, 4000, dc.Budget(epsilon, 1e-6), steps=3, resample_every=20, seed=1)
-        .run(stream)
-        .average
-        for epsilon in (0.01, 1.0, math.inf)
-    ]
-    best = stream.value([9, 10, 11])
-    assert averages[0] < averages[1] <= averages[2] * 1.02
-    assert averages[2] > 0.85 * best
 
 
 def test_a_step_gains_what_the_certificate_says():
@@ -919,28 +900,6 @@ def test_published_leader_reports_what_it_needs():
 # --- bad input ----------------------------------------------------------------------------------
 
 
-def test_bad_people_are_refused_and_the_round_stays_open():
-    learner, twin = _sets()(), _sets()()
-    stream = people()
-    learner.choose()
-    twin.choose()
-    for person, message in (
-        (people(n_items=5)[0], "the function is over 5 items; this learner chooses among 7"),
-        (stream[:2], "takes one person; use run"),
-        ("somebody", "expected a person's function"),
-        (Coverage(np.ones((1, N_ITEMS))) * 3.0, "may reach 3, above the learner's bound=1"),
-        (GraphCut(np.zeros((N_ITEMS, N_ITEMS)), bound=1.0), "monotone"),
-        (SetFunction(lambda _: math.nan, N_ITEMS, 1.0, monotone=True), "nan"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            learner.learn(person, person_id="ann")
-    assert learner.round == 0
-    for t in range(3):
-        learner.learn(stream[t], person_id="ann" if t == 0 else None)
-        twin.learn(stream[t])
-        assert learner.choose() == twin.choose()
-
-
 def test_bad_functions_are_refused_or_shortened():
     learner, twin = _points()(), _points()()
     learner.choose()
@@ -988,20 +947,14 @@ def test_populations_of_sets_are_points_too():
         ({"constraint": "all"}, "constraint must be a constraint"),
         ({"constraint": c.Cardinality(3)}, "does not say over how many items"),
         ({"constraint": BOX}, "for points of a box there is MetaFrankWolfePoints"),
-        ({"steps": 0}, "steps=0 is too small"),
         ({"steps": "many"}, "steps must be a whole number"),
         ({"sums": "magic"}, "sums='magic' is not one of"),
         ({"sums": "sqrt", "budget": PURE}, "Gaussian noise needs delta > 0"),
         ({"regularizer": "love"}, "regularizer='love' is not one of"),
         ({"items_per_person": 9}, "items_per_person=9 is too large"),
-        ({"resample_every": 0}, "resample_every=0 is too small"),
-        ({"rate": -1.0}, "rate=-1.0 must be greater than 0"),
-        ({"rounds": 0}, "rounds=0 is too small"),
-        ({"bound": math.nan}, "bound is NaN"),
         ({"bound": 1e-101}, "bound=1e-101 must be at least 1e-100"),
         ({"bound": 1e300}, "must be at most 1e"),
         ({"budget": 1.0}, "budget must be a Budget"),
-        ({"samples": 1}, "samples=1 is too small"),
         ({"calibration": "published", "resample_every": 2}, "has its own resample_every="),
         ({"calibration": "published", "curvature": True}, "has its own resample_every="),
         ({"calibration": "published", "budget": FREE}, "needs a finite epsilon"),

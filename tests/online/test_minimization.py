@@ -681,16 +681,6 @@ def test_optimistic_closes_more_of_the_gap():
     assert averages["optimistic"] < averages["auto"] < 0.0
 
 
-@pytest.mark.parametrize("kind", [SubmodularMinimizer, BanditSubmodularMinimizer])
-def test_regularization_is_named_or_a_number(kind):
-    with pytest.raises(ValueError, match="regularization"):
-        kind(3, 10_000, PURE, regularization="bold")
-    with pytest.raises(ValueError, match="published"):
-        _quiet(kind, 3, 10_000, PURE, regularization="optimistic", calibration="published")
-    given = _quiet(kind, 3, 10_000, PURE, regularization=7.0, calibration="published")
-    assert given.regularization == 7.0
-
-
 @pytest.mark.parametrize("budget", [PURE, dc.Budget(0.07, neighbours="add_remove"), dc.Budget(9.0), FREE])
 @pytest.mark.parametrize("rounds", [2, 30, 5000])
 def test_batches_are_those_of_a_search_through_all(budget, rounds):
@@ -813,69 +803,6 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(tmp_path):
     assert not np.allclose(first._released, second._released)
 
 
-def test_nobody_enters_twice_through_a_file_after_an_interruption(tmp_path):
-    """Ctrl-C in a compiled stretch comes up after it: its people are in the sum, its rounds are not."""
-    learner = SubmodularMinimizer(4, 600, BUDGET, seed=0)
-
-    class Interrupted(Chain):
-        def run(self, *arguments):
-            super().run(*arguments)
-            raise KeyboardInterrupt
-
-    learner._chain = Interrupted(4, learner.regularization, 0.5)
-    with pytest.raises(KeyboardInterrupt):
-        learner.run(PEOPLE[:100])
-    assert learner.round == 0
-    with pytest.raises(RuntimeError, match="last saved state"):
-        learner.save(tmp_path / "state")
-    assert not (tmp_path / "state").exists()
-    with pytest.raises(RuntimeError, match="last saved state"):
-        learner.run(PEOPLE[:100])
-
-
-@pytest.mark.parametrize("name", ["sqrt", "laplace tree", "values", "estimates"])
-def test_a_draw_that_was_interrupted_is_repeated_and_nobody_is_added_twice(name):
-    learner = LEARNERS[name](BUDGET, seed=1)
-    batch = getattr(learner, "batch", 1)
-    last = 649 // batch * batch
-    added = []
-    add, noisy = RunningSum._add, BanditSubmodularMinimizer._noisy
-
-    def watched(method):
-        def inner(total, vector):
-            added.append(np.any(vector))
-            return method(total, vector)
-
-        return inner
-
-    broken = mock.Mock(spec=Chain, order=learner._chain.order)
-    broken.draw.side_effect = broken.threshold.side_effect = KeyboardInterrupt
-    with (
-        mock.patch.object(RunningSum, "_add", watched(add)),
-        mock.patch.object(BanditSubmodularMinimizer, "_noisy", watched(noisy)),
-    ):
-        for t in range(650):
-            if t in (20 * batch, last):
-                with (
-                    mock.patch.object(learner, "_chain", broken),
-                    pytest.raises(KeyboardInterrupt),
-                ):
-                    learner.choose()
-            decision = learner.choose()
-            learner.learn(_feedback(learner, PEOPLE[t], decision))
-    assert sum(added) <= last // batch
-    assert learner.round == 650
-
-
-def test_several_rounds_of_a_person_are_paid_for():
-    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
-    once, thrice = (SubmodularMinimizer(4, 100, b, seed=0) for b in (BUDGET, budget))
-    assert thrice._total.sum.noise_std(50) == pytest.approx(3.0 * once._total.sum.noise_std(50), rel=1e-6)
-    values = BanditSubmodularMinimizer(4, 100, dc.Budget(1.0, max_rounds_per_person=3), exploration_rate=0.5)
-    assert float(values.settings.event.scale) == pytest.approx(6.0)
-    assert values.privacy.epsilon() == pytest.approx(1.0)
-
-
 def test_clipping_shortens_and_counts():
     wide = GraphCut([[0, 3, 0], [0, 0, 0], [0, 0, 0]], directed=True, bound=3)
     learner = SubmodularMinimizer(3, 10, FREE, clip=True, seed=0)
@@ -949,54 +876,6 @@ def test_short_horizons_say_what_is_needed():
     assert learner.exploration_rate == 1.0
 
 
-def test_certificates_are_refused_where_a_learner_would_be():
-    for wrong in ({"n_items": 0}, {"rounds": 0}, {"bound": -1.0}, {"bound": 1e200}, {"regularization": -1.0}):
-        asked = {"n_items": 3, "rounds": 10_000} | wrong
-        for kind in (MinimizerSettings, BanditMinimizerSettings):
-            with pytest.raises(ValueError, match=next(iter(wrong))):
-                kind.tight(share=BUDGET.share(), **asked)
-    for wrong in ({"form": "x"}, {"batch": 0}, {"exploration_rate": 2.0}, {"form": "tree", "batch": 2}):
-        with pytest.raises(ValueError):
-            _bandit_certified(3, 10_000, PURE, **wrong)
-    with pytest.raises(ValueError, match="sums"):
-        _certified(3, 10_000, PURE, sums="x")
-    for kind in (SubmodularMinimizer, BanditSubmodularMinimizer):
-        with pytest.raises(TypeError, match="Budget"):
-            kind(3, 100, 1.0)
-        with pytest.raises(ValueError, match="bound"):
-            kind(3, 100_000, PURE, bound=1e-200)
-        assert kind(3, 100_000, PURE, bound=1e-90, seed=0).choose() is not None
-
-
-def test_settings_that_do_not_go_together_are_refused():
-    with pytest.raises(ValueError, match="tree"):
-        SubmodularMinimizer(3, 10, BUDGET, sums="sqrt", noise="laplace")
-    with pytest.raises(ValueError, match="delta"):
-        SubmodularMinimizer(3, 10, PURE, sums="sqrt")
-    with pytest.raises(ValueError, match="published"):
-        SubmodularMinimizer(3, 10, PURE, sums="blt", calibration="published")
-    with pytest.raises(ValueError, match="batch=3"):
-        BanditSubmodularMinimizer(3, 10, PURE, form="tree", batch=3)
-    for wrong in ({"exploration_rate": 0.5}, {"regularization": 2.0}, {"regularization": "optimistic"}):
-        with pytest.raises(ValueError, match='form="thompson" has neither'):
-            BanditSubmodularMinimizer(3, 10, PURE, form="thompson", **wrong)
-    for wrong in ({"bound": 0.0}, {"regularization": -1.0}, {"check": -1}, {"sums": "x"}, {"noise": "x"}):
-        with pytest.raises(ValueError):
-            SubmodularMinimizer(3, 10, BUDGET, **wrong)
-    for wrong in (
-        {"exploration_rate": 0.0},
-        {"exploration_rate": 1.5},
-        {"batch": 0},
-        {"batch": 11},
-        {"form": "x"},
-    ):
-        with pytest.raises(ValueError):
-            BanditSubmodularMinimizer(3, 10, PURE, **wrong)
-    labelled = SubmodularMinimizer(3, 10, BUDGET, labels=["a", "b", "c"], seed=0)
-    chosen = labelled.choose()
-    assert chosen.labels == tuple("abc"[i] for i in chosen.items)
-
-
 def test_pure_budgets_take_the_tree_that_certifies_less():
     few, many = (SubmodularMinimizer(n, 1000, PURE, seed=0) for n in (2, 30))
     assert (few.sums, few.noise) == ("tree", "spherical")
@@ -1058,3 +937,49 @@ def test_an_order_that_is_no_permutation_is_refused():
         with pytest.raises(ValueError, match="does not name every item once"):
             chain.order = np.array(wrong)
     assert chain.order.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sums": "sqrt", "noise": "laplace"}, 'needs sums="tree"'),
+        ({"sums": "sqrt"}, "delta"),
+        ({"sums": "blt", "calibration": "published"}, "has its own sums="),
+        ({"regularization": "bold"}, "regularization='bold' is not one of"),
+        ({"regularization": "optimistic", "calibration": "published"}, "has its own regularization="),
+        ({"regularization": -1.0}, "regularization=-1"),
+        ({"bound": 1e200}, "bound"),
+        ({"bound": 1e-200}, "bound"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        SubmodularMinimizer(3, 10_000, PURE, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "tree", "batch": 3}, "batch=3, but form"),
+        ({"form": "thompson", "exploration_rate": 0.5}, 'form="thompson" has neither'),
+        ({"form": "thompson", "regularization": "optimistic"}, 'form="thompson" has neither'),
+        ({"form": "x"}, "form='x' is not one of"),
+        ({"exploration_rate": 1.5}, "at most 1"),
+        ({"batch": 10_001}, "batch=10001 is too large"),
+        ({"regularization": "bold"}, "regularization='bold' is not one of"),
+        ({"regularization": "optimistic", "calibration": "published"}, "has its own regularization="),
+        ({"bound": 1e200}, "bound"),
+    ],
+)
+def test_bad_settings_with_bandit_feedback(options, message):
+    with pytest.raises(ValueError, match=message):
+        BanditSubmodularMinimizer(3, 10_000, PURE, **options)
+
+
+def test_settings_as_they_are_given():
+    for kind in (SubmodularMinimizer, BanditSubmodularMinimizer):
+        given = _quiet(kind, 3, 10_000, PURE, regularization=7.0, calibration="published")
+        assert given.regularization == 7.0
+        assert kind(3, 100_000, PURE, bound=1e-90, seed=0).choose() is not None
+    chosen = SubmodularMinimizer(3, 10, BUDGET, labels=["a", "b", "c"], seed=0).choose()
+    assert chosen.labels == tuple("abc"[i] for i in chosen.items)
