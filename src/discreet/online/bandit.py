@@ -54,6 +54,7 @@ from .learner import (
     Rounds,
     SelectorSettings,
     Stream,
+    asked,
     common_settings,
     rate_within,
     score_range,
@@ -1451,23 +1452,15 @@ class BanditSelector(RewardSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        share = spend_from(budget, seed)
-        options: dict[str, Any] = {"exploration": exploration, "feedback": feedback, "rate": rate}
-        options |= {"exploration_rate": exploration_rate, "block": block, "repeats": repeats}
-        options |= {"bound": bound, "labels": labels}
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            settings = BanditSettings.published(n_items, k, rounds, share, **options)
+        options, share = asked(locals()), spend_from(budget, seed)
+        if checks.one_of("calibration", options.pop("calibration"), CALIBRATIONS) == "published":
+            settings = BanditSettings.published(**options, share=share)
             # What rounds that are picked in advance release depends on how many they are.
             charged = [] if settings.picked else [(event, count) for _, event, count in settings.releases]
             share = published_share(share, charged, f"BanditSelector(exploration={exploration!r})")
         else:
-            settings = BanditSettings.tight(n_items, k, rounds, share, **options)
+            settings = BanditSettings.tight(**options, share=share)
         super().__init__(settings, share, start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret of the whole run, in units of reward."""
-        return math.inf if self._catalogue.changed else self.settings.certified_regret
 
     def _begin(self) -> None:
         self.settings.check(self.budget.neighbours)

@@ -15,12 +15,12 @@ from ..constraints.domains import Domain
 from ..core import checks
 from ..core.text import track
 from ..objectives.losses import Losses
-from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds, spend_from
+from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
 from .calibration import calibrated, claimed_epsilon
 from .convex import PointLearner, Vector, approximate_leader, printed_noise
-from .learner import LearnerSettings, Stream, asked
+from .learner import LearnerSettings, Stream
 from .sums import CostTotal, PrivateTotal
 
 ADVERSARIES = ("oblivious", "adaptive")
@@ -316,8 +316,7 @@ class BanditApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*calibrated(BanditLeaderSettings, share, options, pure=True))
+        super().__init__(*calibrated(BanditLeaderSettings, locals(), pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 

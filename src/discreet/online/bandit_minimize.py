@@ -24,11 +24,10 @@ from ..privacy import (
     SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from .calibration import calibrated
-from .learner import Stream, asked
+from .learner import Stream
 from .minimize import (
     ROUNDING,
     SetMinimizer,
@@ -409,7 +408,9 @@ class BanditSubmodularMinimizer(SetMinimizer):
     Formal guarantee: pure epsilon. ``"values"``, ``"thompson"``: a person's cost enters one sum and moves it
     by at most 2 ``bound`` (``bound``, when added or removed); costs are summed in fixed point, and everything
     after the noise is post-processing. ``"tree"``: an estimate moves by at most 4 ``bound`` (n + 1) / gamma
-    in L1. All hold for people chosen with knowledge of all earlier sets.
+    in L1. All hold for people chosen with knowledge of all earlier sets. ``certified_regret`` is for people
+    who were fixed beforehand; where they depend on the sets of earlier batches, it is beyond the cost of any
+    one set named beforehand. (An adversary who sees the set in the middle of its batch can do worse.)
 
     ``calibration="published"``: the paper's gamma = n^(3/2) / T^(1/3) (at most 1, with a warning below
     T = n^(9/2)), H = M T^(2/3), and a tree of spherical noise for the estimates' *expected* length. No fixed
@@ -444,23 +445,13 @@ class BanditSubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*calibrated(BanditMinimizerSettings, share, options))
+        super().__init__(*calibrated(BanditMinimizerSettings, locals()))
 
     # --- for users -------------------------------------------------------------------------------
 
     def learn(self, value: float, *, person_id: Hashable | None = None) -> None:
         """Learn what this round's set cost its person, a number in [-``bound``, ``bound``]."""
         super().learn(value, person_id=person_id)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected cost beyond the best fixed set's, over the declared rounds.
-
-        For people who were fixed beforehand; where they depend on the sets of earlier batches, beyond that of
-        any one set named beforehand. (An adversary who sees the set in the middle of its batch can do worse.)
-        """
-        return self.settings.certified_regret
 
     @property
     def point(self) -> NDArray[np.float64]:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..core import checks
-from ..privacy import Budget, Share
+from ..privacy import Budget, Share, spend_from
 from ..privacy.account import published_share
 from ..privacy.prefix_sum import METHODS
-from .learner import CALIBRATIONS
+from .learner import CALIBRATIONS, asked
 
 NOISES = ("gaussian", "laplace", "spherical")
 
 
-def calibrated(kind: Any, share: Share, options: dict[str, Any], *, pure: bool = False) -> tuple[Any, Share]:
-    """Settings of this ``kind``, and the share that they are to be spent from.
+def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tuple[Any, Share]:
+    """Settings of this ``kind`` for the ``locals()`` of a constructor, and the share to spend.
 
-    ``options`` are those of a learner. Published constants leave no choice of the ones that ``kind.tuned``
-    names. ``pure`` is for papers that claim a pure epsilon, whatever the delta.
+    Published constants leave no choice of the options that ``kind.tuned`` names. ``pure`` is for papers that
+    claim a pure epsilon, whatever the delta.
     """
+    options, share = asked(given), spend_from(given["budget"], given["seed"])
     if checks.one_of("calibration", options.pop("calibration"), CALIBRATIONS) == "tight":
         return kind.tight(share, **options), share
     known = inspect.signature(kind.tight).parameters

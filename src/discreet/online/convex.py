@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -37,13 +37,12 @@ from ..privacy import (
     SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..results import CostTrace
 from .calibration import calibrated, chosen_sums, claimed_epsilon
-from .learner import LearnerSettings, OnlineLearner, Stream, asked
+from .learner import LearnerSettings, OnlineLearner, Stream
 from .sums import CostTotal, PrivateTotal
 
 Vector = NDArray[np.float64]
@@ -137,20 +136,11 @@ class PointLearner(OnlineLearner):
 
     settings: Any
     _noun: ClassVar[str] = "point"
+    _trace_type: ClassVar[Any] = CostTrace
     _clipped = 0
     _total: PrivateTotal | CostTotal
 
     # --- for users -------------------------------------------------------------------------------
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected regret against the best fixed point over the declared rounds.
-
-        Rounds that are not learned from (beyond ``max_rounds_per_person``) and clipped gradients are not in
-        it. The class says for which streams it holds.
-        """
-        found: float = self.settings.certified_regret
-        return found
 
     @property
     def insecure_clipped(self) -> int:
@@ -165,17 +155,6 @@ class PointLearner(OnlineLearner):
         """The point for this round, as an array that cannot be written to."""
         point: Vector = super().choose()
         return point
-
-    def run(
-        self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
-    ) -> CostTrace:
-        """A whole stream of costs at once: the same points, for the same seed, as step by step.
-
-        ``people`` is a population of losses or a sequence of costs. ``person_ids`` as in `learn`, one per
-        person. People beyond the declared horizon are served the last point and not learned from.
-        """
-        trace: CostTrace = super().run(people, person_ids=person_ids, progress=progress)
-        return trace
 
     @classmethod
     def load(
@@ -219,9 +198,6 @@ class PointLearner(OnlineLearner):
 
     def _row(self, decision: Vector) -> Vector:
         return decision
-
-    def _trace(self, rewards: Vector, selections: NDArray[Any]) -> CostTrace:
-        return CostTrace(rewards, selections, type(self).__name__)
 
     def _due(self) -> bool:
         return True
@@ -467,8 +443,7 @@ class ApproximateLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*calibrated(ApproximateLeaderSettings, share, options, pure=True))
+        super().__init__(*calibrated(ApproximateLeaderSettings, locals(), pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -693,8 +668,7 @@ class LinearLeader(PointLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*calibrated(LinearLeaderSettings, share, options, pure=True))
+        super().__init__(*calibrated(LinearLeaderSettings, locals(), pure=True))
 
     # --- the protocol ----------------------------------------------------------------------------
 

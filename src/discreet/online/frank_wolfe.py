@@ -39,13 +39,12 @@ from ..privacy import (
     SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
-from ..results import Selection, Trace
+from ..results import Selection
 from .calibration import calibrated, chosen_sums
-from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, asked, item_labels
+from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
 from .partial import Counting
 from .people import capped
 from .released import Released
@@ -630,21 +629,21 @@ class FrankWolfePointSettings(FrankWolfeSettings):
 # --- learners --------------------------------------------------------------------------------------------
 
 
-def _calibrated(kind: Any, share: Share, options: dict[str, Any]) -> tuple[Any, Share]:
+def _calibrated(kind: Any, given: dict[str, Any]) -> tuple[Any, Share]:
     """`calibrated`; it warns where an expert spends more than its paper says, if all together do not."""
-    if options["calibration"] == "published" and options["sums"] == "tree":  # which the published ones are
-        options["sums"] = "auto"
-    settings, needed = calibrated(kind, share, options)
+    if given["calibration"] == "published" and given["sums"] == "tree":  # which the published ones are
+        given["sums"] = "auto"
+    settings, share = calibrated(kind, given)
     claimed: float | None = settings.claimed_expert_epsilon
     true_loss: float = settings.expert_epsilon(share.budget.max_rounds_per_person)
-    if claimed is not None and needed is share and true_loss > claimed * (1.0 + 1e-12):
+    if claimed is not None and share.budget == given["budget"] and true_loss > claimed * (1.0 + 1e-12):
         checks.warn(
             f"{kind.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
             f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
             " still makes up for it. See docs/errata.md.",
             PublishedCalibrationWarning,
         )
-    return settings, needed
+    return settings, share
 
 
 class PaidExperts(BatchedSum):
@@ -750,7 +749,7 @@ class MetaFrankWolfePoints(OnlineLearner):
 
     ``gradient_bound`` is a public bound of every gradient's length (L2), ``bound`` of every value. Longer
     gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness``
-    bounds how fast gradients change (L2), for the certificate.
+    bounds how fast gradients change (L2), for the certificate, which is the trivial one without.
 
     ``steps`` is K: more steps lose less between them (as 1/K) and share the privacy among more experts (noise
     grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified.
@@ -798,8 +797,7 @@ class MetaFrankWolfePoints(OnlineLearner):
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*_calibrated(FrankWolfePointSettings, share, options))
+        super().__init__(*_calibrated(FrankWolfePointSettings, locals()))
 
     @property
     def point(self) -> Vector:
@@ -815,15 +813,6 @@ class MetaFrankWolfePoints(OnlineLearner):
     def insecure_clipped(self) -> int:
         """How many people's gradients were shortened; a fact about people, not protected."""
         return self._clipped
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret over the declared rounds.
-
-        With ``clip`` it is about people whose gradients were not shortened; rounds that are not learned from
-        are not in it. Without ``smoothness`` it is the trivial one.
-        """
-        return self.settings.certified_regret
 
     def choose(self) -> Vector:
         """The point for this round."""
@@ -854,9 +843,6 @@ class MetaFrankWolfePoints(OnlineLearner):
 
     def _row(self, decision: Vector) -> Vector:
         return decision
-
-    def _trace(self, rewards: Vector, selections: NDArray[Any]) -> Trace:
-        return Trace(rewards, selections, type(self).__name__)
 
     def _spent(self) -> Account:
         return self._account(*self._sum.entries())
@@ -959,6 +945,10 @@ class MetaFrankWolfe(OnlineSelector):
     ``bound`` is a public bound of every person's value, and so of every gradient entry. Functions without a
     closed form get gradients averaged over ``samples`` public random sets.
 
+    ``certified_regret`` is about the fractional points: matroid rounding loses nothing of it, a knapsack's up
+    to the value of one item a round. With ``curvature=True`` it is the (1 - kappa/e)-regret, and with
+    ``items_per_person`` about the people as they are counted.
+
     Formal guarantee: one person moves the stacked payoffs by at most bound sqrt(K min(n, 2 m)) in L2
     (replace; bound n per expert in L1); all else is post-processing. Holds for people chosen with knowledge
     of all earlier decisions.
@@ -998,19 +988,9 @@ class MetaFrankWolfe(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        options["domain"] = options.pop("constraint")
-        super().__init__(*_calibrated(FrankWolfeSetSettings, share, options), start)
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected (1 - 1/e)-regret of the fractional points over the declared rounds.
-
-        Matroid rounding loses nothing of it; a knapsack's loses up to the value of one item a round. With
-        ``curvature=True`` it is the (1 - kappa/e)-regret. With ``items_per_person`` it is about the people as
-        they are counted; rounds that are not learned from are not in it.
-        """
-        return math.inf if self._catalogue.changed else self.settings.certified_regret
+        given = locals()
+        given["domain"] = given.pop("constraint")
+        super().__init__(*_calibrated(FrankWolfeSetSettings, given), start)
 
     @property
     def point(self) -> Vector:

@@ -394,6 +394,7 @@ class OnlineLearner:
     _note: ClassVar[str | None] = None  # what its account has to say besides
     _state: ClassVar[tuple[str, ...]] = ("_rounds", "_contribution")
     _noun: ClassVar[str] = "decision"
+    _trace_type: ClassVar[Any] = Trace  # what `run` returns
 
     def __init__(self, settings: LearnerSettings, share: Share) -> None:
         assert share.gate is not None
@@ -453,7 +454,8 @@ class OnlineLearner:
     def certified_regret(self) -> float:
         """Bound on the expected regret over the declared rounds, as the settings certify it.
 
-        Infinite where none is known.
+        Infinite where none is known. Rounds that are not learned from (beyond ``max_rounds_per_person``) and
+        feedback that was clipped are not in it.
         """
         return float(self.settings.certified_regret)
 
@@ -500,7 +502,7 @@ class OnlineLearner:
                 played.append(self._run_all(some, ids, progress))
                 start += len(some)
             rewards, shown = zip(*played, strict=True)
-            return self._trace(np.concatenate(rewards), np.concatenate(shown))
+            return self._trace_type(np.concatenate(rewards), np.concatenate(shown), type(self).__name__)
 
     def _run_all(
         self, people: Any, person_ids: Sequence[Hashable] | None, progress: bool
@@ -666,10 +668,6 @@ class OnlineLearner:
 
     def _value(self, person: Any, decision: Any) -> float:
         """What a decision brings, or costs, a person: for the trace of a simulated stream only."""
-        raise NotImplementedError
-
-    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Any:
-        """What `run` returns."""
         raise NotImplementedError
 
     def _check_people(self, people: Any) -> None:
@@ -1420,9 +1418,6 @@ class OnlineSelector(OnlineLearner):
 
     def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)
-
-    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> Trace:
-        return Trace(rewards, selections, type(self).__name__)
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         inside = bool(((shown >= 0) & (shown < self.n_items)).all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -27,13 +27,12 @@ from ..privacy import (
     SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
-    spend_from,
 )
 from ..privacy.accountant import Spending
 from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
 from .calibration import calibrated, chosen_sums
-from .learner import LearnerSettings, OnlineLearner, Stream, asked, item_labels
+from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
 from .sums import CostTotal, PrivateTotal
 
@@ -93,6 +92,7 @@ class SetMinimizer(OnlineLearner):
 
     settings: Any
     _noun: ClassVar[str] = "set"
+    _trace_type: ClassVar[Any] = CostTrace
     _total: PrivateTotal | CostTotal | None  # of what people cost, on its way out; None where nothing leaves
 
     # --- for users -------------------------------------------------------------------------------
@@ -116,17 +116,6 @@ class SetMinimizer(OnlineLearner):
         """The set for this round; it may be empty."""
         chosen: Selection = super().choose()
         return chosen
-
-    def run(
-        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
-    ) -> CostTrace:
-        """The whole stream at once: the same sets, for the same seed, as `choose` and `learn` step by step.
-
-        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
-        set and not learned from.
-        """
-        trace: CostTrace = super().run(people, person_ids=person_ids, progress=progress)
-        return trace
 
     def __repr__(self) -> str:
         return (
@@ -173,9 +162,6 @@ class SetMinimizer(OnlineLearner):
 
     def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), -self._largest, self._largest)
-
-    def _trace(self, rewards: NDArray[np.float64], selections: NDArray[Any]) -> CostTrace:
-        return CostTrace(rewards, selections, type(self).__name__)
 
     def _check_people(self, people: Any) -> None:
         check_population(people, self._width, self._largest)
@@ -388,17 +374,7 @@ class SubmodularMinimizer(SetMinimizer):
         clip: bool = False,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        super().__init__(*calibrated(MinimizerSettings, share, options))
-
-    @property
-    def certified_regret(self) -> float:
-        """Bound on the expected cost beyond the best fixed set's, over the declared rounds.
-
-        `bounds.minimization.lovasz_leader`; rounds that are not learned from are not in it. It holds for any
-        regularization; at ``"optimistic"`` it mostly is the trivial bound, and promises nothing.
-        """
-        return self.settings.certified_regret
+        super().__init__(*calibrated(MinimizerSettings, locals()))
 
     # --- for the protocol ------------------------------------------------------------------------
 
