@@ -409,7 +409,6 @@ DEEP_CLASSES = {"online": 2}
 WIDE_FUNCTIONS = {"evaluation": 1, "objectives": 3, "online": 1}
 # Class names that several modules use.
 SEVERAL_MEANINGS = {
-    "Losses",
     "Pairs",
     "Rows",
     "Source",

@@ -137,34 +137,6 @@ def test_the_list_is_complete():
 # --- the attacks ---------------------------------------------------------------------------------------
 
 
-def test_a_longer_horizon_is_not_to_be_had():
-    learner = dc.online.HedgeSelector(N_ITEMS, 3, 2, BUDGET, seed=0)
-    with pytest.raises(AttributeError, match="read-only"):
-        learner.rounds = 500
-    learner.run(people(count=50))
-    assert learner.round == 2
-    assert learner.privacy.spent.epsilon() <= 1.0
-
-
-def test_more_picks_are_not_to_be_had():
-    learner = dc.online.PhasedSelector(N_ITEMS, 3, dc.Budget(1.0), window=5, seed=0)
-    with pytest.raises(AttributeError, match="make a new PhasedSelector"):
-        learner.k = 5
-    learner.run(people(count=50))
-    assert len(learner.choose()) == 3
-    assert learner.privacy.spent.epsilon() <= 1.0
-
-
-@pytest.mark.parametrize("feedback", ["set", "slots"])
-def test_compiled_loops_are_not_sent_beyond_their_arrays(feedback):
-    learner = dc.online.BanditSelector(N_ITEMS, 3, 20, dc.Budget(1.0), feedback=feedback, seed=0)
-    for name, value in (("rounds", 500), ("k", 6), ("n_items", 10**6), ("bound", 50.0)):
-        with pytest.raises(AttributeError, match="read-only"):
-            setattr(learner, name, value)
-    learner.run(people(count=40))
-    assert learner.round == 20
-
-
 def test_draws_are_made_at_the_rate_that_is_charged():
     learner = dc.online.HedgeSelector(N_ITEMS, 3, 20, BUDGET, seed=0)
     with pytest.raises(AttributeError, match="read-only"):

@@ -345,7 +345,7 @@ def test_convolution_of_many_losses_is_exact_far_into_the_tail() -> None:
     # Losses -1 and 1 on the grid: their 5000-fold sum is binomial.
     grid, count = 1e-3, 5000
     up = 1 / (1 + math.exp(-grid))
-    coin = composition.Losses(-1, np.array([1 - up, 0.0, up]), 0.0, count)
+    coin = composition.LossDistribution(-1, np.array([1 - up, 0.0, up]), 0.0, count)
     total = composition.Composition.of([coin], grid, 0.0)
     for delta in (1e-2, 1e-6, 1e-9, SMALLEST_DELTA):
         exact = attack_epsilon(delta, 2 * grid, count, grid)

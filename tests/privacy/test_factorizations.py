@@ -300,29 +300,3 @@ def test_buffered_says_what_to_use_beyond_its_table() -> None:
 def test_bad_parameters_are_refused(decays, weights, words) -> None:
     with pytest.raises(ValueError, match=words):
         Factorization(np.array(decays), np.array(weights), 10, "bad")
-
-
-def test_times_outside_the_horizon_are_refused() -> None:
-    factorization = square_root(10)
-    for t in (0, 11, [1, 11], np.array([0, 5])):
-        with pytest.raises(ValueError, match="between 1 and rounds=10"):
-            factorization.row_norm(t)
-    with pytest.raises(TypeError, match="whole numbers"):
-        factorization.row_norm(2.5)
-    with pytest.raises(ValueError, match="count=0"):
-        factorization.encoder_coefficients(0)
-    with pytest.raises(ValueError, match="count=0"):
-        factorization.decoder_coefficients(0)
-
-
-def test_parameters_cannot_be_changed_behind_the_norms() -> None:
-    decays = np.array([0.5, 0.9])
-    factorization = Factorization(decays, np.array([0.2, 0.2]), 10, "fixed")
-    before = factorization.column_norm
-    decays[1] = 0.99
-    assert factorization.decays[1] == 0.9
-    assert factorization.column_norm == before
-    with pytest.raises(ValueError, match="read-only"):
-        factorization.decays[0] = 0.1
-    with pytest.raises(AttributeError):
-        factorization.rounds = 11

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +13,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ReproducibleRandomness, SecureRandomness
-from discreet.privacy.randomness import PublicRandomness, randomness, restored
+from discreet.privacy.randomness import restored
 
 
 @pytest.mark.parametrize("source", [SecureRandomness(), ReproducibleRandomness(4)], ids=repr)
@@ -105,14 +103,6 @@ def test_secure_randomness_gates_and_sums_do_not_travel(how):
             how(thing)
 
 
-def test_spawned_processes_differ():
-    code = "from discreet.privacy import SecureRandomness as S; print(S().words(2).tolist())"
-    outputs = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)
-    }
-    assert len(outputs) == 2
-
-
 def test_seeds_reproduce_and_are_marked():
     def release(seed):
         gate = dc.Gate(dc.Budget(1.0), seed)
@@ -134,11 +124,3 @@ def test_reproducible_state_resumes_anywhere(drawn):
     again = restored(source.state())
     assert again.words(9).tolist() == source.words(9).tolist()
     assert restored(None).secure
-
-
-def test_public_generator_follows_the_seed():
-    draw = [PublicRandomness.drawn(randomness(5)).generator.integers(1 << 60) for _ in range(2)]
-    assert draw[0] == draw[1]
-    assert PublicRandomness.drawn(randomness(None)).generator.integers(1 << 60) != PublicRandomness.drawn(
-        randomness(None)
-    ).generator.integers(1 << 60)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -56,6 +56,17 @@ class Entry(NamedTuple):
     label: str
     event: Event
     disjoint: bool = False
+
+    def to_json(self, count: int) -> dict[str, Any]:
+        """``count`` such releases as plain values."""
+        row = {"label": self.label, "count": count, "event": self.event.to_json()}
+        return row | ({"disjoint": True} if self.disjoint else {})
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> tuple[Entry, int]:
+        """The entry that `to_json` wrote, and its count."""
+        count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
+        return cls(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint")), count
 
 
 class Releases:
@@ -202,11 +213,7 @@ class Releases:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "releases": [
-                {"label": entry.label, "count": count, "event": entry.event.to_json()}
-                | ({"disjoint": True} if entry.disjoint else {})
-                for entry, count in self.counts.items()
-            ],
+            "releases": [entry.to_json(count) for entry, count in self.counts.items()],
             "parts": {name: part.to_json() for name, part in self.parts.items()},
         } | ({"sequential": True} if self.sequential else {})
 
@@ -219,8 +226,7 @@ class Releases:
     def _read(self, record: dict[str, Any]) -> None:
         self.sequential = flag(checks.record("the record of releases", record), "sequential")
         for row in record["releases"]:
-            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
-            self.add(Entry(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint")), count)
+            self.add(*Entry.from_json(row))
         for name, part in checks.record("parts", record["parts"]).items():
             self.part(name)._read(part)
 
@@ -569,6 +575,7 @@ _DEFINITIONS_OF = {
     "ConcentratedRelease": "zCDP",
     "ApproximateRelease": "approximate DP",
 }
+_HEADER = ["release", "mechanism", "sensitivity", "noise", "count", "composition", "epsilon per release"]
 _MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time
 
 
@@ -651,12 +658,7 @@ class Account:
     def to_json(self) -> dict[str, Any]:
         """Plain values; floats as they print, exact fractions as text."""
         return {
-            "budget": {
-                "epsilon": self.budget.epsilon,
-                "delta": self.budget.delta,
-                "neighbours": self.budget.neighbours,
-                "max_rounds_per_person": self.budget.max_rounds_per_person,
-            },
+            "budget": asdict(self.budget),
             "reproducible": self.reproducible,
             "definition": self.definition,
             "ledger": self.ledger.to_json(),
@@ -678,16 +680,7 @@ class Account:
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
         """Every release in words: the header of a table and its rows."""
-        header = [
-            "release",
-            "mechanism",
-            "sensitivity",
-            "noise",
-            "count",
-            "composition",
-            "epsilon per release",
-        ]
-        return header, list(_rows(self.ledger, "", "sequential", self.budget.neighbours))
+        return _HEADER, list(_rows(self.ledger, "", "sequential", self.budget.neighbours))
 
     def summary(self) -> tuple[str, list[str]]:
         """What is printed above the table of releases, and what is printed below it."""

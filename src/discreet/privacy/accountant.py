@@ -207,26 +207,11 @@ class Accountant:
         return None if self.limit is None else self.limit.definition
 
     @property
-    def own(self) -> bool:
-        """Whether the ledger is nobody else's, and nothing hangs on it."""
-        return type(self.ledger) is MemoryLedger and not self.shared
-
-    @property
     def failure(self) -> Fraction:
         """What of delta is set aside for releases with a delta of their own."""
         return (
             self.limit.failure if self.limit is not None and self.limit.definition != "pure" else Fraction(0)
         )
-
-    @property
-    def reproducible(self) -> bool:
-        """Whether somebody may know noise that was drawn for this ledger."""
-        return REPRODUCIBLE in self._known or REPRODUCIBLE in self.ledger.caveats
-
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What accounts say they take for granted."""
-        return tuple([one for one in self.ledger.caveats if one != REPRODUCIBLE])
 
     def add_caveats(self, *sentences: str) -> None:
         """Let accounts say something from now on; those of all gates that share the ledger."""
@@ -669,7 +654,7 @@ class Gate:
     @property
     def reproducible(self) -> bool:
         """Whether somebody may know noise of this gate, from now or from before it was restored."""
-        return not self._source.secure or self._accountant.reproducible
+        return not self._source.secure or REPRODUCIBLE in self._accountant.ledger.caveats
 
     @property
     def spent(self) -> Account:
@@ -730,7 +715,7 @@ class Gate:
     @property
     def caveats(self) -> tuple[str, ...]:
         """What the accounts of this gate say they take for granted; see `add_caveats`."""
-        return self._accountant.caveats
+        return tuple(one for one in self._accountant.ledger.caveats if one != REPRODUCIBLE)
 
     def add_caveats(self, *sentences: str) -> None:
         """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
@@ -919,12 +904,13 @@ class Gate:
     def enlarged(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim."""
         accountant = self._accountant
-        if self._group or accountant.fraction < 1 or not accountant.own:
+        ledger = accountant.ledger
+        if self._group or accountant.fraction < 1 or accountant.shared or type(ledger) is not MemoryLedger:
             raise ValueError("settings that need more than they claim need a budget of their own; give one")
         if not accountant.releases.empty:
             raise ValueError("something was released here already; its account stays with its budget")
         gate = Gate(budget, self._source)
-        gate._accountant.add_caveats(*accountant.ledger.caveats)
+        gate._accountant.add_caveats(*ledger.caveats)
         return gate
 
     def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
@@ -1033,17 +1019,13 @@ class Gate:
             gate._accountant = Accountant(budget, limit, store, shared=ledger is not None, fraction=part)
             gate._view((), source, None)
             if state["reproducible"] is not False:  # noise that somebody may know does not become unknown
-                gate.mark_reproducible()
+                gate._accountant.add_caveats(REPRODUCIBLE)
         return fix(gate)
 
     @property
     def resumes_alike(self) -> bool:
         """Whether a restored gate would draw what this one would: a seeded source, whose place is kept."""
         return not self._source.secure and self._source.state() is not None
-
-    def mark_reproducible(self) -> None:
-        """Say in every account from now on that somebody may know the noise."""
-        self._accountant.add_caveats(REPRODUCIBLE)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")

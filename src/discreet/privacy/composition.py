@@ -50,7 +50,7 @@ TAIL = 1e-22  # probability that a window may cut off
 
 
 @dataclass(frozen=True, eq=False)
-class Losses:
+class LossDistribution:
     """Privacy losses ``(first + i) * grid`` with probability ``masses[i]``, ``count`` times independently.
 
     ``lost`` bounds the probability of an infinite loss, per repetition.
@@ -78,17 +78,17 @@ class Losses:
         top = float(logs.max())
         return top + math.log(float(np.exp(logs - top).sum()))
 
-    def tilted(self, tilt: float, grid: float) -> Losses:
+    def tilted(self, tilt: float, grid: float) -> LossDistribution:
         """Masses times ``exp(tilt * loss)``, divided by their sum."""
         masses = np.exp(self._tilted_logs(tilt, grid) - self.log_moment(tilt, grid))
-        return Losses(self.first, masses, self.lost, self.count)
+        return LossDistribution(self.first, masses, self.lost, self.count)
 
     def _tilted_logs(self, tilt: float, grid: float) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.masses) + tilt * self.losses(grid))
 
 
-def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, count: int) -> Losses:
+def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, count: int) -> LossDistribution:
     """The loss distribution on ``grid`` whose delta runs through the curve at the grid points.
 
     With ``above_l = (delta_l - delta_{l+1})/(1 - e^-grid)`` the mass at ``l grid`` is
@@ -107,10 +107,12 @@ def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, cou
     upper = np.maximum(above[:-1] - math.exp(-grid) * above[1:], 0.0) + error
     lower = upper * np.exp(-grid * np.arange(1, upper.size + 1))
     centre = max(0.0, 1.0 - (1.0 + math.exp(-grid)) * above[0] - deltas[1]) + error[0] + 8.0 * UNIT
-    return Losses(-upper.size, np.concatenate([lower[::-1], [centre], upper]), float(deltas[-1]), count)
+    return LossDistribution(
+        -upper.size, np.concatenate([lower[::-1], [centre], upper]), float(deltas[-1]), count
+    )
 
 
-def losses_of_responses(epsilon: float, count: int, grid: float) -> Losses:
+def losses_of_responses(epsilon: float, count: int, grid: float) -> LossDistribution:
     """Loss distribution on ``grid`` of ``count`` steps of randomised response, composed exactly.
 
     The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the
@@ -131,7 +133,7 @@ def losses_of_responses(epsilon: float, count: int, grid: float) -> Losses:
     split = np.zeros(int(slot[-1] - slot[0]) + 2)
     np.add.at(split, slot - slot[0], masses * (1.0 - share))
     np.add.at(split, slot - slot[0] + 1, masses * share)
-    return Losses(int(slot[0]), split, 2.0 * TAIL, 1)
+    return LossDistribution(int(slot[0]), split, 2.0 * TAIL, 1)
 
 
 def _log_gaussian_delta(mu: float, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -164,14 +166,14 @@ def _log_peak(tilt: NDArray[np.float64] | float) -> NDArray[np.float64]:
 class Composition:
     """The sum of independent discrete losses on ``grid`` and one Gaussian."""
 
-    parts: tuple[Losses, ...]
+    parts: tuple[LossDistribution, ...]
     grid: float
     mu: float
     tilts: NDArray[np.float64]
     moments: NDArray[np.float64]
 
     @classmethod
-    def of(cls, parts: Sequence[Losses], grid: float, mu: float) -> Composition:
+    def of(cls, parts: Sequence[LossDistribution], grid: float, mu: float) -> Composition:
         variance = mu * mu + sum(part.count * part.variance(grid) for part in parts)
         tilts = np.geomspace(0.02, 50.0, 64) / math.sqrt(variance)
         moments = tilts * (tilts + 1.0) * mu * mu / 2.0

@@ -121,6 +121,8 @@ class Event:
     """
 
     _kinds: ClassVar[dict[str, type[Event]]] = {}
+    _integers: ClassVar[tuple[str, ...]] = ()  # fields that are integers, at least 1; others are reals
+    _positive: ClassVar[tuple[str, ...]] = ()  # fields that must not be 0
 
     def __init_subclass__(cls) -> None:
         if not cls.__name__.startswith("_"):
@@ -128,10 +130,13 @@ class Event:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            number = checks.real(field.name, value, at_least=0.0)
+            name, value = field.name, getattr(self, field.name)
+            if name in self._integers:
+                number: Number = checks.whole(name, value, at_least=1, at_most=checks.ANY)
+            else:
+                number = checks.real(name, value, at_least=0.0, above=0.0 if name in self._positive else None)
             if not isinstance(value, Fraction):
-                object.__setattr__(self, field.name, number)
+                object.__setattr__(self, name, number)
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -389,10 +394,7 @@ class GroupGaussianNoise(GaussianNoise):
 
     participations: int
 
-    def __post_init__(self) -> None:
-        rounds = checks.whole("participations", self.participations, at_least=1, at_most=checks.ANY)
-        super().__post_init__()
-        object.__setattr__(self, "participations", rounds)
+    _integers = ("participations",)
 
     def loss(self) -> Loss:
         together = super().loss().mu_squared

@@ -251,9 +251,8 @@ class MemoryLedger:
                 "id": self.id,
                 "version": self.version,
                 "charges": [
-                    {"label": entry.label, "count": count, "event": entry.event.to_json()}
+                    entry.to_json(count)
                     | ({"group": list(group)} if group else {})
-                    | ({"disjoint": True} if entry.disjoint else {})
                     | ({"owner": owner} if owner else {})
                     for (group, entry, owner, _), count in counts.items()
                 ],
@@ -273,8 +272,7 @@ class MemoryLedger:
             number = checks.whole("number", life["number"], at_least=0)
             ledger._owners[str(owner)] = _Life(number, flag(life, "finished"), lives=False)
         for row in record["charges"]:
-            count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
-            entry = Entry(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint"))
+            entry, count = Entry.from_json(row)
             owner, group = row.get("owner"), tuple(map(str, row.get("group", ())))
             if owner is not None and owner not in ledger._owners:
                 raise ValueError(f"{entry.label!r} belongs to an owner that is not there")

@@ -96,11 +96,11 @@ class ExactChoices(Event):
     number: int
     delta: float
 
+    _integers = ("number",)
+
     def __post_init__(self) -> None:
-        count = checks.whole("number", self.number, at_least=1, at_most=checks.ANY)
         checks.real("delta", self.delta, at_least=0.0, below=1.0)
         super().__post_init__()
-        object.__setattr__(self, "number", count)
 
     @property
     def width(self) -> Fraction:
@@ -188,9 +188,7 @@ class SummedPicks(ApproximateRelease):
 
     bound: Number
 
-    def __post_init__(self) -> None:
-        checks.real("bound", self.bound, above=0.0)
-        super().__post_init__()
+    _positive = ("bound",)
 
     def rate(self, neighbours: str) -> float:
         """The rate that is paid for."""
@@ -207,9 +205,7 @@ class SampledPicks(PureRelease):
 
     bound: Number
 
-    def __post_init__(self) -> None:
-        checks.real("bound", self.bound, above=0.0)
-        super().__post_init__()
+    _positive = ("bound",)
 
 
 def decomposable(share: Share, bound: float) -> Picks:

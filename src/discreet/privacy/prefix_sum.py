@@ -440,22 +440,24 @@ class RunningSum(ABC):
         nonzeros: int | None = None,
         people_per_vector: int = 1,
         min_separation: int | None = None,
+        method: str | None = None,
         noise: str = "gaussian",
+        variance_reduction: bool = False,
         share: Fraction | float | None = None,
         event: Event | None = None,
         clip: bool = False,
         seed: Seed = None,
         label: str = "running sum",
-        **own: Any,
     ) -> None:
+        method = checks.one_of("method", self.methods[0] if method is None else method, self.methods)
         checks.one_of("noise", noise, self.noises)
         checks.whole("rounds", rounds, at_least=1)
         norm = 1 if noise == "laplace" else 2
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
         part = _spending(budget, seed, share, event)
         assert part.gate is not None
-        own = {"method": self.methods[0], "participation": Participation.declared(part, min_separation)} | own
-        spec = SumSpec(bounds, rounds, noise=noise, **own)
+        declared = Participation.declared(part, min_separation)
+        spec = SumSpec(bounds, rounds, method, noise, bool(variance_reduction), participation=declared)
         self._begin(spec, part.gate, share=part, event=event, clip=clip, label=label)
 
     @classmethod
@@ -750,12 +752,6 @@ class FactorizedSum(RunningSum):
     noises = ("gaussian",)
     _state = ("_encoder", "_decoder")
 
-    def __init__(
-        self, dimension: int, rounds: int, budget: Spending, *, method: str = "sqrt", **options: Any
-    ) -> None:
-        checks.one_of("method", method, self.methods)
-        super().__init__(dimension, rounds, budget, method=method, **options)
-
     @property
     def factorization(self) -> Factorization:
         return factorization(self.method, self.rounds)
@@ -836,17 +832,6 @@ class TreeSum(RunningSum):
     methods = ("tree",)
     noises = ("gaussian", "laplace", "spherical")
     _state = ("_kept_nodes",)
-
-    def __init__(
-        self,
-        dimension: int,
-        rounds: int,
-        budget: Spending,
-        *,
-        variance_reduction: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(dimension, rounds, budget, variance_reduction=bool(variance_reduction), **options)
 
     @classmethod
     def published(
