@@ -154,7 +154,7 @@ def set_checks(folder: Path, epsilon: float) -> list[Check]:
             printed=hedged,
         ),
         check(
-            "experts on tree sums, pure epsilon",
+            "000, Section 3, softmax on tree sums",
             "RunningSumSelector, Laplace tree",
             SETS,
             lambda t, s: RunningSumSelector(n, k, t, pure, sums="tree", noise="laplace", seed=s),

@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import discreet as dc
 from discreet.bounds import ALPHA
@@ -729,6 +730,59 @@ def test_the_certificate_holds_with_noise(name, noise):
         for s in range(10)
     ]
     assert np.mean(reached) >= ALPHA * best - certified
+
+
+@pytest.mark.parametrize("noise", ["exponential", "laplace", "gaussian"])
+@pytest.mark.parametrize("louder", [1.0, 2.5])
+def test_no_more_than_the_stated_share_of_runs_lose_more(noise, louder, monkeypatch):
+    """One item that as many people want as the certificate says may be lost, but for a chance of 5 %.
+
+    The curvature is 0, so that every run which picks another item loses more. Noise that is louder than the
+    account says is noticed.
+    """
+    n_items, runs, chance, budget = 200, 300, 0.05, dc.Budget(1.0, 1e-6)
+
+    def made(seed=None):
+        return CurvatureGreedy(Cardinality(1), budget, 1, noise, items_per_person=1, seed=seed)
+
+    def certified(count):
+        return made().certified_loss(count, n_items, 0.0, probability=1.0 - chance)
+
+    count = next(count for count in range(1, 10_000) if certified(count) < count)
+    people = Coverage(np.eye(n_items)[np.zeros(count, dtype=int)])
+    assert certified(count) > made().certified_loss(count, n_items, 0.0)
+    noisy, choose = CurvatureGreedy._noisy, dc.Gate.choose
+    monkeypatch.setattr(CurvatureGreedy, "_noisy", lambda s, x, *rest: noisy(s, x / louder, *rest))
+    monkeypatch.setattr(dc.Gate, "choose", lambda s, x, *rest, **more: choose(s, x / louder, *rest, **more))
+    values = np.array([count * people.multilinear(made(seed).fractional(people)) for seed in range(runs)])
+    missed = int((count - values > certified(count)).sum())
+    most = stats.binom.ppf(1.0 - 1e-9, runs, chance)
+    assert (missed > most) == (louder > 1.0), missed
+
+
+@pytest.mark.parametrize(("n_items", "reach", "steps"), [(20, 3, 1), (200, 1, 4), (50, 10, 4), (1, 1, 2)])
+@pytest.mark.parametrize("law", ["laplace", "normal"])
+def test_noise_exceeds_its_bound_as_rarely_as_stated(n_items, reach, steps, law):
+    """The most that noise can lose: the best set is fixed, and every step goes where its noise is largest."""
+    runs, chance, rng = 10_000, 0.05, np.random.default_rng(1)
+    lost = np.zeros(runs)
+    for _ in range(steps):
+        drawn = getattr(rng, law)(size=(runs, n_items))
+        lost += (np.sort(drawn, axis=1)[:, -reach:].sum(axis=1) - drawn[:, :reach].sum(axis=1)) / steps
+    bound = {"laplace": bounds.lost_to_laplace, "normal": bounds.lost_to_gaussian}[law]
+    limit = bound(n_items, reach, 1.0, steps, chance)
+    assert (lost > limit).sum() <= stats.binom.ppf(1.0 - 1e-9, runs, chance)
+    assert limit < 2.0 * reach * math.log(steps * n_items / chance) + 1.0  # the paper's union over all noise
+
+
+def test_picks_exceed_their_bound_as_rarely_as_stated():
+    """Many items that all fall short by the same: which gap is worst is looked for."""
+    n_items, reach, steps, chance, runs = 100, 2, 3, 0.05, 20_000
+    rng, limit = np.random.default_rng(2), bounds.lost_to_picks(100, 2.0, 1.0, 3, chance)
+    for gap in np.linspace(1.0, 12.0, 12):
+        short = (n_items - 1) * math.exp(-gap)
+        lost = gap * rng.binomial(steps * reach, short / (1.0 + short), runs) / steps
+        assert (lost > limit).sum() <= stats.binom.ppf(1.0 - 1e-9, runs, chance)
 
 
 def test_the_number_of_steps_minimises_the_certificate():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 import discreet as dc
 from discreet.bounds import bandit, continuous, convex, frank_wolfe, published, published_private_experts
+from discreet.constraints.domains import Ball, Simplex
 from discreet.evaluation.streams import STREAMS
-from discreet.online import HedgeSelector, RunningSumSelector
+from discreet.online import ApproximateLeader, HedgeSelector, LinearLeader, RunningSumSelector
 
 ITEMS, K, ROUNDS = 8, 2, 4000
 APPROXIMATE = dc.Budget(8.0, 1e-6)  # enough that the bounds say something at this size
@@ -116,6 +118,9 @@ def test_printed_bounds_of_paper_003():
     by_hand = math.sqrt(0.01 * 8 * 10 * math.log(10) / 0.5)
     assert published.published_continuous_greedy(10, 2.0, 0.5, 0.01) == pytest.approx(by_hand)
     # scale 2 K n Delta / epsilon = 12, H_3 = 11/6: m R^2 / (2K) + 2 R 12 H_3
+    likely = 5 + 4 * 12 * math.sqrt(10) * math.log(12)
+    found = published.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0, likely=True)
+    assert found == pytest.approx(likely)
     by_hand = 10 * 4 / 8 + 2 * 4 * math.sqrt(3 * math.log(3)) * 0.25 / 0.5
     assert published.published_gaussian_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(by_hand)
     assert published.published_laplace_steps(3, 2.0, 4, 0.5, 0.25, 10.0) == pytest.approx(5 + 4 * 12 * 11 / 6)
@@ -137,6 +142,40 @@ def test_lemma_three_is_least_at_the_steps_of_theorem_three():
     assert loss(best) <= min(loss(best - 1), loss(best + 1))
     order = published.published_continuous_greedy(n, reach, epsilon, 1.0, people)
     assert 1.0 < loss(best) / order < 4.0
+
+
+def test_lower_bounds_are_what_their_streams_cost_the_best_learner():
+    """Every stream of a few rounds, with its weight: any learner pays the mean, the comparator less."""
+    rounds = 6
+    streams = list(itertools.product((0.0, 1.0), repeat=rounds))
+    best = np.mean([min(map(sum, costs)) for costs in itertools.product(streams, repeat=3)])
+    assert convex.experts_lower(3, rounds) == pytest.approx(rounds / 2 - best)
+    walks = [abs(sum(2 * step - 1 for step in stream)) for stream in streams]
+    assert convex.lipschitz_lower(rounds, 3.0, 4.0) == pytest.approx(3.0 * 2.0 * np.mean(walks))
+    regret = 0.0
+    for ends in streams:
+        ones = sum(ends)
+        weight = 1.0 / ((rounds + 1) * math.comb(rounds, int(ones)))  # of a coin of any bias
+        points = [(sum(ends[:t]) + 1) / (t + 2) for t in range(rounds)]
+        paid = sum((point - end) ** 2 for point, end in zip(points, ends, strict=True))
+        regret += weight * (paid - ones * (rounds - ones) / rounds)
+    # H = 2 and s = 1: costs (w - y)^2; then a segment that gradients up to L leave room for
+    assert convex.strongly_convex_lower(rounds, 2.0, 2.0, 1.0) == pytest.approx(regret)
+    assert convex.strongly_convex_lower(rounds, 1.6, 2.0, 1.0) == pytest.approx(0.36 * regret)
+    assert convex.strongly_convex_lower(rounds, 1.0, 2.0, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 100, 10**4, 10**6])
+def test_no_certificate_is_below_what_nobody_can_beat(rounds):
+    """Also without privacy, where those of linear and Lipschitz costs are within a factor of 2."""
+    free = dc.Budget(math.inf)
+    experts = LinearLeader(Simplex(5), rounds, free, box=(0.0, 1.0)).certified_regret
+    straight = ApproximateLeader(Ball(3), rounds, free, lipschitz=1.0).certified_regret
+    curved = ApproximateLeader(Ball(3), rounds, free, lipschitz=2.0, strong_convexity=1.0).certified_regret
+    slack = 1.0 + 1e-9
+    assert 1.0 <= slack * experts / convex.experts_lower(5, rounds) <= 2.0
+    assert 1.0 <= slack * straight / convex.lipschitz_lower(rounds, 1.0, 2.0) <= 2.0
+    assert 1.0 <= slack * curved / convex.strongly_convex_lower(rounds, 2.0, 1.0, 2.0) <= 6.0
 
 
 def test_printed_bounds_of_paper_004():

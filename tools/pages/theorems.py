@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+import discreet as dc
+from discreet.bounds import convex, published
+from discreet.constraints.domains import Ball, Simplex
+from discreet.offline import ContinuousGreedy
+from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader
 from tools.results import stored
 
 from .blocks import block, markdown
@@ -69,6 +74,59 @@ def growth_horizons() -> str:
 def growth_exponents() -> str:
     heads = ["learner", "stream", "measured", "certified", "printed", "theorem"]
     return markdown(heads, [growth_row(one) for one in stored("theorems")["growth"]])
+
+
+@block
+def lower_bounds() -> str:
+    """Certificates of points and experts beside what no learner can be sure to beat."""
+    rounds, free, private = 10**6, dc.Budget(math.inf), dc.Budget(1.0, 1e-6)
+    ball, simplex = Ball(3), Simplex(5)
+    flat, steep = {"lipschitz": 1.0}, {"lipschitz": 2.0, "strong_convexity": 1.0}
+    straight, curved = convex.lipschitz_lower(rounds, 1.0, 2.0), convex.strongly_convex_lower(rounds, 2, 1, 2)
+    experts = convex.experts_lower(5, rounds)
+    shown: tuple[tuple[str, Any, Any, dict[str, Any], float], ...] = (
+        ("Table 1: experts, 5 of them", LinearLeader, simplex, {"box": (0.0, 1.0)}, experts),
+        ("Table 1: Lipschitz, 3 coordinates", ApproximateLeader, ball, flat, straight),
+        ("Table 1: strongly convex", ApproximateLeader, ball, steep, curved),
+        ("Table 2: Lipschitz, bandit", BanditApproximateLeader, ball, flat | {"bound": 1.0}, straight),
+    )
+    rows = []
+    for where, kind, domain, options, least in shown:
+        certified = [kind(domain, rounds, b, seed=0, **options).certified_regret for b in (private, free)]
+        over = f"{certified[0] / least:,.1f}"
+        rows.append([where, kind.__name__, *(f"{one:,.0f}" for one in certified), f"{least:,.1f}", over])
+    heads = ["004", "learner", "certified, epsilon 1", "without privacy", "nobody beats", "factor"]
+    return markdown(heads, rows)
+
+
+@block
+def likely_losses() -> str:
+    """Certificates of continuous greedy that hold on average, and with a probability."""
+    n, people, steps, delta = 20, 10**6, 10, 1e-6
+    blocks = dc.constraints.PartitionMatroid([range(10), range(10, 20)], [2, 1])
+    lemmas = (published.published_laplace_steps, published.published_laplace_steps_advanced)
+    pure, loose = (n, 3.0, steps, 1.0, 1.0, float(people)), (n, 3.0, steps, 1.0, delta, 1.0, float(people))
+    shown: tuple[tuple[str, dict[str, Any], float | None], ...] = (
+        ("picks", {"noise": "exponential"}, None),
+        (
+            "Laplace noise (Lemma 3)",
+            {"noise": "laplace", "composition": "basic"},
+            lemmas[0](*pure, likely=True),
+        ),
+        (
+            "Laplace noise, advanced (Lemma 4)",
+            {"noise": "laplace", "composition": "advanced"},
+            lemmas[1](*loose, likely=True),
+        ),
+        ("Gaussian noise", {"noise": "gaussian"}, None),
+    )
+    rows = []
+    for name, options, printed in shown:
+        greedy = ContinuousGreedy(blocks, dc.Budget(1.0, delta), steps, seed=0, **options)
+        chances = (None, 0.9, 0.95, 0.999)
+        losses = [f"{greedy.certified_loss(people, n, probability=chance):,.0f}" for chance in chances]
+        rows.append([name, *losses, "" if printed is None else f"{printed:,.0f}"])
+    return markdown(["003", "expected", "90 %", "95 %", "99.9 %", "printed, 90 %"], rows)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def set_checks(epsilon: float) -> list[Check]:
         sums("experts on factorised sums", ", k = 2", k=2),
         sums("experts on BLT sums", ", blt", sums="blt"),
         sums("experts on tree sums", ", Gaussian tree", sums="tree"),
-        sums("experts on tree sums, pure epsilon", ", Laplace tree", sums="tree", noise="laplace"),
+        sums("000, Section 3, softmax on tree sums", ", Laplace tree", sums="tree", noise="laplace"),
         sums("experts at a falling rate", ", falling", rate="falling"),
         sums("experts of weighted people", ", weights, k = 2", k=2, weights="norm"),
         both("a master over a leader and experts", "", weights=None),

@@ -4,6 +4,11 @@ A certificate says E F(x) >= (1 - kappa/e) F(S*) - loss, for monotone submodular
 total curvature kappa (take 1 if it is not known), the fractional point x, and the best feasible set S*.
 ``most`` is a public number that F nowhere exceeds, ``single`` one that no F({j}) exceeds, and ``reach`` is
 the largest sum of the entries of a feasible point: the rank, or capacity / least cost for a knapsack.
+
+What noise loses is a bound on the expectation or, with ``chance``, one that is exceeded with at most that
+probability over the noise of K ``steps`` (paper 003, Lemmas 3 and 4, for any probability). A step loses at
+most <v - x*, Y> / K to its noise Y, v the vertex that it goes to and x* the best set; what is lost between
+steps and to rounding is certain.
 """
 
 from __future__ import annotations
@@ -59,32 +64,75 @@ def lost_to_rounding(most: float, reach: float, n_people: int = 1) -> float:
     return most * reach * 2.0 ** (2 - places(n_people))
 
 
-def lost_to_picks(n_items: int, reach: float, rate: float) -> float:
-    """What exponential-mechanism picks lose: each falls short of the best by ln n / rate on average."""
-    return reach * math.log(max(n_items, 1)) / rate if rate > 0.0 else math.inf
+def lost_to_picks(
+    n_items: int, reach: float, rate: float, steps: int = 1, chance: float | None = None
+) -> float:
+    """What exponential-mechanism picks lose: each falls short of the best by ln n / rate on average.
+
+    By more than (ln n + t) / rate with probability at most exp(-t), whatever was picked before: K R of these
+    are together no more than as many exponential variables beyond their ln n.
+    """
+    if not rate > 0.0:
+        return math.inf
+    beyond = 0.0 if chance is None else _gamma_quantile(steps * reach, chance) / steps
+    return (reach * math.log(max(n_items, 1)) + beyond) / rate
 
 
-def lost_to_knapsack_picks(n_items: int, reach: float, rate: float, picks: int) -> float:
+def lost_to_knapsack_picks(
+    n_items: int, reach: float, rate: float, picks: int, chance: float | None = None
+) -> float:
     """The same for M picks by entry per cost: the worst of them falls short by (ln(n M) + 1) / rate.
 
     Up to any cost that has been spent, the densest item left is no worse than what the best fractional
     filling holds there; a pick that falls short by s, in entry per least cost, loses at most s times what it
     costs in units of the least cost, and these costs sum to the reach.
     """
-    return reach * (math.log(max(n_items * picks, 1)) + 1.0) / rate if rate > 0.0 else math.inf
+    beyond = 1.0 if chance is None else math.log(1.0 / chance)
+    return reach * (math.log(max(n_items * picks, 1)) + beyond) / rate if rate > 0.0 else math.inf
 
 
-def lost_to_laplace(n_items: int, reach: float, scale: float) -> float:
+def lost_to_laplace(
+    n_items: int, reach: float, scale: float, steps: int = 1, chance: float | None = None
+) -> float:
     """What Laplace noise on the gradient loses: R times the expected largest of n, scale x H_n.
 
     Half of paper 003's G_D: the best set does not depend on the noise, so its share of it has mean 0.
+
+    With ``chance``, half of it for each of two parts. The largest of n is beyond scale (ln(n/2) + t) with
+    probability at most exp(-t), so R times their mean over the steps is at most that with a Gamma variable of
+    shape K over K for t. The best set's share is a sum of Laplace variables with weights up to 1/K and their
+    squares up to R/K together: Chernoff's bound, at its best, for K R weights of 1/K.
     """
-    return reach * scale * sum(1.0 / j for j in range(1, n_items + 1))
+    if chance is None:
+        return reach * scale * sum(1.0 / j for j in range(1, n_items + 1))
+    from scipy.optimize import minimize_scalar
+
+    largest = math.log(max(n_items / 2.0, 1.0)) + _gamma_quantile(steps, chance / 2.0) / steps
+
+    def fixed(q: float) -> float:
+        return (math.log(2.0 / chance) - reach * steps * math.log1p(-q * q)) / (steps * q)
+
+    share = minimize_scalar(fixed, bounds=(1e-9, 1.0 - 1e-12), method="bounded").fun
+    return scale * (reach * largest + float(share))
 
 
-def lost_to_gaussian(n_items: int, reach: float, sigma: float) -> float:
-    """The same for Gaussian noise: R sigma sqrt(2 ln n)."""
-    return reach * sigma * math.sqrt(2.0 * math.log(max(n_items, 2)))
+def lost_to_gaussian(
+    n_items: int, reach: float, sigma: float, steps: int = 1, chance: float | None = None
+) -> float:
+    """The same for Gaussian noise: R sigma sqrt(2 ln n).
+
+    The mean over the steps of the largest <v - x*, Y> moves by at most sqrt(2 R / K) times what the noise
+    does, as two points of the polytope are no farther apart than sqrt(2 R); hence Gaussian concentration.
+    """
+    beyond = 0.0 if chance is None else 2.0 * math.sqrt(reach * math.log(1.0 / chance) / steps)
+    return sigma * (reach * math.sqrt(2.0 * math.log(max(n_items, 2))) + beyond)
+
+
+def _gamma_quantile(shape: float, chance: float) -> float:
+    """What a sum of ``shape`` exponential variables exceeds with this probability."""
+    from scipy.special import gammainccinv
+
+    return float(gammainccinv(shape, chance))
 
 
 def published_steps(n_items: int, single: float, reach: float, epsilon: float, sensitivity: float) -> int:

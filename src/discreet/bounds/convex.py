@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..privacy import Event, SumSpec
 
 
@@ -189,6 +191,60 @@ def one_point(
         beta = min((first * 2.0 ** (i / 8.0) for i in range(-160, 161)), key=lambda near: tuned(near)[0])
     regret, held = tuned(beta)
     return OnePoint(batch, beta, held, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
+
+
+# --- what no learner can be sure to beat, private or not ------------------------------------------
+
+
+def experts_lower(n_experts: int, rounds: int, width: float = 1.0) -> float:
+    """Experts with costs in a range of ``width``: of order sqrt(T ln n / 2) (paper 004, Table 1, line 1).
+
+    Every expert costs 0 or ``width`` each round by a fair coin. Any learner pays T width / 2 on average, and
+    the best expert less by as much as the largest of n binomial variables is above T / 2. Some stream is as
+    bad as this average. A learner that sees less, as bandits do, does no better.
+
+    >>> round(experts_lower(2, 100), 2)
+    2.82
+    """
+    from scipy.stats import binom
+
+    reach = math.ceil(20.0 * math.sqrt(rounds)) + 1
+    above = np.arange(max(0, rounds // 2 - reach), min(rounds, rounds // 2 + reach))
+    least = float(above[0])  # beyond reach of chance
+    largest = least - np.expm1(n_experts * binom.logcdf(above, rounds, 0.5)).sum()
+    return width * (float(largest) - rounds / 2.0)
+
+
+def lipschitz_lower(rounds: int, lipschitz: float, diameter: float) -> float:
+    """Costs with gradients up to L on a domain D across: L D sqrt(T / (2 pi)) or more (Table 1, line 2).
+
+    Linear costs along the longest segment, up or down by a fair coin: any learner pays nothing on average,
+    and one of its ends L D / 2 less than that for every step of a random walk from where it began.
+
+    >>> round(lipschitz_lower(100, 1.0, 2.0), 2)
+    7.96
+    """
+    half = (rounds + 1) // 2
+    ways = math.lgamma(rounds + 1) - math.lgamma(half + 1) - math.lgamma(rounds - half + 1)
+    walked = 2.0 * half * math.exp(ways - rounds * math.log(2.0))
+    return lipschitz * diameter / 2.0 * walked
+
+
+def strongly_convex_lower(rounds: int, lipschitz: float, strong_convexity: float, diameter: float) -> float:
+    """H-strongly convex costs on a ball D across: H s^2 (1 + 1/2 + ... + 1/(T + 1)) / 12 (Table 1, line 3).
+
+    Costs H |w - y|^2 / 2, y one of two ends of a segment of length s through the center, by a coin whose bias
+    was drawn uniformly: the posterior mean is the best point, and pays as much more than the mean of all y.
+    Gradients are within L for s = 2 L / H - D, or D if that is less.
+
+    >>> round(strongly_convex_lower(1000, 2.0, 1.0, 2.0), 2)
+    2.5
+    """
+    from scipy.special import digamma
+
+    length = min(diameter, max(0.0, 2.0 * lipschitz / strong_convexity - diameter))
+    harmonic = float(digamma(rounds + 2.0)) + np.euler_gamma
+    return strong_convexity * length**2 * harmonic / 12.0
 
 
 # --- as printed in papers 004 and 000 -------------------------------------------------------------

@@ -30,16 +30,24 @@ def published_continuous_greedy(
 
 
 def published_laplace_steps(
-    n_items: int, reach: float, steps: int, epsilon: float, sensitivity: float, single: float = 1.0
+    n_items: int,
+    reach: float,
+    steps: int,
+    epsilon: float,
+    sensitivity: float,
+    single: float = 1.0,
+    *,
+    likely: bool = False,
 ) -> float:
     """Paper 003, Lemma 3: m R^2 / (2 K) + 2 R E max |Y|, Y Laplace noise of scale 2 K n Delta / epsilon.
 
     With the constants of Lemmas 1 to 3: the expected largest of n such absolute values is the scale times
-    the n-th harmonic number, which the paper rounds to O(ln n). Lemma 5 has the same loss beside
+    the n-th harmonic number, which the paper rounds to O(ln n). ``likely``: sqrt(10) ln(K n) times the scale
+    instead, which no step's noise exceeds with probability 1 - 1/K. Lemma 5 has the same loss beside
     1 - kappa/e.
     """
     scale = 2.0 * steps * n_items * sensitivity / epsilon
-    return _steps_and_noise(n_items, reach, steps, scale, single)
+    return _steps_and_noise(n_items, reach, steps, scale, single, likely)
 
 
 def published_laplace_steps_advanced(
@@ -50,11 +58,13 @@ def published_laplace_steps_advanced(
     delta: float,
     sensitivity: float,
     single: float = 1.0,
+    *,
+    likely: bool = False,
 ) -> float:
     """Paper 003, Lemma 4: advanced composition, scale 4 sqrt(2 K ln(1/delta)) n Delta / epsilon."""
     root = math.sqrt(2.0 * steps * math.log(1.0 / delta))
     scale = 4.0 * root * n_items * sensitivity / epsilon
-    return _steps_and_noise(n_items, reach, steps, scale, single)
+    return _steps_and_noise(n_items, reach, steps, scale, single, likely)
 
 
 def published_gaussian_steps(
@@ -69,9 +79,13 @@ def published_gaussian_steps(
     return single * reach**2 / (2.0 * steps) + noise
 
 
-def _steps_and_noise(n_items: int, reach: float, steps: int, scale: float, single: float) -> float:
-    harmonic = sum(1.0 / i for i in range(1, n_items + 1))
-    return single * reach**2 / (2.0 * steps) + 2.0 * reach * scale * harmonic
+def _steps_and_noise(
+    n_items: int, reach: float, steps: int, scale: float, single: float, likely: bool
+) -> float:
+    largest = sum(1.0 / i for i in range(1, n_items + 1))
+    if likely:
+        largest = math.sqrt(10.0) * math.log(steps * n_items)
+    return single * reach**2 / (2.0 * steps) + 2.0 * reach * scale * largest
 
 
 def published_picks(n_items: int, picks: int, epsilon: float, sensitivity: float) -> float:

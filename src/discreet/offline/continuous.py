@@ -463,8 +463,8 @@ class Setting:
 
     # --- what is certified -----------------------------------------------------------------------
 
-    def loss(self, steps: int, event: Event, curvature: float = 1.0) -> float:
-        """A bound on (1 - kappa/e) best - E F(x)."""
+    def loss(self, steps: int, event: Event, curvature: float = 1.0, chance: float | None = None) -> float:
+        """A bound on (1 - kappa/e) best - E F(x), or on what is lost but for a ``chance``."""
         assert self.most is not None
         settings = self.settings
         if settings._picks_afresh:
@@ -474,18 +474,18 @@ class Setting:
             sets = isinstance(self.constraint, Matroid)
             lost = bounds.lost_between_steps(steps, self.most, self.reach, vertices_are_sets=sets)
         lost += bounds.lost_to_rounding(self.most, self.reach, self.length)
-        return lost + self._noise_loss(steps, event)
+        return lost + self._noise_loss(steps, event, chance)
 
-    def _noise_loss(self, steps: int, event: Event) -> float:
+    def _noise_loss(self, steps: int, event: Event, chance: float | None = None) -> float:
         n, reach = self.n_items, self.reach
         if isinstance(event, ExponentialChoice):
             if isinstance(self.constraint, Matroid):
-                return bounds.lost_to_picks(n, reach, event.rate)
-            return bounds.lost_to_knapsack_picks(n, reach, event.rate, steps * self.picks)
+                return bounds.lost_to_picks(n, reach, event.rate, steps, chance)
+            return bounds.lost_to_knapsack_picks(n, reach, event.rate, steps * self.picks, chance)
         if isinstance(event, GaussianNoise):
-            return bounds.lost_to_gaussian(n, reach, float(event.sigma))
+            return bounds.lost_to_gaussian(n, reach, float(event.sigma), steps, chance)
         assert isinstance(event, LaplaceNoise)
-        return bounds.lost_to_laplace(n, reach, float(event.scale))
+        return bounds.lost_to_laplace(n, reach, float(event.scale), steps, chance)
 
     def warn_if_hopeless(self, steps: int, event: Event, spent_from: str) -> None:
         """Say so when one choice is noisier than everybody together can be loud; public sizes only."""
@@ -689,18 +689,33 @@ class ContinuousGreedy(OfflineSelector):
             assert self._climbed is not None
             return self._climbed[0].copy()
 
-    def certified_loss(self, n_people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
+    def certified_loss(
+        self,
+        n_people: int,
+        n_items: int | None = None,
+        curvature: float = 1.0,
+        *,
+        probability: float | None = None,
+    ) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         For gradients in closed form; sampled ones add their sampling error. Never more than choosing nothing
         would lose. With ``sensitivity=`` F is the objective itself. ``curvature`` is 1 here; see
-        `CurvatureGreedy`.
+        `CurvatureGreedy`. ``probability=.95``: a bound on (1 - kappa/e) best - F(x) itself, for the point x
+        that is released, which holds with at least that probability over the noise (of paper 003's Lemmas 3
+        and 4, which have 1 - 1/K).
 
         >>> import discreet as dc
-        >>> round(ContinuousGreedy(5, dc.Budget(1.0, 1e-6)).certified_loss(32_710, n_items=285))
-        283
+        >>> greedy = ContinuousGreedy(5, dc.Budget(1.0, 1e-6))
+        >>> [round(greedy.certified_loss(32_710, n_items=285, probability=p)) for p in (None, 0.95)]
+        [283, 374]
         """
         self._check_curvature(curvature)
+        chance = (
+            None
+            if probability is None
+            else 1.0 - checks.real("probability", probability, above=0.0, below=1.0)
+        )
         count = checks.whole("n_people", n_people, at_least=1)
         left = self._over(n_items)
         if left.constraint is None:
@@ -712,7 +727,7 @@ class ContinuousGreedy(OfflineSelector):
         known = count if self.budget.neighbours == "replace" else self.max_people
         steps = self._setting(constraint, size, touched, known).steps()
         assert setting.most is not None
-        loss = setting.loss(steps, setting.event(steps), curvature)
+        loss = setting.loss(steps, setting.event(steps), curvature, chance)
         return min(loss, (1.0 - curvature / math.e) * setting.most)
 
     def __repr__(self) -> str:

@@ -81,13 +81,20 @@ class CurvatureGreedy(ContinuousGreedy):
         self._check_curvature(curvature)
         return 1.0 - curvature / math.e
 
-    def certified_loss(self, n_people: int, n_items: int | None = None, curvature: float = 1.0) -> float:
+    def certified_loss(
+        self,
+        n_people: int,
+        n_items: int | None = None,
+        curvature: float = 1.0,
+        *,
+        probability: float | None = None,
+    ) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         The published form may miss lambda by gamma times the best single item, on its grid of guesses. With a
         ``guess`` nothing is certified: it may be wrong by anything.
         """
-        loss = super().certified_loss(n_people, n_items, curvature)
+        loss = super().certified_loss(n_people, n_items, curvature, probability=probability)
         if self.calibration == "tight":
             return loss
         missed = self.gamma if self.guess is None else math.inf
