@@ -265,7 +265,10 @@ def test_a_person_is_named_unless_a_population_is_anonymous(shared_service):
     client = shared_service.client()
     for name, anonymous in (("named", False), ("nameless", True)):
         experiment(client, name, anonymous=anonymous, outcome_wait=60.0)
-        promise = client.request("GET", f"/v1/experiments/{name}/account")["promise"]
+        account = client.request("GET", f"/v1/experiments/{name}/account")
+        promise, (period,) = account["promise"], account["periods"]
+        assert any("for whom, is public" in remark for remark in period["remarks"])
+        assert any("declared, and not checked" in remark for remark in period["remarks"]) == anonymous
         assert ("Of a person one decision counts" in promise) != anonymous
         assert ("which nothing checks" in promise) == anonymous
         assert "Which decisions there were, when and for whom, is public" in promise
