@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,9 +261,45 @@ def _expected(saved: Any, kind: Any, path: str) -> Any:
     return saved["value"]
 
 
+# --- settings: frozen dataclasses with fields that a file can hold ---------------------------------------
+
+SETTINGS: dict[str, Any] = {}  # every kind of them, by its name
+
+
+def put_fields(settings: Any, **values: Any) -> None:
+    """Fields as they were checked and converted, while settings are made."""
+    for name, value in values.items():
+        object.__setattr__(settings, name, value)
+
+
+def plain_fields(settings: Any) -> dict[str, Any]:
+    """Plain values, for a file."""
+    return {one.name: encoded(getattr(settings, one.name), one.name, {}) for one in fields(settings)}
+
+
+def read_fields(kind: Any, plain: Any) -> Any:
+    """The settings that a file holds."""
+    names = [one.name for one in fields(kind)]
+    if not isinstance(plain, dict) or plain.keys() != set(names):
+        raise ValueError(f"these are no settings of a {kind.__name__.removesuffix('Settings')}")
+    return kind(**{name: decoded(plain[name], name, {}) for name in names})
+
+
+def settings_json(settings: Any) -> dict[str, Any]:
+    """`plain_fields`, with what they are of."""
+    return {"kind": type(settings).__name__, "fields": plain_fields(settings)}
+
+
+def settings_of(record: Any) -> Any:
+    """The settings that `settings_json` wrote."""
+    if not isinstance(record, dict) or record.get("kind") not in SETTINGS:
+        raise ValueError("these are no settings that to_json() wrote")
+    return read_fields(SETTINGS[record["kind"]], record.get("fields"))
+
+
 @dataclass(frozen=True)
 class Settings:
-    """A base of frozen dataclasses with fields that a file can hold.
+    """A base of settings.
 
     >>> @dataclass(frozen=True, kw_only=True)
     ... class Speed(Settings):
@@ -275,36 +311,9 @@ class Settings:
     Speed(rate=0.5, every=3)
     """
 
-    _kinds: ClassVar[dict[str, type[Settings]]] = {}
+    _put, plain, to_json = put_fields, plain_fields, settings_json
+    read, from_json = classmethod(read_fields), staticmethod(settings_of)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        Settings._kinds[cls.__name__] = cls
-
-    def _put(self, **values: Any) -> None:
-        """Fields as they were checked and converted, while the settings are made."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def plain(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}
-
-    @classmethod
-    def read(cls, plain: Any) -> Self:
-        """The settings that a file holds."""
-        names = [one.name for one in fields(cls)]
-        if not isinstance(plain, dict) or plain.keys() != set(names):
-            raise ValueError(f"these are no settings of a {cls.__name__.removesuffix('Settings')}")
-        return cls(**{name: decoded(plain[name], name, {}) for name in names})
-
-    def to_json(self) -> dict[str, Any]:
-        """`plain`, with what it is."""
-        return {"kind": type(self).__name__, "fields": self.plain()}
-
-    @staticmethod
-    def from_json(record: dict[str, Any]) -> Settings:
-        """The settings that `to_json` wrote."""
-        if not isinstance(record, dict) or record.get("kind") not in Settings._kinds:
-            raise ValueError("these are no settings that to_json() wrote")
-        return Settings._kinds[record["kind"]].read(record.get("fields"))
+        SETTINGS[cls.__name__] = cls

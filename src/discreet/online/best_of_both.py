@@ -133,6 +133,14 @@ class BestOfBothSettings(SelectorSettings):
             participation=experts.participation,
         )
 
+    def begins(self, number: int) -> int:
+        """The later one of the two batches counts."""
+        return max(self.leader.begins(number), self.experts.begins(number))
+
+    def room(self, number: int) -> int:
+        """And the one that ends first."""
+        return min(self.leader.room(number), self.experts.room(number))
+
     def counted_since(self, number: int) -> int | None:
         """Who counts is in no batch of either learner twice."""
         first, second = self.leader.counted_since(number), self.experts.counted_since(number)
@@ -389,12 +397,6 @@ class BestOfBothSelector(OnlineSelector):
         difference = partial(self._comparison.of, sets)
         return Summed(most.shape, least, most, partial(_units, leader.units, experts.units, difference))
 
-    def _batch(self) -> int:
-        return max(self._leader.begins(self._rounds.number), self._experts.begins(self._rounds.number))
-
-    def _room(self) -> int:
-        return min(self._leader.room(self._rounds.number), self._experts.room(self._rounds.number))
-
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         place, own = self.settings.n_items, (self.settings.k, self.settings.n_items)
         if not self._leader.exhausted:
@@ -416,7 +418,7 @@ class BestOfBothSelector(OnlineSelector):
             number, every = self._rounds.number, self.settings.resample_every
             passed = number % every
             # Rounds that pass before the leader or new noise has to be drawn.
-            size = min(count - start, self._leader.room(number))
+            size = min(count - start, self.settings.leader.room(number))
             for one in (self._total, self._experts):
                 size = min(size, every - passed + every * one.rows_ahead(size, draw=False))
             part = stream.part(slice(start, start + size))

@@ -113,6 +113,11 @@ class HedgeSettings(SelectorSettings):
         rate = bounds.published_rate(common["k"], common["rounds"], epsilon, delta, common["bound"])
         return cls(**common, rate=rate)
 
+    @property
+    def ends(self) -> range:
+        """The first rounds of all batches but the first; the last one may come after all rounds."""
+        return range(self.resample_every, self.rounds + self.resample_every, self.resample_every)
+
     def draws(self, sets: int) -> int:
         """Draws that depend on anybody, once ``sets`` have been drawn."""
         return _draws(self.k, sets)
@@ -294,12 +299,6 @@ class HedgeSelector(OnlineSelector):
 
     def _summed(self) -> Summed:
         return Summed(self._experts.scores.shape, 0, self._experts.most, self._units)
-
-    def _batch(self) -> int:
-        return self._rounds.number - self._rounds.number % self.settings.resample_every
-
-    def _room(self) -> int:
-        return self._batch() + self.settings.resample_every - self._rounds.number
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._experts.add(sums)

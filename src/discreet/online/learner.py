@@ -35,13 +35,17 @@ from ..core import checks
 from ..core.guards import Turns, fix, fixed
 from ..core.labels import check_distinct, plain_label
 from ..core.state import (
+    SETTINGS,
     State,
     capture,
-    decoded,
-    encoded,
+    plain_fields,
+    put_fields,
+    read_fields,
     read_state,
     refusing,
     restore,
+    settings_json,
+    settings_of,
     state_bytes,
     state_class,
     write_state,
@@ -95,7 +99,8 @@ class LearnerSettings:
     counts, once each, where that is declared. A file holds the fields.
     """
 
-    _kinds: ClassVar[dict[str, type[LearnerSettings]]] = {}
+    _put, plain, to_json = put_fields, plain_fields, settings_json
+    read, from_json = classmethod(read_fields), staticmethod(settings_of)
 
     rounds: int | None
     calibration: str = "tight"
@@ -103,12 +108,7 @@ class LearnerSettings:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        LearnerSettings._kinds[cls.__name__] = cls
-
-    def _put(self, **values: Any) -> None:
-        """Fields as they were checked and converted, while the settings are made."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        SETTINGS[cls.__name__] = cls
 
     @property
     def horizon(self) -> int:
@@ -133,6 +133,15 @@ class LearnerSettings:
         """The first round of a batch."""
         return self.ends[batch - 1] if batch else 0
 
+    def begins(self, number: int) -> int:
+        """The first round of the batch of round ``number``."""
+        return self.batch_start(self.batch_at(number))
+
+    def room(self, number: int) -> int:
+        """How many rounds of this batch are left, with round ``number``."""
+        batch = self.batch_at(number)
+        return self.ends[batch] - number if batch < len(self.ends) else 1 << 24
+
     def counted_since(self, number: int) -> int | None:
         """Somebody of whom a round from this one on was counted is not counted in round ``number``.
 
@@ -148,27 +157,6 @@ class LearnerSettings:
         """The names of its fields and properties."""
         computed = {name for name in dir(cls) if isinstance(getattr(cls, name), property | cached_property)}
         return {one.name for one in fields(cls)} | {name for name in computed if name[0] != "_"}
-
-    def plain(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return {one.name: encoded(getattr(self, one.name), one.name, {}) for one in fields(self)}
-
-    @classmethod
-    def read(cls, plain: Any) -> Self:
-        """The settings that a file holds."""
-        names = [one.name for one in fields(cls)]
-        if not isinstance(plain, dict) or plain.keys() != set(names):
-            raise ValueError(f"these are no settings of a {cls.__name__.removesuffix('Settings')}")
-        return cls(**{name: decoded(plain[name], name, {}) for name in names})
-
-    def to_json(self) -> dict[str, Any]:
-        """`plain`, with what it is."""
-        return {"kind": type(self).__name__, "fields": self.plain()}
-
-    @staticmethod
-    def from_json(record: dict[str, Any]) -> LearnerSettings:
-        """The settings that `to_json` wrote."""
-        return LearnerSettings._kinds[record["kind"]].read(record["fields"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1205,11 +1193,11 @@ class OnlineSelector(OnlineLearner):
 
     def _batch(self) -> int:
         """The first round of the open batch."""
-        return int(self._sum.begins(self._rounds.number))
+        return int(self.settings.begins(self._rounds.number))
 
     def _room(self) -> int | None:
         """How many people the open batch has still room for; None for any number."""
-        return int(self._sum.room(self._rounds.number))
+        return int(self.settings.room(self._rounds.number))
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         """Take up the sums of ``count`` people of a part."""

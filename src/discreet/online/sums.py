@@ -50,9 +50,9 @@ class PrivateTotal:
     ``shape`` is that of the sums. ``units`` is how many units make 1, where amounts are integers; None where
     they are floats. ``spec`` is None where nothing is ever released: with a single decision nobody's data
     enters one. ``public`` is for public noise on top that keeps a tree's noise from ever falling, as
-    certificates of perturbed leaders need; None where that is not wanted. ``ahead`` is for loops that take
-    sums themselves (`compiled`): noise is then drawn for many sums at a time. ``trees`` is for such loops
-    that ask for no more rows of noise than they use.
+    certificates of perturbed leaders need; None where that is not wanted. ``how`` are options of
+    `RunningSum.of`; with ``ahead`` loops may take sums themselves (`compiled`), also of a tree (``trees``) if
+    they ask for no more rows of noise than they use.
 
     People are emptied out before they are released: an interruption may lose them, never count them twice.
     """
@@ -78,20 +78,15 @@ class PrivateTotal:
         *,
         units: float | None = None,
         public: PublicRandomness | None = None,
-        clip: bool = False,
-        ahead: bool = False,
         trees: bool = False,
-        disjoint: bool = False,
-        label: str,
+        **how: Any,
     ) -> None:
         self._shape, self._units, self._public = shape, units, public
-        self._private, self._ahead, self._trees = gate.budget.private, ahead, trees
-        self._gate = gate
+        self._gate, self._trees, self._ahead = gate, trees, how.get("ahead", False)
         self.sum: RunningSum | None = None
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
         if spec is not None:
-            how: dict[str, Any] = {"clip": clip, "disjoint": disjoint, "label": label, "ahead": ahead}
             self.sum = spec.kind.of(spec, gate, event=event, **how)
         self.pending: Values = self._nothing()
         self.released: Values = np.zeros(shape)
@@ -99,9 +94,8 @@ class PrivateTotal:
         self._base: Values | None = None  # what earlier sums, of other people, have released
         self._earlier = 0  # how many releases these were
         self.people_before = 0  # people whom what was released before the first round is about
-        self._joined: NDArray[np.int64] | None = (
-            None  # after how many people each item came, if any came late
-        )
+        # After how many people each item came, if any came late.
+        self._joined: NDArray[np.int64] | None = None
         self._resumed()
 
     def _nothing(self) -> Values:
@@ -269,7 +263,7 @@ class PrivateTotal:
 
         A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
         """
-        if not self._private:
+        if not self._gate.budget.private:
             return 0.0
         now = total.noise_std(total.taken)
         if total.noise == "gaussian":
@@ -317,16 +311,6 @@ class BatchedSum(PrivateTotal):
 
     def _draw_public(self, gate: Gate) -> None:
         self.public = gate.public_randomness()
-
-    def begins(self, number: int) -> int:
-        """The first round of the batch of round ``number``."""
-        start: int = self.settings.batch_start(self.settings.batch_at(number))
-        return start
-
-    def room(self, number: int) -> int:
-        """How many rounds of this batch are left, with round ``number``."""
-        ends, batch = self.settings.ends, self.settings.batch_at(number)
-        return int(ends[batch]) - number if batch < len(ends) else 1 << 24
 
     def draw(
         self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None = None

@@ -218,6 +218,11 @@ class ThompsonSettings(SelectorSettings):
         return float(self.noise.scale) / self.bound
 
     @property
+    def ends(self) -> range:
+        """The first rounds of all blocks but the first; the last one may come after all rounds."""
+        return range(self.block, (self.rounds or 1 << 62) + self.block, self.block)
+
+    @property
     def width(self) -> int:
         """How many numbers a block releases."""
         return self.k if self.feedback == "slots" else 1
@@ -561,12 +566,6 @@ class ThompsonSelector(RewardSelector):
                 "an item of the open block was retired, so that its rounds show another set; ask for parts"
                 " when the next block has begun"
             )
-
-    def _batch(self) -> int:
-        return self._rounds.number - self._rounds.number % self.settings.block
-
-    def _room(self) -> int:
-        return self._batch() + self.settings.block - self._rounds.number
 
     def _summed(self) -> Summed:
         units, shown = self._engine.units, tuple(self._engine.current().tolist())
