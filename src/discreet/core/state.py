@@ -266,12 +266,6 @@ def _expected(saved: Any, kind: Any, path: str) -> Any:
 SETTINGS: dict[str, Any] = {}  # every kind of them, by its name
 
 
-def put_fields(settings: Any, **values: Any) -> None:
-    """Fields as they were checked and converted, while settings are made."""
-    for name, value in values.items():
-        object.__setattr__(settings, name, value)
-
-
 def plain_fields(settings: Any) -> dict[str, Any]:
     """Plain values, for a file."""
     return {one.name: encoded(getattr(settings, one.name), one.name, {}) for one in fields(settings)}
@@ -311,7 +305,7 @@ class Settings:
     Speed(rate=0.5, every=3)
     """
 
-    _put, plain, to_json = put_fields, plain_fields, settings_json
+    plain, to_json = plain_fields, settings_json
     read, from_json = classmethod(read_fields), staticmethod(settings_of)
 
     def __init_subclass__(cls) -> None:

@@ -39,7 +39,6 @@ from ..core.state import (
     State,
     capture,
     plain_fields,
-    put_fields,
     read_fields,
     read_state,
     refusing,
@@ -99,7 +98,7 @@ class LearnerSettings:
     counts, once each, where that is declared. A file holds the fields.
     """
 
-    _put, plain, to_json = put_fields, plain_fields, settings_json
+    plain, to_json = plain_fields, settings_json
     read, from_json = classmethod(read_fields), staticmethod(settings_of)
 
     rounds: int | None
@@ -109,6 +108,11 @@ class LearnerSettings:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         SETTINGS[cls.__name__] = cls
+
+    def _put(self, **values: Any) -> None:
+        """Fields as they were checked and converted, while the settings are made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def horizon(self) -> int:
