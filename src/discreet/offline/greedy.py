@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import exp, log
+from operator import itemgetter
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -309,7 +310,7 @@ def choose(problem: SelectionProblem, share: Share, method: str, for_gains: Frac
     if method != "auto" or not share.private:
         plan = make(problem, share, "basic" if method == "auto" else method, for_gains)
         return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
-    plans: list[GreedyPlan] = []
+    plans: list[tuple[float, GreedyPlan]] = []
     notes = []
     for name in _QUICK:
         try:
@@ -317,10 +318,13 @@ def choose(problem: SelectionProblem, share: Share, method: str, for_gains: Frac
         except ValueError as error:
             notes.append(f"{name}: {error}")
             continue
-        plans.append(plan)
+        temperature = plan.picks.temperature
+        alike = problem.costs is None and problem.picks  # then what is lost falls with the temperature
+        lost = -temperature if alike else draws_loss(problem, plan.picks, plan.ends)
+        plans.append((lost, plan))
         sample = "" if plan.picks.keep is None else f" (a sample of {plan.picks.chance:.3g} of the people)"
-        notes.append(f"{name}: {plan.picks.temperature:.4g}{sample}")
-    best = min(plans, key=lambda plan: draws_loss(problem, plan.picks, plan.ends))
+        notes.append(f"{name}: {temperature:.4g}{sample}")
+    _, best = min(plans, key=itemgetter(0))
     reason = "least lost by the draws; average rates: " + "; ".join(notes)
     return replace(best, reason=reason)
 
