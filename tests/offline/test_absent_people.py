@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from unittest import mock
 
 import numpy as np
@@ -26,13 +25,6 @@ CONSTRAINTS = {
     "knapsack with a large item": lambda: Knapsack([0.6, 0.4, 0.4, 0.4], 1.0),
 }
 METHODS = ("basic", "zcdp", "decomposable", "subsampled")
-
-
-@pytest.fixture(autouse=True)
-def _small_instances_are_no_better_than_chance():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*too small here.*")
-        yield
 
 
 def given_out(people, constraint, budget, method):

@@ -360,7 +360,6 @@ def tables(seed):
 
 @pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
 @pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.filterwarnings("ignore:epsilon=2 is too small")
 def test_every_transcript_with_a_stated_sensitivity(kind, steps):
     worst = 0.0
     for seed in range(12):
@@ -490,7 +489,6 @@ def noisy_case(kind, noise, neighbours, **options):
     return lambda: kind(Cardinality(2), budget, steps=4, noise=noise, seed=0, **options)
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
@@ -500,7 +498,6 @@ def test_noisy_gradients_lose_what_the_account_says(kind, noise, neighbours):
     assert lost > 0.2  # somebody comes near it
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("fault", ["sensitivity", "steps"])
 def test_the_noisy_audit_sees_faults(noise, fault):
@@ -543,7 +540,6 @@ def noise_seen(noise):
     return np.concatenate(found)
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_noise_is_there_and_has_its_size(noise):
     from scipy import stats
@@ -598,7 +594,6 @@ def test_compositions_are_ordered_and_auto_is_the_best():
     assert rates["zcdp"] > rates["advanced"] > rates["basic"]
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=1 is too small")
 def test_published_constants_are_the_printed_ones_and_the_account_is_true():
     people = Coverage((dense(300, 20) > 0).astype(float))
     budget = dc.Budget(1.0, 1e-6)
@@ -677,7 +672,6 @@ def test_without_noise_the_certified_share_is_reached(name, steps):
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @pytest.mark.parametrize("noise", ["exponential", "laplace", "gaussian"])
-@pytest.mark.filterwarnings("ignore:epsilon=0.1 is too small")
 def test_sets_are_always_feasible(name, noise):
     constraint = CONSTRAINTS[name].over(7)
     people = Coverage((dense(60, 7) > 0).astype(float))

@@ -190,7 +190,6 @@ def chance_of_the_second(people, steps, epsilon):
 @pytest.mark.parametrize("drop", [0.5, 1e-3])
 @pytest.mark.parametrize("epsilon", [1.0, 1e-6])
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.filterwarnings("ignore:epsilon=")
 def test_the_printed_algorithm_is_not_private_at_any_noise(drop, epsilon, steps):
     """c = (1, 1) against (1, 1 - D), lambda = 1 = <ell, x*> in both: chance 1 - 2^-K of an event becomes 0.
 
@@ -200,7 +199,6 @@ def test_the_printed_algorithm_is_not_private_at_any_noise(drop, epsilon, steps)
     assert chance_of_the_second(modular(1.0, 1.0 - drop), steps, epsilon) == 0.0
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=")
 @pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_counterexample_with_real_noise():
     runs = 300
@@ -209,7 +207,6 @@ def test_the_counterexample_with_real_noise():
     assert not any(printed(seed=s).fractional(modular(1.0, 0.5))[1] > 0.0 for s in range(50))
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=")
 def test_the_account_of_the_printed_algorithm_is_infinite():
     selector = printed(seed=0)
     with pytest.warns(PublishedCalibrationWarning, match=r"docs/errata\.md"):
@@ -219,7 +216,6 @@ def test_the_account_of_the_printed_algorithm_is_infinite():
     assert chosen.privacy.epsilon(0.5) == math.inf
 
 
-@pytest.mark.filterwarnings("ignore:epsilon=")
 @pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_the_printed_algorithm_keeps_its_noise_when_run_again():
     selector = printed(seed=0)

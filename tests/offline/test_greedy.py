@@ -47,13 +47,6 @@ BUDGET = dc.Budget(1.0, 1e-6)
 NEIGHBOURS = ("replace", "add_remove")
 
 
-@pytest.fixture(autouse=True)
-def _small_instances_are_no_better_than_chance():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*too small here.*")
-        yield
-
-
 # --- releases: all transcripts, enumerated --------------------------------------------------------
 
 SMALL = {

@@ -40,13 +40,6 @@ BUDGET = dc.Budget(2.0, 1e-6)
 CHOOSERS = (PrivateGreedy, ContinuousGreedy, CurvatureGreedy)
 
 
-@pytest.fixture(autouse=True)
-def _small_instances_are_no_better_than_chance():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*too small.*")
-        yield
-
-
 def crowd(people=300, items=6, seed=0, labels=NAMES):
     rng = np.random.default_rng(seed)
     return Coverage(rng.random((people, items)) < np.linspace(0.5, 0.1, items), labels=labels)

@@ -42,13 +42,6 @@ BAG = Knapsack([0.6, 0.3, 0.3, 0.2, 0.4, 0.5], 1.0)
 BLOCKS = PartitionMatroid([[0, 1, 2], [3, 4, 5]], 1)
 
 
-@pytest.fixture(autouse=True)
-def _shares_are_small():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*too small.*")
-        yield
-
-
 def _items(share, seed=None):
     PrivateItemSelector(2, budget=share, random_state=seed).fit(BASKETS)
 

@@ -296,9 +296,9 @@ _MOST_PRIMES = 512
 class LinearMatroid(Matroid):
     """Item i is the i-th column of ``matrix``; a set is independent if its columns are linearly independent.
 
-    Decided exactly, without a tolerance. Entries are whole numbers, fractions, or floats taken at their
-    exact binary value (0.1 + 0.2 and 0.3 differ: round to whole numbers first if that is not meant).
-    Columns are scaled to whole numbers and eliminated modulo this many primes below 2**31 that their product
+    Decided exactly, without a tolerance. Entries are integers, fractions, or floats taken at their
+    exact binary value (0.1 + 0.2 and 0.3 differ: round to integers first if that is not meant).
+    Columns are scaled to integers and eliminated modulo this many primes below 2**31 that their product
     exceeds every subdeterminant (Hadamard's bound): a set is independent over the rationals exactly when it
     is so modulo one of them. Two bases are exchanged modulo a prime that divides neither of two
     subdeterminants, which asks for a product above every product of two. ``modulus``, a prime below 2**31,
@@ -337,7 +337,7 @@ class LinearMatroid(Matroid):
 
 
 def _whole_columns(matrix: ArrayLike) -> NDArray[Any]:
-    """The matrix with every column scaled to whole numbers, which changes no dependence."""
+    """The matrix with every column scaled to integers, which changes no dependence."""
     array = np.asarray(matrix)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(

@@ -117,7 +117,7 @@ class ArrayRows(DeviceRows):
     # -- multilinear gradients -------------------------------------------------------------------------------
 
     def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
-        """The sum of gradients at ``x``, each person's entries in whole steps from 0 to ``most``.
+        """The sum of gradients at ``x``, each person's entries in integer steps from 0 to ``most``.
 
         A person's gradient is worked out entry by entry, in an order that depends on their own row alone.
         """
@@ -173,7 +173,7 @@ class ArrayRows(DeviceRows):
         return xp.stack(found)
 
     def _of_sums(self, some: Any, cap: Any, inside: Any, per_unit: float, most: float) -> Any:
-        """The mean over random sets of what each item adds, each gain in whole steps."""
+        """The mean over random sets of what each item adds, each gain in integer steps."""
         xp, device = self.device.xp, self.device
         drawn = device.array(inside, "bool")
         weights = xp.minimum(self._by_item(some), xp.expand_dims(cap, axis=0))
@@ -242,7 +242,7 @@ class ArrayPopulation(StepPopulation):
     2^-40 of the bound for few people. ``people[i]`` is one person in memory, slices stay on the device.
 
     Formal guarantee. As for the family: each person's part of each score is worked out from their own row,
-    cut to [0, bound] and to whole steps, and only then added up, in whole numbers. So one person moves a
+    cut to [0, bound] and to integer steps, and only then added up, in integers. So one person moves a
     score by at most the bound, however the device rounds. All parts are made of operations that every device
     rounds correctly, and agree on all of them bit for bit; with the same people in memory they agree too, but
     for logarithms, which may differ by a step.
@@ -302,16 +302,14 @@ class ArrayPopulation(StepPopulation):
 
     def _most_items(self) -> int:
         rows, xp = self._rows, self._rows.device.xp
-        counts = [
-            xp.sum(rows.device.cast(rows.matrix[h, :] != 0, "int64"), axis=1) for h in self._stretches()
-        ]
+        counts = [xp.sum(rows.device.cast(rows.matrix[h, :] != 0, "int64"), axis=1) for h in self._chunks()]
         return max(int(xp.max(one)) for one in counts)
 
     def _largest(self) -> Floats:
         rows, device = self._rows, self._rows.device
         parts = [
             device.numpy(_reach(rows.kind, device.cast(rows.matrix[here, :], "float64"), device.xp))
-            for here in self._stretches()
+            for here in self._chunks()
         ]
         found = np.concatenate(parts)
         if not rows.kind.of_sums:
@@ -319,7 +317,7 @@ class ArrayPopulation(StepPopulation):
         alone: Floats = rows.kind.alone(found, device.numpy(rows.caps))
         return alone
 
-    def _stretches(self) -> Any:
+    def _chunks(self) -> Any:
         return slices(len(self), self._rows.tile)
 
     def _one(self, i: int) -> RowPopulation:  # type: ignore[override]

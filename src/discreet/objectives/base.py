@@ -286,7 +286,7 @@ class Population(ABC):
         return None
 
     def row_source(self) -> StepSource | None:
-        """Rows to be summed up in whole steps, in memory or elsewhere; None for families without."""
+        """Rows to be summed up in integer steps, in memory or elsewhere; None for families without."""
         return self.as_rows()
 
     def sampled(self, release: Release, keep: int) -> Population | None:
@@ -305,8 +305,8 @@ class Population(ABC):
         """The numbers of items that are named by label, or by number; a label wins where it is a number too.
 
         For constraints, which know numbers only: ``PartitionMatroid([people.item_numbers(["tea", "milk"])],
-        1)``. ``value``, ``gains`` and ``contributions`` take labels themselves; whole numbers are numbers of
-        items there, as in ``selection.items``, also where labels are whole numbers.
+        1)``. ``value``, ``gains`` and ``contributions`` take labels themselves; integers are numbers of
+        items there, as in ``selection.items``, also where labels are integers.
         """
         return item_numbers("items", items, self.n_items, self.labels, public=self.catalogue != "from data")
 

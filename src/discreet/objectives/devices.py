@@ -373,7 +373,7 @@ def row_lengths(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def slices(size: int, step: int) -> Iterator[slice]:
-    """Places 0..size-1 in stretches of ``step``, the last one as long as is left."""
+    """Places 0..size-1 in chunks of ``step``, the last one as long as is left."""
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 

@@ -22,7 +22,7 @@ from .rows import BEST, Rows
 
 Steps = NDArray[np.int64]
 
-# From this many steps to one unit of a similarity, that it is not a whole number of them is rounded away.
+# From this many steps to one unit of a similarity, that it is no integer number of them is rounded away.
 _FINE = 1 << 16
 _HELD = 1 << 24  # similarities that are held at a time, for gradients
 _GATHERED = 1 << 28  # bytes of embeddings that are gathered at a time
@@ -31,7 +31,7 @@ _MOST_SHIFT = 30
 
 @dataclass(frozen=True, repr=False)
 class Similarities:
-    """max(0, product) of each person's and each item's whole numbers, cut to ``cap``; each counts ``unit``.
+    """max(0, product) of each person's and each item's integers, cut to ``cap``; each counts ``unit``.
 
     ``people`` and ``items`` are arrays of bytes on ``device``. ``share`` is the factor of the whole.
     """
@@ -66,7 +66,7 @@ class Similarities:
     def scaled(self, factor: float) -> Similarities:
         return replace(self, share=factor * self.share)
 
-    # -- whole numbers ---------------------------------------------------------------------------------------
+    # -- integers --------------------------------------------------------------------------------------------
 
     def sums(self, low: Any, span: Any, cut: tuple[int, int] | None = None) -> Steps:
         """For each item, the sum over people of what its similarity exceeds ``low`` by, at most ``span``."""
@@ -98,7 +98,7 @@ class Similarities:
         return self.device.xp.max(self.of(items), axis=1)
 
     def total(self, amounts: Any) -> int:
-        """The exact sum of whole numbers of everybody."""
+        """The exact sum of everybody's integers."""
         return int(self.device.xp.sum(self.device.cast(amounts, "int64")))
 
     def room(self) -> Any:
@@ -170,7 +170,7 @@ class Similarities:
 class GrowingSimilarities:
     """A growing set: each person's best similarity, and only people whose best changes are looked at again.
 
-    One person's part of each sum is a function of their own embedding and of what was chosen, a whole number
+    One person's part of each sum is a function of their own embedding and of what was chosen, an integer
     from 0 to ``most``; the parts of the chosen items add up to no more than ``most``.
     """
 
@@ -194,8 +194,8 @@ class GrowingSimilarities:
         rows, device = self._rows, self._rows.device
         found = rows.of(np.array([item]))[:, 0]
         (places,) = device.xp.nonzero(found > self._best)
-        stretch = max(rows.tile[0], _GATHERED // int(rows.people.shape[1]))
-        for some_places in slices(int(places.shape[0]), stretch):
+        chunk = max(rows.tile[0], _GATHERED // int(rows.people.shape[1]))
+        for some_places in slices(int(places.shape[0]), chunk):
             here = places[some_places]
             some = replace(rows, people=device.taken(rows.people, here))
             low = device.taken(self._best, here)
@@ -208,7 +208,7 @@ class GrowingSimilarities:
             sums += sign * self._factor * rows.sums(low, span, self._cut)
 
 
-# A byte's 1: entries are whole numbers of scale / 128.
+# A byte's 1: entries are integer multiples of scale / 128.
 _PARTS = 128
 _LONGEST = 1 << 16
 _NEARLY = 0.05  # lengths this close to 1 are 1: rounding to bytes changes them too
@@ -229,14 +229,14 @@ class EmbeddedFacilityLocation(Population):
     of cosines, an item whose length is not 1 is warned of. The lengths of people's vectors are private:
     nothing is said of them, and whoever has a longer one is cut by ``bound`` all the same.
 
-    Embeddings are whole numbers of ``scale`` / 128 from -128 to 127: given as such in arrays of int8, or
+    Embeddings are integers times ``scale`` / 128, from -128 to 127: given as such in arrays of int8, or
     rounded to them. ``scale`` is public: chosen without looking at people, about the largest entry that there
     may be; larger ones are cut. For vectors of length 1 in d dimensions 4 / sqrt(d) is a good choice.
 
     ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: n
     people and items are worked on at a time by each thread; ``working_memory`` is what that takes.
 
-    Formal guarantee. All sums are sums of whole numbers, and are the same on every device, in any order, for
+    Formal guarantee. All sums are sums of integers, and are the same on every device, in any order, for
     any tile: one person's part of each is a function of their own embedding and of public things, and lies
     in [0, bound]. There is no rounding error to allow for.
 

@@ -24,7 +24,7 @@ _LEAST_EXPONENT = -1000
 def step(bound: float, length: int, spare_bits: int = 0) -> float:
     """What gains of up to ``bound`` are rounded down to multiples of, when ``length`` people are summed up.
 
-    The sum is then a whole number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
+    The sum is then an integer number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
 
     >>> step(1.0, 1000) == 2.0**-40, step(1.0, 2**20) == 2.0**-31, step(3.0, 1) == 2.0**-38
     (True, True, True)
@@ -37,7 +37,7 @@ def step(bound: float, length: int, spare_bits: int = 0) -> float:
 
 
 class Growing(Protocol):
-    """Rows on top of which a set grows: every item's sum over them, each row's part in whole steps."""
+    """Rows on top of which a set grows: every item's sum over them, each row's part in integer steps."""
 
     def begin(self, sums: Floats) -> None:
         """Add what each item adds to what was chosen so far: nothing, in the beginning."""
@@ -120,8 +120,8 @@ class FixedPointGains:
     """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
 
     Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
-    and is a whole number of steps, and so do the parts of the chosen items' scores, at the time each was
-    chosen, when they are added up. Scores are whole numbers of steps below 2^53: exact, in any order of
+    and is an integer number of steps, and so do the parts of the chosen items' scores, at the time each was
+    chosen, when they are added up. Scores are integer numbers of steps below 2^53: exact, in any order of
     people. A function that is not monotone is held to [-down, up] instead, per score only.
 
     ``parts`` are rows with the bound of each; the bounds add up to at most ``bound``. ``others`` are people

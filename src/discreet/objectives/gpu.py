@@ -1,7 +1,7 @@
 """Sums over people as one Triton kernel each, for arrays of torch and CuPy on a GPU of NVIDIA's.
 
 Gains of a people x items array take one pass over it. Their arithmetic is that of `Device`, operation by
-operation and never fused into others, so that whole steps agree to the last one.
+operation and never fused into others, so that integer steps agree to the last one.
 
 Products of embeddings are products of bytes in the tensor units, the rest of the work is in registers, and
 nothing is written but the sums. A program goes over a piece of the people with one block of items. Its sums

@@ -48,7 +48,7 @@ class LogDeterminant(StepPopulation):
     bound as well.
 
     Formal guarantee. All arithmetic on people's numbers is entry by entry, in an order that depends on the
-    items alone: nobody's numbers depend on who else is there. Selectors sum up whole steps, as for the
+    items alone: nobody's numbers depend on who else is there. Selectors sum up integer steps, as for the
     families of rows, and each person's part of each score lies in [0, bound] as computed.
 
     >>> import numpy as np
@@ -199,7 +199,7 @@ class DeterminantRows(DeviceRows):
         return GrowingDeterminants(self, most, per_unit)
 
     def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
-        """Means over random sets that are the same for everybody, each gain in whole steps."""
+        """Means over random sets that are the same for everybody, each gain in integer steps."""
         inside, device = random_rows(x, seed, samples), self.device
         total = np.zeros(self.n_items)
         for here in slices(self.n_rows, self.tile):

@@ -20,7 +20,7 @@ LARGEST_TABLE = 1 << 22
 class MutualInformation(Population):
     """f(S) = I(class; features in S) in nats, under the naive Bayes model fitted to the people's table.
 
-    ``features``: people x features, whole numbers from 0 (categories). ``classes``: one whole number per
+    ``features``: people x features, integers from 0 (categories). ``classes``: one integer per
     person, below the public ``n_classes``. Features are taken to be independent given the class, with the
     frequencies observed; that is what makes f submodular (Krause and Guestrin 2005) and it is the setting of
     Example 1 of paper 003. Exact, by a table over all values of the chosen features, so for small S.

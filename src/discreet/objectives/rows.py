@@ -694,7 +694,7 @@ class RowPopulation(Population):
 
         ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: this many
         people are worked on at a time. ``options`` as in the constructor. Every selector takes these people;
-        sums over them are in whole numbers.
+        sums over them are in integers.
         """
         from .arrays import ArrayPopulation
 
@@ -1159,7 +1159,7 @@ def _look_at(function: Callable[[Any], Any], largest: float) -> None:
 
 
 Steps = NDArray[np.int64]
-# Of a topic an item covers this many parts of 2^30, as a whole number.
+# Of a topic an item covers this many parts of 2^30, as an integer.
 _BITS = 30
 _WHOLE = 1 << _BITS
 # Weights are counted in parts of a step, so that rounding many of them loses no step.
@@ -1172,7 +1172,7 @@ Totals = Callable[[float, int], Steps]
 
 
 def weight_steps(weights: SparseMatrix, per_unit: float, most: int) -> Steps:
-    """The sum over rows of their weights in whole steps, of which a row has at most ``most`` in all.
+    """The sum over rows of their weights in integer steps, of which a row has at most ``most`` in all.
 
     Each weight is rounded down; beyond ``most`` what comes last in the row is cut off.
 
@@ -1191,10 +1191,10 @@ def weight_steps(weights: SparseMatrix, per_unit: float, most: int) -> Steps:
 
 
 class TopicSteps:
-    """Rows to be summed up in whole steps (`StepSource`), where people weight topics that items cover.
+    """Rows to be summed up in integer steps (`StepSource`), where people weight topics that items cover.
 
-    Formal guarantee. A person has a weight of at most ``most`` steps over all topics, in whole parts of a
-    step. What an item adds to a topic is a public whole number of parts of 2^30, and over all chosen items a
+    Formal guarantee. A person has a weight of at most ``most`` steps over all topics, in integer parts of a
+    step. What an item adds to a topic is a public number of parts of 2^30, an integer, and over all chosen items a
     topic has 2^30 of them. A score is the sum over topics of their products, rounded down to steps once: with
     d, at most ``most``, for the person's own part of it, the score moves by floor(x + d) - floor(x), where x
     is what the others make of it. That is at least 0, below d + 1, and at most ``most``, which is whole. Over

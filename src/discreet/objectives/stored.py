@@ -623,9 +623,9 @@ class StoredPopulation(StepPopulation):
     """The people of a store, as functions of one family; made by ``from_store`` of the family.
 
     Scores come from passes over the store's buckets, by threads or by the workers of a Dask cluster
-    (``engine``), in whole steps: the numbers are those of the same people in memory, bit for bit, whatever
+    (``engine``), in integer steps: the numbers are those of the same people in memory, bit for bit, whatever
     the number and the order of buckets. Nothing about anybody is kept in memory. ``value`` and ``gains`` are
-    in whole steps too: for each chosen item they may be lower than in memory by one step, which is 2^-40 of
+    in integer steps too: for each chosen item they may be lower than in memory by one step, which is 2^-40 of
     the bound for few people and 2^-25 for 10^8 of them.
 
     Formal guarantee. As for the family: a person is one row of one bucket, which is checked for every row
@@ -699,7 +699,7 @@ class StoredPopulation(StepPopulation):
         return some
 
     def counted(self, count: Callable[[RowPopulation], Steps], size: tuple[int, ...]) -> Steps:
-        """The sum over everybody of what ``count`` makes of people in memory: whole numbers of this shape.
+        """The sum over everybody of what ``count`` makes of people in memory: integers of this shape.
 
         It must be the same for people together as one by one, and travel to where the rows are.
         """
@@ -780,7 +780,7 @@ class StoredTopics(WeightedTopics):
     """The people of a store as `WeightedTopics`; made by ``WeightedTopics.from_store``.
 
     Scores are those of the same people in memory, bit for bit, as of every family in a store. One pass sums
-    up the weights in whole steps; the public ``covers`` stay with whoever chooses.
+    up the weights in integer steps; the public ``covers`` stay with whoever chooses.
     """
 
     stored = True

@@ -115,7 +115,7 @@ class Gradient(Protocol):
 
 
 class SummedGradient:
-    """The sum over people of their gradients, in whole steps.
+    """The sum over people of their gradients, in integer steps.
 
     Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
     public step before it is added up in integers, so that one person moves an entry by at most ``bound``,
@@ -167,7 +167,7 @@ class SummedGradient:
         """weight x here + (1 - weight) x last, rounded down.
 
         Both parts of a person lie in [0, bound], so the mixture does; and rounding down the total of whole
-        numbers over a common denominator moves by no more than the bound, as moving by whole steps commutes
+        numbers over a common denominator moves by no more than the bound, as moving by integer steps commutes
         with it.
         """
         return last + _fraction(here - last, np.array([weight]))

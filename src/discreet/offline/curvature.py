@@ -33,7 +33,7 @@ class CurvatureGreedy(ContinuousGreedy):
     once a step (distorted greedy: Feldman 2021; Harshaw et al. 2019).
 
     Formal guarantee. Exactly that of `ContinuousGreedy`, at exactly its noise: a weighted mean of two vectors
-    moves by no more than they do, both are summed person by person in whole steps, and ell is used nowhere
+    moves by no more than they do, both are summed person by person in integer steps, and ell is used nowhere
     else. kappa is never computed: it is a fact about the people.
 
     Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(n_people, n_items, kappa)``, whatever kappa is.

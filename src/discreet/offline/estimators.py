@@ -111,7 +111,7 @@ def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.floa
     return np.clip((table - low) / (high - low), 0.0, 1.0)
 
 
-# Products of numbers in [0, 1] are summed as whole numbers of this many steps to 1, so that sums are exact.
+# Products of numbers in [0, 1] are summed as integers of this many steps to 1, so that sums are exact.
 _STEPS = 1 << 20
 MOST_PEOPLE = 1 << 21
 
@@ -120,7 +120,7 @@ def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes
     """For each feature x, half the sum over classes c of |sum over people p in c of (x_p - mean x)|.
 
     With two classes both terms are equal, and the score is N |covariance|. Features are rounded to a grid
-    first; the score is then computed from whole numbers, and rounded once.
+    first; the score is then computed from integers, and rounded once.
 
     >>> covariances(np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]), 2)
     array([1.])
