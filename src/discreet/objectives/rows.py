@@ -1194,7 +1194,7 @@ class TopicSteps:
     """Rows to be summed up in integer steps (`StepSource`), where people weight topics that items cover.
 
     Formal guarantee. A person has a weight of at most ``most`` steps over all topics, in integer parts of a
-    step. What an item adds to a topic is a public number of parts of 2^30, an integer, and over all chosen items a
+    step. What an item adds to a topic is public, in integer parts of 2^30, and over all chosen items a
     topic has 2^30 of them. A score is the sum over topics of their products, rounded down to steps once: with
     d, at most ``most``, for the person's own part of it, the score moves by floor(x + d) - floor(x), where x
     is what the others make of it. That is at least 0, below d + 1, and at most ``most``, which is whole. Over

@@ -567,15 +567,6 @@ def costs_of(constraint: Constraint) -> ChargedCosts | None:
     return ChargedCosts.of(constraint) if isinstance(constraint, Knapsack) else None
 
 
-def quick_average(people: Population) -> bool:
-    """Whether average gains come much cheaper than asking people one by one.
-
-    Functions of unknown origin are asked one by one: what they give can then be clipped, and where they fail
-    nobody learns of it.
-    """
-    return row_parts(people) is None and people.built_in
-
-
 class Scores(Protocol):
     """A growing set and the score of every item on top of it."""
 
@@ -1018,8 +1009,10 @@ class PrivateGreedy(OfflineSelector):
             return False  # already are
         if problem.ends and problem.left.included.size:
             return False  # what the picks add is then a difference of two averages, and rounds twice
-        replaced = self.budget.neighbours == "replace"
-        return replaced and plan.method in ("basic", "zcdp", "exact") and quick_average(people)
+        if plan.method not in ("basic", "zcdp", "exact") or self._one_way:
+            return False
+        # Functions of unknown origin are asked one by one: what they give is clipped, and may fail in silence.
+        return people.built_in and row_parts(people) is None
 
     def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
         chance = chance_of_a_favourite(problem, plan)
