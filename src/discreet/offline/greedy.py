@@ -1011,7 +1011,7 @@ class PrivateGreedy(OfflineSelector):
             return False  # what the picks add is then a difference of two averages, and rounds twice
         if plan.method not in ("basic", "zcdp", "exact") or self._one_way:
             return False
-        # Functions of unknown origin are asked one by one: what they give is clipped, and may fail in silence.
+        # Functions of unknown origin are asked one by one: what they give is clipped, and they may fail.
         return people.built_in and row_parts(people) is None
 
     def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
