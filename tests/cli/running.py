@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from discreet.cli import main
 
@@ -36,6 +37,13 @@ def inside(capsys, *arguments: object) -> Ended:
     code = main([str(a) for a in arguments])
     out, err = capsys.readouterr()
     return Ended(code, out, err)
+
+
+def printed(capsys, *arguments: object) -> Any:
+    """What a command prints with --json."""
+    ended = inside(capsys, *arguments, "--json")
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
 
 
 def assert_refused(ended: Ended, *words: str, code: int = 2) -> None:

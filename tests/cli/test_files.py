@@ -1,4 +1,4 @@
-"""Files as people have them: separators, no header, packed, patterns, odd headers; one meaning of --items."""
+"""Files as people have them: separators, compression, patterns, odd headers or none; what --items means."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discreet.data import Store
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage
 
-from .running import assert_refused, inside
+from .running import assert_refused, inside, printed
 
 ROWS = [("ann", "tea"), ("bob", "milk"), ("ann", "jam"), ("cy", "tea"), ("dora", "bread")]
 HEADER = ("user id", "page")
@@ -33,9 +33,7 @@ def chosen(capsys):
     """What is chosen from a file, and how many people were counted."""
 
     def select(*arguments: object) -> tuple[list[str], str]:
-        ended = inside(capsys, "select", *arguments, "--json")
-        assert ended.code == 0, ended.err
-        found = json.loads(ended.out)
+        found = printed(capsys, "select", *arguments)
         count = next(said for said in found["treated_as_public"] if said.startswith("the number of people"))
         return found["items"], count
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ import discreet as dc
 from discreet.objectives import ConcaveOverModular, EmbeddedFacilityLocation
 from discreet.offline import PrivateGreedy
 
-from .running import assert_refused, inside
+from .running import assert_refused, inside, printed
 
 COLUMNS = ("--person", "user", "--item", "page")
 ITEMS = [f"p{place}" for place in range(8)]
@@ -50,17 +49,11 @@ def ask(shop, *more: object, epsilon: float = 3.0, k: int | None = 3) -> list[ob
     return ["select", shop / "visits.csv", *COLUMNS, *listed, *size, *more]
 
 
-def chosen(capsys, *arguments: object) -> dict:
-    ended = inside(capsys, *arguments, "--json")
-    assert ended.code == 0, ended.err
-    return json.loads(ended.out)
-
-
 # --- objectives ------------------------------------------------------------------------------------------
 
 
 def test_several_is_the_square_root_with_the_bound_of_k_items(capsys, shop):
-    found = chosen(capsys, *ask(shop, "--objective", "several", "--seed", 5))
+    found = printed(capsys, *ask(shop, "--objective", "several", "--seed", 5))
     bound = {"bound": math.sqrt(3), "at_most": 3}
     events = {"user": [who for who, _ in rows_of()], "page": [what for _, what in rows_of()]}
     people = ConcaveOverModular.from_events(events, person="user", item="page", items=ITEMS, **bound)
@@ -75,8 +68,8 @@ def test_several_of_a_store(capsys, shop):
     assert inside(capsys, "prepare", shop / "visits.csv", *rest).code == 0
     options = ["--objective", "several", "--k", 3, "--epsilon", 60, "--seed", 5]
     shown = ["--items", shop / "pages.csv", "--item", "page", "--show", "title"]
-    found = chosen(capsys, "select", shop / "people", *options, *shown)
-    assert found["items"] == chosen(capsys, *ask(shop, *options[:2], "--seed", 5, epsilon=60))["items"]
+    found = printed(capsys, "select", shop / "people", *options, *shown)
+    assert found["items"] == printed(capsys, *ask(shop, *options[:2], "--seed", 5, epsilon=60))["items"]
     assert found["shown"] == {"title": [f"Page {item[1:]}" for item in found["items"]]}
     ended = inside(
         capsys, "select", shop / "people", *options[2:], "--objective", "nearest", "--vectors", "x"
@@ -85,7 +78,7 @@ def test_several_of_a_store(capsys, shop):
 
 
 def test_nearest_is_facility_location_over_means(capsys, shop):
-    found = chosen(capsys, *ask(shop, "--objective", "nearest", "--vectors", "x,y, z", "--seed", 5))
+    found = printed(capsys, *ask(shop, "--objective", "nearest", "--vectors", "x,y, z", "--seed", 5))
     items = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
     likes: dict[str, set[int]] = {}
     for who, what in rows_of():
@@ -131,7 +124,7 @@ def test_show_needs_a_public_list(capsys, shop):
 
 def test_titles_totals_and_arithmetic_are_printed(capsys, shop):
     bag = ["--constraint", "knapsack:price:9", "--show", "title", "--explain", "--delta", "1e-6"]
-    found = chosen(capsys, *ask(shop, *bag, k=None))
+    found = printed(capsys, *ask(shop, *bag, k=None))
     prices = [1 + ITEMS.index(item) for item in found["items"]]
     assert found["totals"] == {"price": {"total": sum(prices), "limit": 9.0}}
     assert found["shown"]["title"] == [f"Page {item[1:]}" for item in found["items"]]
@@ -146,25 +139,27 @@ def test_titles_totals_and_arithmetic_are_printed(capsys, shop):
 
 
 def test_picks_that_are_mostly_noise_are_said_to_be(capsys, shop):
-    few = chosen(capsys, *ask(shop, epsilon=0.05, k=6))
+    few = printed(capsys, *ask(shop, epsilon=0.05, k=6))
     (said,) = (one for one in few["reading"] if one.startswith("From pick"))
     greedy = PrivateGreedy(6, dc.Budget(0.05))
     assert f"From pick {greedy.picks_above_chance(300, 8) + 1} on chance decides" in said
-    assert not any(one.startswith("From pick") for one in chosen(capsys, *ask(shop, epsilon=5))["reading"])
+    assert not any(one.startswith("From pick") for one in printed(capsys, *ask(shop, epsilon=5))["reading"])
     # Where presence is private, only a bound that was declared is public.
     hidden = ask(shop, "--neighbours", "add_remove", epsilon=0.02, k=6)
-    assert not any(one.startswith("From pick") for one in chosen(capsys, *hidden)["reading"])
-    assert any(one.startswith("From pick") for one in chosen(capsys, *hidden, "--max-people", 400)["reading"])
+    assert not any(one.startswith("From pick") for one in printed(capsys, *hidden)["reading"])
+    assert any(
+        one.startswith("From pick") for one in printed(capsys, *hidden, "--max-people", 400)["reading"]
+    )
 
 
 def test_a_delta_that_is_too_large_is_noted(capsys, shop):
-    (note,) = chosen(capsys, *ask(shop, "--delta", "0.01"))["notes"]
+    (note,) = printed(capsys, *ask(shop, "--delta", "0.01"))["notes"]
     assert "delta 0.01 is large for 300 people" in note
     assert "e.g. 1e-05" in note
-    assert chosen(capsys, *ask(shop, "--delta", "1e-5"))["notes"] == []
+    assert printed(capsys, *ask(shop, "--delta", "1e-5"))["notes"] == []
     hidden = ask(shop, "--neighbours", "add_remove", "--delta", "0.01")
-    assert chosen(capsys, *hidden)["notes"] == []
-    (note,) = chosen(capsys, *hidden, "--max-people", 1000)["notes"]
+    assert printed(capsys, *hidden)["notes"] == []
+    (note,) = printed(capsys, *hidden, "--max-people", 1000)["notes"]
     assert "up to 1,000 people" in note
     plan = ("plan", "--n-items", 9, "--k", 2, "--rounds", 200, "--epsilon", 1, "--goal", "certified")
     assert "delta 0.01 is large for 200 people" in inside(capsys, *plan, "--delta", "0.01").err
@@ -172,16 +167,16 @@ def test_a_delta_that_is_too_large_is_noted(capsys, shop):
 
 
 def test_an_epsilon_that_promises_little_is_noted(capsys, shop):
-    (note,) = chosen(capsys, *ask(shop, epsilon=40.0))["notes"]
+    (note,) = printed(capsys, *ask(shop, epsilon=40.0))["notes"]
     assert "epsilon 40 promises little" in note
-    assert chosen(capsys, *ask(shop))["notes"] == []
+    assert printed(capsys, *ask(shop))["notes"] == []
 
 
 def test_a_cap_says_that_it_does_not_pay(capsys, shop):
-    said = " ".join(chosen(capsys, *ask(shop, "--cap", 3))["reading"])
+    said = " ".join(printed(capsys, *ask(shop, "--cap", 3))["reading"])
     assert "makes the guarantee no better and the noise no smaller" in said
     # True of the noise: the rate of the picks is the same with and without.
-    both = [chosen(capsys, *ask(shop, *more))["why_this_method"] for more in ([], ["--cap", 3])]
+    both = [printed(capsys, *ask(shop, *more))["why_this_method"] for more in ([], ["--cap", 3])]
     assert both[0] == both[1]
 
 

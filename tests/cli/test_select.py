@@ -26,7 +26,7 @@ from discreet.offline import PrivateGreedy
 from discreet.privacy import Account
 from discreet.privacy.partitions import PartitionSelection
 
-from .running import assert_refused, inside, process
+from .running import assert_refused, inside, printed, process
 
 COLUMNS = ("--person", "user", "--item", "page")
 OWN = (*COLUMNS, "--items-from-data")
@@ -80,9 +80,7 @@ def file(tmp_path):
 
 
 def selected(capsys, *arguments) -> dict:
-    ended = inside(capsys, "select", *arguments, "--json")
-    assert ended.code == 0, ended.err
-    return json.loads(ended.out)
+    return printed(capsys, "select", *arguments)
 
 
 # --- the result --------------------------------------------------------------------------------------
@@ -188,11 +186,6 @@ def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
     )
     assert 0 < sum(1 + pages.index(page) for page in result["items"]) <= 9
     assert "the 25 items listed by --items" in result["treated_as_public"]
-
-
-def test_a_catalogue_of_one_column_may_call_it_anything(visits, file, capsys):
-    listed = file("name\n" + "".join(f"p{page:02}\n" for page in range(20)), "items.csv")
-    assert len(selected(capsys, visits, *LISTED, "--items", listed)["items"]) == 3
 
 
 def test_what_is_not_private_says_so(visits, pages, capsys):
@@ -618,11 +611,6 @@ BAD_FILES = {
     "only a header": ("a.csv", "user,page\n", "there are no items: the ground set is empty"),
     "empty": ("a.csv", "", "a.csv is empty; the first line must name the columns"),
     "blank": ("a.csv", "\n\n", "is empty"),
-    "short row": (
-        "a.csv",
-        "user,page\na,x\nb\n",
-        "a.csv: a row has another number of cells than the header, which has 2",
-    ),
     "no person": (
         "a.csv",
         "user,page\na,x\n,y\n",
@@ -634,19 +622,15 @@ BAD_FILES = {
         "nor a number; every event needs its item; fix the row, or leave",
     ),
     "not a number": ("a.csv", "user,page\na,NaN\n", "an entry of column 'page' is missing"),
-    "column twice": ("a.csv", "user,page,page\na,x,y\n", "2 columns named 'page'"),
     "open quote": ("a.csv", 'user,page\na,"x\n' + "y" * 200_000, "in quotes does not end on its line"),
     "quote left open at the end": (
         "a.csv",
         'user,page\na,"x\nb,y\nc,z\n',
         "a cell in quotes does not end on its line; nothing tells whose rows the next lines are",
     ),
-    "quote left open in the middle": ("a.csv", 'user,page\na,"x\nb,"y"\nc,z\n', "does not end on its line"),
     "a quote that others close": ("a.csv", 'user,page\na,"x\nb,y\nc,z"\n', "does not end on its line"),
     "behind a quote": ("a.csv", 'user,page\na,"x"y\n', "a row has something behind a closing quote; fix"),
     "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million letters"),
-    "Latin-1": ("a.csv", b"user,page\na,\xe9\n", "is missing, or is neither text (in UTF-8)"),
-    "a header in Latin-1": ("a.csv", b"user,\xe9\na,b\n", "is not UTF-8 text; it must be CSV"),
     "garbage": ("a.csv", GARBAGE, "is not"),
     "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
     "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from .running import assert_refused, inside
+from .running import assert_refused, inside, printed
 
 NAMES = ("tea", "milk", "jam", "salt, pepper", "eggs", "house blend")
 ASK = ("--person", "user", "--item", "product", "--epsilon", "1")
@@ -34,9 +34,7 @@ def shop(tmp_path_factory):
 
 def chosen(capsys, shop, *more, sales="sales.csv", items="catalogue.csv", k="3"):
     listed = () if items is None else ("--items", shop / items)
-    ended = inside(capsys, "select", shop / sales, *ASK, *listed, "--k", k, "--json", *more)
-    assert ended.code == 0, ended.err
-    return json.loads(ended.out)
+    return printed(capsys, "select", shop / sales, *ASK, *listed, "--k", k, *more)
 
 
 def test_labels_files_and_repeats(capsys, shop):

@@ -40,16 +40,20 @@ def twin_of(config, people):
 # --- the same as the library's ----------------------------------------------------------------------------
 
 
-def test_decisions_with_likes_are_those_of_the_librarys_segments(file_url):
+def to(segment):
+    return {"segment": segment} if segment else {}
+
+
+@pytest.mark.parametrize("values", [[], VALUES], ids=["one learner", "segments"])
+def test_decisions_with_likes_are_those_of_the_library(file_url, values):
     """The same gate, seed, people and order: each segment shows what the library's does, sharing included."""
-    config = likes(segments=VALUES, holdout=0.0, measure=0.0, options={"first_batch": 8})
+    config = likes(segments=values, holdout=0.0, measure=0.0, options={"first_batch": 8})
     world, twin = World(file_url, config), twin_of(config, NOISY)
-    assert twin.share
-    rng, sets = np.random.default_rng(0), {segment: set() for segment in VALUES}
-    shown = {segment: twin.choose(segment).labels for segment in VALUES}
+    rng, sets = np.random.default_rng(0), {segment: set() for segment in config.queues}
+    shown = {segment: twin.choose(**to(segment)).labels for segment in config.queues}
     for _ in range(30):
-        segment = VALUES[int(rng.integers(3)) // 2]  # "it" has no visitors
-        people, sequences = [liked(rng, VALUES.index(segment)) for _ in range(SIZE)], []
+        segment = values[int(rng.integers(3)) // 2] if values else ""  # "it" has no visitors
+        people, sequences = [liked(rng, config.queues.index(segment)) for _ in range(SIZE)], []
         for _ in people:
             _, sequence, labels = world.serve(segment)
             assert tuple(labels) == shown[segment]
@@ -57,25 +61,29 @@ def test_decisions_with_likes_are_those_of_the_librarys_segments(file_url):
         world.report_all(zip(sequences, people, strict=True))
         world.settle()
         for person in people:
-            twin.choose(segment)
-            twin.learn(items=person, segment=segment)
-        shown[segment] = twin.choose(segment).labels  # it was allocated again
+            twin.choose(**to(segment))
+            twin.learn(items=person, **to(segment))
+        shown[segment] = twin.choose(**to(segment)).labels  # it was allocated again
         sets[segment].add(shown[segment])
-    assert len(sets["fr"]) > 2
-    assert len(sets["de"]) > 2
-    learned = world.one.learning
-    assert learned.queues["it"].round == 0
-    assert [learned.queues[one].ranking() for one in VALUES] == [twin.of(one).ranking() for one in VALUES]
+    learned = world.one.learning.queues
+    assert all(len(found) > 2 for segment, found in sets.items() if segment != "it")
+    assert not values or (twin.share and learned["it"].round == 0)
+    twins = {segment: twin.of(segment) if values else twin for segment in config.queues}
+    assert all(learned[segment].ranking() == one.ranking() for segment, one in twins.items())
 
 
-def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path):
-    config = taken(segments=VALUES, holdout=0.0, measure=0.0)
-    world, twin = World(f"sqlite:///{tmp_path}/service.db", config, PURE), twin_of(config, PURE)
-    rng = np.random.default_rng(0)
-    allocated = {one: [twin.choose(one, wait=False) for _ in range(2 * SIZE)] for one in VALUES}
-    sets = set()
+@pytest.mark.parametrize("values", [[], VALUES], ids=["one learner", "segments"])
+def test_decisions_with_taken_items_are_those_of_the_library(file_url, values):
+    config = taken(segments=values, holdout=0.0, measure=0.0)
+    world, twin = World(file_url, config, PURE), twin_of(config, PURE)
+    rng, sets = np.random.default_rng(0), set()
+
+    def allocate(segment, count):
+        return [twin.choose(wait=False, **to(segment)) for _ in range(count)]
+
+    allocated = {segment: allocate(segment, 2 * SIZE) for segment in config.queues}
     for _ in range(40):
-        segment = str(rng.choice(VALUES))
+        segment = str(rng.choice(config.queues))
         answers, sequences = [], []
         for one in allocated[segment][:SIZE]:
             _, sequence, labels = world.serve(segment)
@@ -86,9 +94,7 @@ def test_decisions_with_taken_items_are_those_of_the_librarys_segments(tmp_path)
         world.settle()
         for one, answer in zip(allocated[segment][:SIZE], answers, strict=True):
             twin.learn(answer, round=one.round)
-        allocated[segment] = allocated[segment][SIZE:] + [
-            twin.choose(segment, wait=False) for _ in range(SIZE)
-        ]
+        allocated[segment] = allocated[segment][SIZE:] + allocate(segment, SIZE)
         sets.add(tuple(labels))
     assert len(sets) > 3
 

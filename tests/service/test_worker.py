@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.privacy.population import Periods
 from discreet.service import queries
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
@@ -23,51 +22,6 @@ from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 def liked(rng):
     return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
-
-
-def test_decisions_with_likes_are_those_of_the_library(file_url):
-    """The same gate, seed and people: every block shows what the library's learner shows."""
-    world = World(file_url, likes(holdout=0.0, measure=0.0))
-    gate = Periods(dc.Budget(1.0, 1e-6), definition="gdp").gate("2026-11", 5)
-    twin = Learning.begin(likes(holdout=0.0, measure=0.0), gate)
-    rng = np.random.default_rng(0)
-    sets = set()
-    learner = twin.learner
-    for _ in range(40):
-        people, expected = [], learner.choose().labels
-        for _ in range(8):
-            _, sequence, labels = world.serve()
-            assert tuple(labels) == expected
-            people.append(liked(rng))
-            world.report(sequence, people[-1])
-        world.settle()
-        for person in people:
-            learner.choose()
-            learner.learn(items=person)
-        sets.add(expected)
-    assert len(sets) > 3  # it has learned something
-
-
-def test_decisions_with_taken_items_are_those_of_the_library(file_url):
-    world = World(file_url, taken(holdout=0.0, measure=0.0), PURE)
-    gate = Periods(dc.Budget(4.0), definition="pure").gate("2026-11", 5)
-    learner = Learning.begin(taken(holdout=0.0, measure=0.0), gate).learner
-    rng = np.random.default_rng(0)
-    allocated = [learner.choose(wait=False) for _ in range(16)]
-    sets = set()
-    for _ in range(60):
-        answers = []
-        for one in allocated[:8]:
-            _, sequence, labels = world.serve()
-            assert tuple(labels) == one.labels
-            answers.append(labels[0] if rng.random() < 0.5 else None)
-            world.report(sequence, answers[-1])
-        world.settle()
-        for one, answer in zip(allocated[:8], answers, strict=True):
-            learner.learn(answer, round=one.round)
-        allocated = allocated[8:] + [learner.choose(wait=False) for _ in range(8)]
-        sets.add(tuple(labels))
-    assert len(sets) > 3
 
 
 def test_a_release_is_the_next_link_of_a_chain_that_blocks_name(url):

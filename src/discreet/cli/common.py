@@ -12,7 +12,6 @@ import math
 import os
 import re
 import shutil
-import stat
 import sys
 import textwrap
 import warnings
@@ -389,8 +388,4 @@ def write_whole(path: Path, text: str) -> None:
 
 def _is_device(path: Path) -> bool:
     """Whether it is there and neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return path.exists() and not path.is_file() and not path.is_dir()

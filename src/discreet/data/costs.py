@@ -133,7 +133,6 @@ def costs(
     machines: int = 1,
     held: int = 8 << 30,
     memory: int = 64 << 20,
-    speeds: Speeds | None = None,
 ) -> Costs:
     """What preparing a store on one machine and picking from it on ``machines`` with ``cores`` each cost.
 
@@ -144,7 +143,7 @@ def costs(
     >>> 5 < found.prepare < 60, 1 < found.select < 60, round(found.disk / 1e9, 2)
     (True, True, 0.36)
     """
-    now = Speeds() if speeds is None else speeds
+    now = Speeds()
     entries = sizes.entries * sizes.entry_bytes
     prepare = now.row * sizes.rows
     select = (now.opened + now.scanned * picks + now.visited * sizes.chosen) * sizes.entries

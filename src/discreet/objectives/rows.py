@@ -654,7 +654,7 @@ class RowPopulation(Population):
         """From a table of events, one row per (person, item), with an optional weight.
 
         ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
-        packed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of such paths, or rows that
+        compressed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of paths, or rows that
         are mappings, one after the other. People stand in the order of their first event; of a person's
         events with one item the largest weight counts. ``labels`` holds the items: the catalogue ``items`` in
         its own order (a list, or the path of a file with the column ``item``), or else the items that occur,

@@ -446,11 +446,12 @@ class Api:
 
     # --- populations and experiments -------------------------------------------------------------
 
-    async def _ask(self, query: Callable[..., Any], *given: Any) -> Any:
-        return await run_in_threadpool(query, self.engine.store, *given)
+    async def ask(self, query: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Something of `queries`."""
+        return await run_in_threadpool(query, self.engine.store, *given, **more)
 
     async def populations(self, request: Request) -> Any:  # noqa: ARG002
-        return {"populations": await self._ask(queries.populations)}
+        return {"populations": await self.ask(queries.populations)}
 
     async def new_population(self, request: Request) -> Any:
         asked = await read(request, NewPopulation)
@@ -463,10 +464,10 @@ class Api:
         population = request.path_params.get("population")
         if population is None:
             population = (await self.status(request))["population"]
-        return await self._ask(queries.account, population)
+        return await self.ask(queries.account, population)
 
     async def experiments(self, request: Request) -> Any:  # noqa: ARG002
-        return {"experiments": await self._ask(queries.experiments)}
+        return {"experiments": await self.ask(queries.experiments)}
 
     async def new_experiment(self, request: Request) -> Any:
         asked = await read(request, NewExperiment)
@@ -497,26 +498,27 @@ class Api:
             raise BAD_BODY from None
 
     async def status(self, request: Request) -> Any:
-        return await self._ask(queries.status, request.path_params["name"])
+        return await self.ask(queries.status, request.path_params["name"])
 
     async def releases(self, request: Request) -> Any:
         asked = request.query_params
         before, limit = asked.get("before"), asked.get("limit", "100")
         if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
             raise BAD_BODY
-        query = partial(
+        found = await self.ask(
             queries.releases,
+            request.path_params["name"],
             before=None if before is None else int(before),
             limit=min(int(limit), 1000),
             segment=asked.get("segment"),
         )
-        return {"releases": await self._ask(query, request.path_params["name"])}
+        return {"releases": found}
 
     async def epochs(self, request: Request) -> Any:
-        return {"epochs": await self._ask(queries.epochs, request.path_params["name"])}
+        return {"epochs": await self.ask(queries.epochs, request.path_params["name"])}
 
     async def items(self, request: Request) -> Any:
-        return {"items": await self._ask(queries.items, request.path_params["name"])}
+        return {"items": await self.ask(queries.items, request.path_params["name"])}
 
     async def change(self, request: Request) -> Any:
         asked = await read(request, Changes)

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, check, check_segments, forecast, release_plan
+from .learning import ReleasePlan, check_segments, forecast, release_plan
 from .metrics import Metrics, traced
 from .worker import PAUSED, RUNNING, OtherSegments
 
@@ -350,7 +350,7 @@ class Form:
             errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
         if errors:
             return None
-        config = ExperimentConfig(
+        return ExperimentConfig(  # `release_plan` makes its learner, and says what is wrong
             items=items,
             k=k,
             feedback=feedback,  # type: ignore[arg-type]
@@ -366,12 +366,6 @@ class Form:
             block_size=None if block is None else int(block),
             segments=segments,
         )
-        try:
-            check(config)
-        except ValueError as error:
-            errors["form"] = str(error)
-            return None
-        return config
 
     def _groups(self, items: list[str]) -> ConstraintConfig | None:
         """Groups of items, a line each: a name, how many of it go into a set, and its items."""
@@ -493,8 +487,8 @@ class Pages:
             route("GET", f"{part}/numbers", "read", self.numbers),
             route("GET", f"{part}/shares", "read", self.chart),
             route("GET", f"{part}/items", "read", self.items),
-            route("POST", f"{one}/pause", "operate", self.pause),
-            route("POST", f"{one}/resume", "operate", self.resume),
+            route("POST", f"{one}/pause", "operate", partial(self.set_status, PAUSED)),
+            route("POST", f"{one}/resume", "operate", partial(self.set_status, RUNNING)),
             route("POST", f"{one}/items", "operate", self.change),
             route("GET", "/new", "operate", self.new),
             route("POST", "/new", "operate", self.create),
@@ -580,9 +574,6 @@ class Pages:
             return Response(status_code=404)
         return Response(self._static[name], 200, _CACHED, _TYPES[name.rpartition(".")[2]])
 
-    async def _ask(self, query: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        return await run_in_threadpool(query, self.engine.store, *given, **more)
-
     # --- coming and going ------------------------------------------------------------------------
 
     async def welcome(self, request: Request) -> Response:
@@ -637,7 +628,7 @@ class Pages:
         return self.part(visit, "experiment_rows.html", rows=await self._rows(visit))
 
     async def _rows(self, visit: PageVisit) -> list[dict[str, Any]]:
-        rows = [row for row in await self._ask(queries.experiments) if visit.key.may("read", row["name"])]
+        rows = [row for row in await self.api.ask(queries.experiments) if visit.key.may("read", row["name"])]
         for row in rows:
             row["known"] = (await self._shares(row["name"], row["releases"])).last
         return rows
@@ -646,7 +637,7 @@ class Pages:
         """The shares so far, of one segment or all; only releases that are new are read."""
         progress = self._progress.setdefault((name, segment), shares.Progress())
         if progress.seq < releases:
-            new = await self._ask(queries.shares, name, progress.seq, segment or None)
+            new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
         return progress
 
@@ -662,9 +653,9 @@ class Pages:
 
     async def _state(self, visit: PageVisit) -> dict[str, Any]:
         name = visit.name
-        status = await self._ask(queries.status, name)
+        status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
-        last = await self._ask(queries.releases, name, limit=1, segment=segment)
+        last = await self.api.ask(queries.releases, name, limit=1, segment=segment)
         progress = await self._shares(name, status["releases"], segment)
         for one in status["segments"]:
             if one["segment"] == segment:
@@ -690,7 +681,7 @@ class Pages:
         """The account of a population; it changes with experiments and periods only."""
         read_at, found = self._accounts.get(population, (-_FRESH, {}))
         if time.monotonic() - read_at > _FRESH:
-            found = await self._ask(queries.account, population)
+            found = await self.api.ask(queries.account, population)
             self._accounts[population] = time.monotonic(), found
         return found
 
@@ -698,7 +689,7 @@ class Pages:
         return self.page("experiment_numbers.html", visit, **await self._state(visit))
 
     async def chart(self, visit: PageVisit) -> Response:
-        status = await self._ask(queries.status, visit.name)
+        status = await self.api.ask(queries.status, visit.name)
         progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
@@ -708,7 +699,7 @@ class Pages:
 
     async def _found_items(self, visit: PageVisit) -> dict[str, Any]:
         wanted = visit.request.query_params.get("find", "").strip()
-        every = await self._ask(queries.items, visit.name)
+        every = await self.api.ask(queries.items, visit.name)
         found = [one for one in every if wanted.casefold() in one["item"].casefold()]
         return {
             "find": wanted,
@@ -718,12 +709,9 @@ class Pages:
             "retired": sum(one["retired"] for one in every),
         }
 
-    async def pause(self, visit: PageVisit) -> Response:
-        await self.api.set_status(visit.name, PAUSED)
-        return _to(f"/experiments/{visit.name}")
-
-    async def resume(self, visit: PageVisit) -> Response:
-        await self.api.set_status(visit.name, RUNNING)
+    async def set_status(self, status: str, visit: PageVisit) -> Response:
+        """Pause an experiment, or go on with it."""
+        await self.api.set_status(visit.name, status)
         return _to(f"/experiments/{visit.name}")
 
     async def change(self, visit: PageVisit) -> Response:
@@ -749,13 +737,13 @@ class Pages:
         return self.page("new.html", visit, 422 if errors else 200, **shown)
 
     async def _populations(self) -> dict[str, PopulationConfig]:
-        found = await self._ask(queries.populations)
+        found = await self.api.ask(queries.populations)
         return {one["name"]: msgspec.convert(one["budget"], PopulationConfig) for one in found}
 
     async def create(self, visit: PageVisit) -> Response:
         people = await self._populations()
         form = Form(visit.given, people)
-        form.check_names({one["name"] for one in await self._ask(queries.experiments)}, set(people))
+        form.check_names({one["name"] for one in await self.api.ask(queries.experiments)}, set(people))
         await run_in_threadpool(form.release_plan)
         if not form.errors:
             await run_in_threadpool(self._make, form)
@@ -812,13 +800,10 @@ class Pages:
 
     # --- keys ------------------------------------------------------------------------------------
 
-    async def keys(self, visit: PageVisit) -> Response:
-        return await self._keys(visit)
-
-    async def _keys(self, visit: PageVisit, status: int = 200, **more: Any) -> Response:
+    async def keys(self, visit: PageVisit, status: int = 200, **more: Any) -> Response:
         given = {"made": None, "error": None, "given": {}} | more
         given["keys"] = await run_in_threadpool(self.api.keys.listed)
-        given["experiments"] = sorted(row["name"] for row in await self._ask(queries.experiments))
+        given["experiments"] = sorted(row["name"] for row in await self.api.ask(queries.experiments))
         return self.page("keys.html", visit, status, roles=list(ROLES), **given)
 
     async def new_key(self, visit: PageVisit) -> Response:
@@ -826,14 +811,14 @@ class Pages:
         name, role = visit.given.get("name", "").strip(), visit.given.get("role", "")
         scope = visit.given.get("experiments", "").replace(",", " ").split() or None
         if not 1 <= len(name) <= 100 or role not in ROLES:
-            return await self._keys(visit, 422, error="Give the key a name and a role.", given=visit.given)
+            return await self.keys(visit, 422, error="Give the key a name and a role.", given=visit.given)
         number, token = await run_in_threadpool(self.api.keys.create, name, role, scope)
-        return await self._keys(visit, made={"id": number, "key": token, "name": name, "role": role})
+        return await self.keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
     async def end_key(self, visit: PageVisit) -> Response:
         number = visit.request.path_params["key"]
         if number == visit.key.id:
-            return await self._keys(visit, 422, error="This is the key that you are logged in with.")
+            return await self.keys(visit, 422, error="This is the key that you are logged in with.")
         if not await run_in_threadpool(self.api.keys.revoke, number):
             raise NOT_FOUND
         return _to("/keys")
