@@ -236,11 +236,14 @@ def _watched(monkeypatch, makers):
                 if type(self) is kind:
                     bound = dict(signature.bind(self, *given, **named).arguments)
                     del bound["self"]
+                    bound |= bound.pop("options", {})
                     made.append((self, bound))
                 plain(self, *given, **named)
 
             patch.setattr(kind, "__init__", recording)
-            words[name] = {one: set() for one in signature.parameters}
+            makers_of = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
+            names = {one for make in makers_of for one in inspect.signature(make).parameters}
+            words[name] = {one: set() for one in names}
         for make in makers:
             asked.clear()
             known = words[type(_quietly(make)).__name__]

@@ -596,6 +596,62 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
             assert sum(due[1:]) <= charged[module.DRAWS] or sum(explored) > 2 * chance * rounds
 
 
+def _stopping(rounds, seed):
+    options = {"exploration": "online", "calibration": "published", "stop_exploring": True, "seed": seed}
+    return quietly(3, 1, rounds, dc.Budget(2.0, 0.01), **options)
+
+
+def test_exploring_stops_where_the_published_rate_has_no_room_for_more():
+    """000, Section 4: no more than M = 2 gamma T rounds explore, and no delta is paid; saved or not."""
+    rounds, chance, stopped = 40, 0.3, 0
+    with (
+        mock.patch.object(limits, "published_exploration", return_value=chance),
+        mock.patch.object(limits, "too_many_explorations", return_value=0.5),
+        mock.patch.object(module.BanditSettings, "most_explorations", 10),
+        mock.patch.object(module, "_CHUNK", 4),
+    ):
+        for seed in range(10):
+            learner, counted = _stopping(rounds, seed), []
+            assert [label for label, _, _ in learner.settings.releases] == [module.DRAWS]
+            for t in range(rounds):
+                learner._engine.schedule.reach(t)
+                counted.append(learner._engine.schedule.explore[t - learner._engine.schedule.start] >= 0)
+            stopped += sum(counted) == 10
+            assert sum(counted) <= 10
+        assert stopped > 5
+        whole, half = _stopping(rounds, 1), _stopping(rounds, 1)
+        people = dc.objectives.Coverage(np.eye(3)[np.arange(rounds) % 3])
+        shown = whole.run(people).selections
+        half.run(people[:18])
+        again = BanditSelector.load(half.to_bytes())
+        assert (again.run(people[18:]).selections == shown[18:]).all()
+    assert _stopping(rounds, 0).settings.most_explorations == 2 * rounds  # every round explores here
+    with pytest.raises(ValueError, match="stop_exploring= is for"):
+        BanditSelector(3, 1, 100, LOOSE, exploration="online", stop_exploring=True)
+
+
+def test_stopping_holds_the_account_on_every_course_of_the_coins():
+    """Rounds that explore are public, and on no course of them is more lost than draws are charged for."""
+    rounds, chance, most = 5, 0.3, 0.0
+    with mock.patch.object(limits, "published_exploration", return_value=chance):
+        account = _stopping(rounds, 0).privacy
+        assert account.delta(100.0) < 1e-12
+        for seed in range(40):
+            make = lambda seed=seed: _stopping(rounds, seed)  # noqa: E731
+            p = transcripts(make, lambda t, _: 0.0 if t == 0 else 0.5, rounds)
+            q = transcripts(make, lambda t, _: 1.0 if t == 0 else 0.5, rounds)
+            for epsilon in (0.0, 0.05, 0.2):
+                lost = hockey_stick(p, q, epsilon)
+                assert lost <= account.delta(epsilon) + 1e-12
+                most = max(most, lost)
+        assert most > 0.0
+        settings, tail = _stopping(rounds, 0).settings, limits.too_many_explorations(rounds, chance)
+        plain = module.replace(settings, stop_exploring=False)
+        assert settings._regret(clipped=False) - plain._regret(clipped=False) == pytest.approx(
+            tail * rounds * (1.0 + 1.0 - 1.0 / math.e)
+        )
+
+
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
     with mock.patch.object(limits, "published_exploration", return_value=0.2):
         made = [

@@ -68,6 +68,8 @@ def _bandit(budget=PURE, domain=None, **options):
 
 GRADIENT = {name: setting.make for name, setting in LEADERS.items()}
 BANDIT = {name: setting.make for name, setting in BANDIT_LEADERS.items()}
+
+
 def _people(learner, count=ROUNDS):
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(count, SIZE))

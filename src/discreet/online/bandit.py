@@ -436,9 +436,16 @@ class BanditSettings(SelectorSettings):
     exploration_rate: float | None = None
     noise: LaplaceNoise | None = None
     explorations: int | None = None
+    stop_exploring: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._put(stop_exploring=bool(self.stop_exploring))
+        if self.stop_exploring and (self.calibration, self.exploration) != ("published", "online"):
+            raise ValueError(
+                'stop_exploring= is for calibration="published" with exploration="online"; others lose no'
+                " delta to rounds that explore"
+            )
         checks.one_of("exploration", self.exploration, EXPLORATIONS)
         checks.one_of("feedback", self.feedback, FEEDBACK)
         if self.feedback == "slots" and self.exploration != "blocks":
@@ -566,13 +573,24 @@ class BanditSettings(SelectorSettings):
             assert self.explorations is not None
             draws = min(self.explorations, rounds - 1)
         elif self.after_exploring:
-            assert self.exploration_rate is not None
-            draws = min(rounds - 1, math.floor(2.0 * self.exploration_rate * rounds * (1.0 + 1e-12)))
-            if tail := limits.too_many_explorations(rounds, self.exploration_rate):
+            draws = min(rounds - 1, self.most_explorations)
+            if not self.stop_exploring and (tail := self.tail):
                 found = [(TAIL, ApproximateRelease(0.0, tail), 1)]
         else:
             draws = redraws(rounds, self.block)
         return [(DRAWS, ExponentialChoice(self.rate, self.bound), draws), *found] if draws else found
+
+    @property
+    def most_explorations(self) -> int:
+        """Twice as many rounds as are expected to explore: what Algorithm 3's rate allows for."""
+        assert self.exploration_rate is not None
+        return math.floor(2.0 * self.exploration_rate * self.rounds * (1.0 + 1e-12))
+
+    @property
+    def tail(self) -> float:
+        """The chance that more rounds would explore."""
+        assert self.exploration_rate is not None
+        return limits.too_many_explorations(self.rounds, self.exploration_rate)
 
     @property
     def too_short(self) -> bool:
@@ -626,7 +644,11 @@ class BanditSettings(SelectorSettings):
         assert self.rate is not None
         every = 1 if self.after_exploring else self.block
         common["centred"] = self.calibration == "tight"
-        return limits.coins(*shape, self.exploration_rate, self.rate, every, **common)
+        regret = limits.coins(*shape, self.exploration_rate, self.rate, every, **common)
+        if self.stop_exploring:
+            # The same run but for that chance, and then no worse than the best against the worst, twice over.
+            regret += self.tail * (self.rounds * self.bound + bounds.trivial(self.rounds, self.bound))
+        return regret
 
     @property
     def leading_terms(self) -> float:
@@ -797,8 +819,8 @@ class Schedule:
         if settings.picked and settings.explorations is None:
             assert settings.exploration_rate is not None
             self._picked = public.generator.random(settings.rounds) < settings.exploration_rate
-        self._explored_last = False
-        self._before: tuple[dict[str, Any] | None, bool] = (public._stream, False)
+        self._explored_last, self._explored = False, 0
+        self._before: tuple[dict[str, Any] | None, bool, int] = (public._stream, False, 0)
         self._clear(0, 0)
 
     def _clear(self, start: int, length: int) -> None:
@@ -835,7 +857,7 @@ class Schedule:
         """Make the chunk that holds ``round``; whether it is a new one."""
         if round < self.stop:
             return False
-        self._before = (self._public._stream, self._explored_last)
+        self._before = (self._public._stream, self._explored_last, self._explored)
         self._make(round)
         return True
 
@@ -870,6 +892,9 @@ class Schedule:
         tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
         if self._picked is not None:
             explores = self._picked[self.start : self.stop]
+        if settings.stop_exploring:
+            explores &= self._explored + np.cumsum(explores) <= settings.most_explorations
+            self._explored += int(explores.sum())
         self.explore[explores], self.item[explores] = experts[explores], tried[explores]
         if settings.after_exploring:
             self.due[1:] = explores[:-1]
@@ -885,8 +910,9 @@ class Schedule:
 
     @_place.setter
     def _place(self, place: tuple[Any, ...]) -> None:
-        self._public._stream, self._explored_last, start = place
-        self._before = place[:2]
+        stream, explored_last, *counted, start = place
+        self._before = (stream, explored_last, *counted) if counted else (stream, explored_last, 0)
+        self._public._stream, self._explored_last, self._explored = self._before
         if start is not None:
             self._make(start)
 
@@ -1409,7 +1435,11 @@ class BanditSelector(RewardSelector):
     certifies most. Where the horizon is too short for every expert to try every item four times, blocks
     explore in one round of 32 only: they then serve about what sets at random do, which is more than
     exploring would. Slots need far shorter horizons. ``"published"`` takes the paper's constants; `privacy`
-    is then the true account, and a warning says where every round explores.
+    is then the true account, and a warning says where every round explores. Algorithm 3 pays a delta for the
+    chance that more than M = 2 gamma T rounds explore. ``stop_exploring``: once M have, the set that stands
+    is shown (Section 4: private by design; the authors leave it at that, as later rounds explore less often,
+    and their regret needs all alike). The run is the same but for that chance, so the certificate grows by
+    that much of what a run can lose.
 
     Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it
     later. With ``feedback="set"`` an exploration sample of several rounds waits for the last of its rewards
@@ -1447,6 +1477,7 @@ class BanditSelector(RewardSelector):
         exploration_rate: float | None = None,
         block: int | None = None,
         repeats: int | None = None,
+        stop_exploring: bool = False,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,
