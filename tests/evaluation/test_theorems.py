@@ -226,11 +226,11 @@ def _watched(monkeypatch, makers):
             asked.append((name, allowed))
         return one_of(name, value, allowed)
 
+    signatures = {kind: inspect.signature(kind.__init__) for kind in _kinds().values()}
     with monkeypatch.context() as patch:
         patch.setattr(checks, "one_of", noting)
         for name, kind in _kinds().items():
-            plain = kind.__init__
-            signature = inspect.signature(plain)
+            plain, signature = kind.__init__, signatures[kind]
 
             def recording(self, *given, plain=plain, kind=kind, signature=signature, **named):
                 if type(self) is kind:
@@ -241,9 +241,9 @@ def _watched(monkeypatch, makers):
                 plain(self, *given, **named)
 
             patch.setattr(kind, "__init__", recording)
-            makers_of = [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]
-            names = {one for make in makers_of for one in inspect.signature(make).parameters}
-            words[name] = {one: set() for one in names}
+            # Options may be passed on to the kind that this one is made of.
+            known = [signatures[base].parameters for base in kind.__mro__ if base in signatures]
+            words[name] = {one: set() for parameters in known for one in parameters}
         for make in makers:
             asked.clear()
             known = words[type(_quietly(make)).__name__]
