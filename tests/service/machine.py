@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from discreet.service import backup, database, groups
-from discreet.service.auth import Secrets
+from discreet.service.auth import DecisionId, Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import failpoints
 from discreet.service.engine import DecisionEngine
@@ -178,7 +178,8 @@ class ServiceMachine(RuleBasedStateMachine):
         chains = {linked(b"", f"experiment {self.shop}")}
         chains |= {bytes(chain) for (chain,) in self._rows("SELECT chain FROM release")}
         assert block.chain in chains, "something was served that follows from no release"
-        return engine.secrets.sign(live.id, *where, pseudonym, altered), person, live.period
+        decision = DecisionId(live.id, *where, pseudonym, altered, block.lease)
+        return engine.secrets.sign(decision), person, live.period
 
     async def _take(self, live, pseudonym, exclude, key):
         """A decision, if a block waits for somebody to lease it, and what is known of the request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -105,23 +106,72 @@ def test_a_state_that_went_back_unseen_is_noticed_by_a_decision(service):
         client.report(client.decide("shop"), likes=["item 1"])
     settled(client, "shop", 1)
     service.stop()
-    old = service.folder / "old"
-    shutil.copy(service.folder / "service.db", old)
-    service.start()
-    client = service.client()
-    for _ in range(200):
-        last = client.decide("shop")
-    service.stop()
-    for path in service.folder.glob("service.db-*"):
-        path.unlink()
-    shutil.copy(old, service.folder / "service.db")
-    service.start()
+    with put_back(service) as client:
+        for _ in range(200):
+            last = client.decide("shop")
     client = service.client()
     assert client.report(last, likes=["item 1"]).status == "late"
     assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
     assert refused(lambda: client.request("POST", "/v1/experiments/shop/resume")).name == "frozen"
     change = {"add_items": ["new"]}
     assert refused(lambda: client.request("PATCH", "/v1/experiments/shop", change)).name == "frozen"
+
+
+def test_what_was_lost_is_in_nobody_elses_round(service):
+    """The older state had the block allocated, and serves it to others: a lease tells the two apart."""
+    client = service.client()
+    experiment(client, "shop", outcome_wait=300.0, block_size=16)
+    client.decide("shop")
+    service.stop()
+    with put_back(service) as client:
+        lost = [client.decide("shop") for _ in range(10)]
+    client = service.client()
+    served = [client.decide("shop") for _ in range(10)]
+    assert client.report(served[0], likes=["item 1"]).status == "recorded"
+    assert client.report(lost[1], likes=["item 1"]).status == "late"
+    assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
+
+
+def test_a_decision_of_an_experiment_that_was_lost_freezes_the_others(service):
+    client = service.client()
+    experiment(client, "shop")
+    service.stop()
+    with put_back(service) as client:
+        experiment(client, "news")
+        lost = client.decide("news")
+    client = service.client()
+    assert refused(lambda: client.report(lost, likes=["item 1"])).name == "decision"
+    assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
+
+
+@contextmanager
+def put_back(service):
+    """Run a stopped service for a while; then its file is as it was before."""
+    old = service.folder / "old"
+    shutil.copy(service.folder / "service.db", old)
+    service.start()
+    yield service.client()
+    service.stop()
+    for path in service.folder.glob("service.db-*"):
+        path.unlink()
+    shutil.copy(old, service.folder / "service.db")
+    service.start()
+
+
+def test_what_is_made_again_after_a_restore_says_so_and_has_a_number_of_its_own(url):
+    world = World(url, likes(seed=None))
+    backup.gone_back(world.store, world.worker)
+    world.worker.create_population("again", PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp"))
+    again = world.worker.create("news", "again", likes(seed=None))
+    assert again.epoch == int(world.now.timestamp())
+    assert "restored from a backup" in str(periods_of(world.store, again.population).account("2026-11"))
+    assert not world.worker.beyond(again.id, 0, 3)  # of one that was lost: late, and nothing more
+    assert not world.worker.beyond(again.id + 1, 0, 0)
+    world.now = world.now.replace(year=2104)
+    world.worker.create_population("later", PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp"))
+    later = world.worker.create("late news", "later", likes(seed=None))
+    assert "restored" not in str(periods_of(world.store, later.population).account("2104-11"))
+    world.store.close()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from discreet.service import engine as engine_module
 from discreet.service import groups
 from discreet.service.auth import DecisionId, Secrets
 from discreet.service.database import StoreError, open_store
-from discreet.service.engine import DecisionEngine, Unavailable
+from discreet.service.engine import DecisionEngine, Unavailable, decision_of
 
 from .world import ITEMS, World, likes
 
@@ -37,7 +37,7 @@ def test_an_outcome_that_comes_while_cursors_are_written_has_its_answer(url, mon
         shop = await engine.live("shop")
         block, offset = await engine.next_decision(shop)
         assert await asyncio.to_thread(writing.wait, 60)
-        decision = secrets.verify(secrets.sign(1, 0, block.first + offset, bytes(12)))
+        decision = decision_of(block, offset, bytes(12), False)
         answer = engine.record(decision, b'["item 1"]')
         go.set()
         assert (await asyncio.wait_for(answer, 60)).status == "recorded"
@@ -293,8 +293,9 @@ def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypat
 def test_ids_of_decisions_stay_as_they_are_and_need_no_quoting():
     """Outcomes come after a release of this service that made the decision has been replaced by the next."""
     secrets = Secrets({name: bytes(32) for name in ("decisions", "people", "sessions")})
-    known = "IQAAAAEAAAACAAAAAAAAAANtbW1tbW1tbW1tbW2ldOq6Sm1IoA9Inm4"
-    assert secrets.sign(1, 2, 3, b"m" * 12, True) == known == quote(known, safe="")
-    assert secrets.verify(known) == DecisionId(1, 2, 3, b"m" * 12, True)
+    decision = DecisionId(1, 2, 3, b"m" * 12, True, 7)
+    known = "IQAAAAEAAAACAAAAAAAAAAMAAAAHbW1tbW1tbW1tbW1tZsxCWYskCY5mrPGH"
+    assert secrets.sign(decision) == known == quote(known, safe="")
+    assert secrets.verify(known) == decision
     for wrong in (known + "=", known[:-1], known + "A", known[:-1] + "=", known + " ", "=" + known, ""):
         assert secrets.verify(wrong) is None

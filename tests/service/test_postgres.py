@@ -18,7 +18,7 @@ from discreet.service import backup, groups, postgres
 from discreet.service.auth import Secrets, owner_name
 from discreet.service.config import PopulationConfig
 from discreet.service.database import OPEN, Fenced, StoreError, failpoints, open_store
-from discreet.service.engine import DecisionEngine
+from discreet.service.engine import DecisionEngine, decision_of
 from discreet.service.groups import Cursor, Group, ReportedOutcome, ServedDecision
 from discreet.service.learning import DecisionBlock, Learning
 from discreet.service.postgres import PostgresDatabase, PostgresTransaction
@@ -639,7 +639,7 @@ def test_two_services_share_an_experiment(postgres_url):
                 block, offset = await engines[which].next_decision(shops[which], pseudonym)
                 sequence = block.first + offset
                 sequences.append(sequence)
-                decision = secrets.verify(secrets.sign(1, 0, sequence, pseudonym))
+                decision = secrets.verify(secrets.sign(decision_of(block, offset, pseudonym, False)))
                 body = json.dumps(["item 1"]).encode()
                 answers.append(await engines[1 - which].record(decision, body))
             assert len(sequences) == len(set(sequences))

@@ -29,7 +29,7 @@ from . import groups, queries
 from .auth import ROLES, DecisionId, Key, Keys, new_token
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from .database import Conflict, Frozen, StoreError
-from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable
+from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
 from .learning import DecisionBlock
 from .worker import PAUSED, RUNNING, OtherSegments
@@ -396,8 +396,7 @@ class Api:
             items = _encode(labels)
         else:
             items = live.items(block, offset)
-        sequence = block.first + offset
-        signed = self.engine.secrets.sign(block.experiment, block.epoch, sequence, pseudonym, altered)
+        signed = self.engine.secrets.sign(decision_of(block, offset, pseudonym, altered))
         answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b"}' % (
             signed.encode(),
             items,
@@ -439,6 +438,7 @@ class Api:
         try:
             live = await self.engine.live_of(decision)
         except LookupError:
+            await self.engine.unknown(decision)
             raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
             raise WRONG_ROLE
@@ -709,6 +709,7 @@ NO_ACTION = Problem(400, "no-action", "There must be actions, each of them once,
 NO_VALUES = Problem(409, "feedback", "This experiment does not learn from values.")
 BAD_EVENT = Problem(400, "event", "An eventId has 1 to 256 characters, and no slash.")
 BAD_VALUE = Problem(400, "value", "A reward is a number from 0 to the experiment's bound.")
+OTHERS_EVENT = Problem(409, "event", "An event of this id was made for another person; take another id.")
 
 _Id = Annotated[str, msgspec.Meta(max_length=256)]
 
@@ -813,13 +814,14 @@ class Personalizer:
         order, altered = ranked(live, block, offset, [a for a in given if a not in excluded])
         answer = _response(given, excluded, order)
         if event is None and not asked.defer_activation:  # the id says it all
-            signed = secrets.sign(live.id, block.epoch, block.first + offset, pseudonym, altered)
-            return _ranked(answer, signed)
+            return _ranked(answer, secrets.sign(decision_of(block, offset, pseudonym, altered)))
         if number is None:
             event = new_token(16)
             number = self._number(live, event)
         active = not asked.defer_activation
         kept = await self._engine.keep(number, altered, _encode(answer).decode(), active=active)
+        if kept.pseudonym != pseudonym:  # the reward of an event is that of one person
+            raise OTHERS_EVENT
         return _ranked(msgspec.json.decode(kept.answer), event)
 
     async def reward(self, live: Live, request: Request) -> None:

@@ -1,8 +1,9 @@
 """Secrets outside the database, API keys, and sessions of people who look at pages.
 
-A decision id says which decision it was: experiment, epoch and decision, the pseudonym of the person, and
-whether other items were shown than allocated. It ends with a keyed hash of the rest, so that the service
-keeps no table of decisions and still believes nobody. The database holds hashes of API keys only.
+A decision id says which decision it was: experiment, epoch and decision, the lease of its block, the
+pseudonym of the person, and whether other items were shown than allocated. It ends with a keyed hash of the
+rest, so that the service keeps no table of decisions and still believes nobody. The database holds hashes of
+API keys only.
 
 The cookie of a session holds the id of a key, a number of its own and the time at which it ends, under a
 keyed hash. It is no use without the key being valid still. Browsers send it to this site only, and no script
@@ -36,7 +37,7 @@ from .database import NOBODY, PSEUDONYM, Database
 
 _MAC = 12
 _REQUEST = 16
-_BODY = struct.Struct(f">BIIQ{PSEUDONYM}s")
+_BODY = struct.Struct(f">BIIQI{PSEUDONYM}s")
 _PADDING = b"=" * (-(_BODY.size + _MAC) % 3)  # which ids are without
 _VERSION = 0x20
 _ALTERED = 0x01
@@ -52,6 +53,7 @@ class DecisionId(NamedTuple):
     sequence: int
     pseudonym: bytes = NOBODY
     altered: bool = False
+    lease: int = 0  # the number that was drawn when its block was leased; 0 where that is not known
 
 
 class Secrets:
@@ -119,10 +121,9 @@ class Secrets:
 
     # --- decisions -------------------------------------------------------------------------------
 
-    def sign(
-        self, experiment: int, epoch: int, sequence: int, pseudonym: bytes, altered: bool = False
-    ) -> str:
-        body = _BODY.pack(_VERSION | altered, experiment, epoch, sequence, pseudonym)
+    def sign(self, decision: DecisionId) -> str:
+        experiment, epoch, sequence, pseudonym, altered, lease = decision
+        body = _BODY.pack(_VERSION | altered, experiment, epoch, sequence, lease, pseudonym)
         raw = body + _hashed(self._decisions, body)
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
 
@@ -135,10 +136,10 @@ class Secrets:
         body, mac = raw[: _BODY.size], raw[_BODY.size :]
         if not hmac.compare_digest(mac, _hashed(self._decisions, body)):
             return None
-        flags, experiment, epoch, sequence, pseudonym = _BODY.unpack(body)
+        flags, experiment, epoch, sequence, lease, pseudonym = _BODY.unpack(body)
         if flags & ~_ALTERED != _VERSION:
             return None
-        return DecisionId(experiment, epoch, sequence, pseudonym, bool(flags & _ALTERED))
+        return DecisionId(experiment, epoch, sequence, pseudonym, bool(flags & _ALTERED), lease)
 
 
 def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
@@ -151,6 +152,11 @@ def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
 def owner_name() -> str:
     """A name for one process among the others."""
     return f"{os.getpid()}-{system.token_hex(8)}"
+
+
+def new_lease() -> int:
+    """A number for one lease of a block among the others."""
+    return 1 + system.randbelow((1 << 32) - 1)
 
 
 def new_token(size: int) -> str:

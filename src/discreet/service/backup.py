@@ -17,11 +17,7 @@ from pathlib import Path
 from .config import PopulationConfig
 from .database import BLOCK, Database, open_store
 from .learning import DecisionBlock
-from .worker import FROZEN, Worker, linked, periods_of, read_experiment
-
-RESTORED = (
-    "the service's store was restored from a backup: releases made after that backup are not in this account"
-)
+from .worker import FROZEN, RESTORED, Worker, linked, periods_of, read_experiment
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
@@ -55,7 +51,8 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
 
     Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
     that of the state which was put back. What is open is invalidated: it would not be learned, and the period
-    may last.
+    may last. Populations that are made in that period begin, as they may be of other people; their accounts
+    say what happened.
     """
     worker = worker or Worker(store)
     with store.transaction() as tx:
@@ -67,6 +64,8 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
             now = worker.period(PopulationConfig.read(config))
             said = json.dumps(list(dict.fromkeys([*json.loads(caveats), RESTORED])))
             tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, said, number)
+        now_named = [(period,) for period in worker.periods().values()]
+        tx.many("INSERT INTO restored VALUES (?) ON CONFLICT DO NOTHING", now_named)
         for table in ("outcome", "block", "request"):
             tx.do(f"DELETE FROM {table}")
         tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")

@@ -34,7 +34,7 @@ NOBODY = bytes(PSEUDONYM)  # the pseudonym of decisions without a person
 # States of a block, in order.
 ALLOCATED, OPEN, CLOSING = range(3)
 # What `DecisionBlock.read` takes.
-BLOCK = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted"
+BLOCK = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted, lease"
 # Which connections a transaction uses, where there are several: those of groups and of the process's own
 # lease wait for no reader.
 Lane = Literal["any", "groups", "process"]
@@ -187,8 +187,12 @@ class Database(ABC):
 
     # --- leases ----------------------------------------------------------------------------------
 
-    def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "") -> Any:
-        """The next block of a segment that waits, as `DecisionBlock.read` takes it; None where none does."""
+    def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "", lease: int = 0) -> Any:
+        """The next block of a segment that waits, as `DecisionBlock.read` takes it; None where none does.
+
+        ``lease`` is a number that no other lease has: an outcome names it, and so tells of a block that was
+        served in a state which this store has lost.
+        """
         key, row = (experiment, epoch, owner, segment), None
         try:
             with self.transaction("groups") as tx:
@@ -205,11 +209,12 @@ class Database(ABC):
                         *(experiment, epoch, segment, ALLOCATED),
                         strength="UPDATE SKIP LOCKED",
                     )
-                    for row in rows:
+                    for found in rows:
+                        row = (*found[:-1], lease)
                         tx.do(
-                            "UPDATE block SET state = ?, owner = ?"
+                            "UPDATE block SET state = ?, owner = ?, lease = ?"
                             " WHERE experiment = ? AND epoch = ? AND first = ?",
-                            *(OPEN, owner, *row[:3]),
+                            *(OPEN, owner, lease, *row[:3]),
                         )
         except StoreError:
             if row is not None:

@@ -23,11 +23,21 @@ from typing import Any
 import msgspec
 
 from . import groups
-from .auth import DecisionId, Secrets, owner_name
+from .auth import DecisionId, Secrets, new_lease, owner_name
 from .backup import gone_back
 from .config import ExperimentConfig, PopulationConfig
 from .database import NOBODY, Database, Fenced, StoreError
-from .groups import EARLY, LATE, Acknowledged, Cursor, Group, KeptRequest, ReportedOutcome, ServedDecision
+from .groups import (
+    EARLY,
+    LATE,
+    LOST,
+    Acknowledged,
+    Cursor,
+    Group,
+    KeptRequest,
+    ReportedOutcome,
+    ServedDecision,
+)
 from .learning import DecisionBlock, constraint_of
 from .worker import Worker
 
@@ -147,6 +157,11 @@ class Live:
     def queues(self) -> Collection[Live]:
         """What there are blocks of: its segments, or itself."""
         return self.segments.values() or (self,)
+
+
+def decision_of(block: DecisionBlock, offset: int, pseudonym: bytes, altered: bool) -> DecisionId:
+    """What the id of a decision of a block says."""
+    return DecisionId(block.experiment, block.epoch, block.first + offset, pseudonym, altered, block.lease)
 
 
 _Waiting = tuple[ReportedOutcome, asyncio.Future[Acknowledged], float]  # the last: when it is too late
@@ -369,7 +384,8 @@ class DecisionEngine:
             if clock() >= self.process.until:
                 await self._do(self._begin)
             owner = self.process.owner
-            row = await self._do(self.store.lease_block, live.id, live.epoch, owner, live.segment)
+            asked = (live.id, live.epoch, owner, live.segment, new_lease())
+            row = await self._do(self.store.lease_block, *asked)
             if row is None:
                 return
             block = DecisionBlock.read(row)
@@ -396,8 +412,8 @@ class DecisionEngine:
 
     def record(self, decision: DecisionId, body: bytes) -> asyncio.Future[Acknowledged]:
         """Write an outcome down with the next group; its answer comes after the commit."""
-        experiment, epoch, sequence, pseudonym, altered = decision
-        outcome = ReportedOutcome(experiment, epoch, sequence, altered, body, pseudonym)
+        experiment, epoch, sequence, pseudonym, altered, lease = decision
+        outcome = ReportedOutcome(experiment, epoch, sequence, altered, body, pseudonym, lease)
         future: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
         self._queue.append((outcome, future, clock() + _EARLY))
         if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
@@ -455,16 +471,21 @@ class DecisionEngine:
             if answer.status == EARLY and clock() < until and not closing:
                 self._early.append(waits)
             else:
-                _answer(heard, Acknowledged(LATE, False) if answer.status == EARLY else answer)
+                _answer(heard, Acknowledged(LATE, False) if answer.status in (EARLY, LOST) else answer)
         for (outcome, *_), answer in zip(batch, written.outcomes, strict=True):
-            if answer.status == LATE:
+            if answer.status in (LATE, LOST):
                 with contextlib.suppress(StoreError):  # the next one will tell
-                    await self._do(self._check_late, outcome)
+                    await self._do(self._check_late, outcome, answer.status == LOST)
         return True
 
-    def _check_late(self, outcome: ReportedOutcome) -> None:
-        """A decision that we signed and never allocated: somebody has put back an older state. Freeze."""
-        if self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
+    async def unknown(self, decision: DecisionId) -> None:
+        """A decision that we signed, of an experiment that is not there."""
+        outcome = ReportedOutcome(*decision[:3], decision.altered, b"", decision.pseudonym)
+        await self._do(self._check_late, outcome, False)
+
+    def _check_late(self, outcome: ReportedOutcome, lost: bool) -> None:
+        """A decision that we signed, and that is not known here: an older state was put back. Freeze."""
+        if lost or self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
             gone_back(self.store, self.worker)
             logger.error("all experiments are frozen: their store has gone back in time")
 

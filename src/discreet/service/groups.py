@@ -29,6 +29,7 @@ from .database import CLOSING, NOBODY, Database, Transaction, reach
 
 RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
 EARLY = "early"  # another process has not written down yet whom the decision was for: ask again
+LOST = "lost"  # its block was leased in a state that this store has lost
 
 
 class ReportedOutcome(NamedTuple):
@@ -40,6 +41,7 @@ class ReportedOutcome(NamedTuple):
     altered: bool
     body: bytes
     pseudonym: bytes  # `NOBODY` for none
+    lease: int = 0  # of the block, where it is known
 
 
 class Acknowledged(NamedTuple):
@@ -108,7 +110,7 @@ _MOST = 1024  # rows of one statement
 
 # {} is where rows of values come. The block of a decision is the last one that begins at it or before.
 _BLOCKS = (
-    "SELECT experiment, epoch, first, count, served, state, closed_at, uncounted FROM block"
+    "SELECT experiment, epoch, first, count, served, state, closed_at, uncounted, lease FROM block"
     " WHERE (experiment, epoch, first) IN (SELECT o.column1, o.column2, (SELECT max(b.first) FROM block b"
     " WHERE b.experiment = o.column1 AND b.epoch = o.column2 AND b.first <= o.column3)"
     " FROM (VALUES {}) AS o) ORDER BY experiment, epoch, first"
@@ -144,6 +146,7 @@ class _Row(NamedTuple):
     state: int
     closed_at: float | None
     uncounted: str
+    lease: int
 
     def counts(self, offset: int) -> bool:
         return f" {offset} " not in f" {self.uncounted}"
@@ -266,6 +269,9 @@ def _outcomes(
         if row is None or row[:2] != one[:2] or one.sequence >= row.first + row.size:
             found.append((LATE, False))
             continue
+        if one.lease not in (0, row.lease):
+            found.append((LOST, False))
+            continue
         offset = one.sequence - row.first
         counts = row.counts(offset)
         if row.state >= CLOSING:
@@ -286,7 +292,7 @@ def _outcomes(
             new.discard(one[:3])  # somebody may have reported twice at once: the first one counts
             there.add(one[:3])
             answers.append(Acknowledged(RECORDED, counts))
-        elif one[:3] in there:
+        elif status != LOST and one[:3] in there:
             answers.append(Acknowledged(DUPLICATE, counts))
         else:
             answers.append(Acknowledged(status, False))

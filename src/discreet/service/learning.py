@@ -100,6 +100,7 @@ class DecisionBlock:
     uncounted: set[int] = field(default_factory=set)  # offsets of decisions that are left out: see `groups`
     over_at: float | None = None  # when its last decision was served, or nobody was to be served from it
     since: float = math.inf  # when it was leased
+    lease: int = 0  # the number of that lease
     which: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,11 +131,11 @@ class DecisionBlock:
     @classmethod
     def read(cls, row: Sequence[Any]) -> DecisionBlock:
         """A block from the columns `database.BLOCK` of its row."""
-        experiment, epoch, first, count, body, chain, served, altered, segment, uncounted = row
+        experiment, epoch, first, count, body, chain, served, altered, segment, uncounted, lease = row
         found = json.loads(bytes(body))
         found["baseline"] = dict(found["baseline"])
         found |= {"altered": set(map(int, altered.split())), "uncounted": set(map(int, uncounted.split()))}
-        found |= {"chain": bytes(chain), "served": served, "segment": segment}
+        found |= {"chain": bytes(chain), "served": served, "segment": segment, "lease": lease}
         return cls(experiment, epoch, first, count, **found)
 
 

@@ -64,6 +64,7 @@ class Metrics:
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _UNCOUNTED = ("/outcome", "/outcomes", "/reward", "/activate")
+_NO_ROUTE = "other"
 
 
 class Traced:
@@ -107,7 +108,7 @@ class Traced:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         route = self._template(scope)
-        if route.endswith(_UNCOUNTED) and status < 500:
+        if status < 500 and (route == _NO_ROUTE or route.endswith(_UNCOUNTED)):  # outcomes, or meant as such
             return
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
         told = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
@@ -121,7 +122,7 @@ class Traced:
     def _template(self, scope: Scope) -> str:
         """The template of a request's route; never its path."""
         route = scope.get("route")
-        return "other" if route is None else str(route.path_format)
+        return _NO_ROUTE if route is None else str(route.path_format)
 
 
 def traced(app: Any, collector: str) -> Traced:

@@ -142,6 +142,9 @@ PUBLIC = (
     "which decisions there were, when and for whom, is public: what one person's outcomes tell is protected"
 )
 UNCHECKED = "decisions need not say whom they are for: how often somebody counts is declared, and not checked"
+RESTORED = (
+    "the service's store was restored from a backup: releases made after that backup are not in this account"
+)
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
 AHEAD = 2  # blocks of a segment that wait to be served
 
@@ -248,20 +251,25 @@ class Worker:
 
     def period(self, people: PopulationConfig) -> str:
         """The name of the period that it is now."""
+        return self.periods()[people.period]
+
+    def periods(self) -> dict[str, str]:
+        """The names of the periods of all lengths that it is now."""
         now = self._clock()
-        if people.period == "month":
-            return f"{now:%Y-%m}"
-        if people.period == "week":
-            year, week, _ = now.isocalendar()
-            return f"{year}-W{week:02}"
-        return f"{now:%Y-%m-%d}" if people.period == "day" else "all"
+        year, week, _ = now.isocalendar()
+        weekly = f"{year}-W{week:02}"
+        return {"day": f"{now:%Y-%m-%d}", "week": weekly, "month": f"{now:%Y-%m}", "all": "all"}
 
     # --- populations and experiments -------------------------------------------------------------
 
     def create_population(self, name: str, config: PopulationConfig) -> int:
         _ = config.budget  # refuses what is none
         with self.store.transaction() as tx:
-            tx.do("INSERT INTO population (name, config) VALUES (?, ?)", name, config.text)
+            # Another one of the same people may have been lost, with what it had spent in this period.
+            lost = tx.one("SELECT 1 FROM restored WHERE period = ?", self.period(config)) is not None
+            caveats = json.dumps([RESTORED] if lost else [])
+            row = (name, config.text, caveats)
+            tx.do("INSERT INTO population (name, config, caveats) VALUES (?, ?, ?)", *row)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
 
     def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
@@ -273,20 +281,22 @@ class Worker:
             whose, people, frozen = int(found[0]), PopulationConfig.read(found[1]), found[2]
             ledger = PopulationLedger(tx, whose, 0)
             check_division(tx, whose, config)
+            # A number that no epoch had of which this store does not know.
+            epoch = int(self._clock().timestamp()) if _was_restored(tx) else 0
         period = self.period(people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
-        learning = Learning.begin(config, gate_of(people, config, ledger, period, 0))
+        learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self.store.transaction() as tx:
-            row = (whose, name, config.text, RUNNING, period, config.outcome_wait, len(config.queues))
+            row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
-                " queues, next_sequence, seq, chain, created) VALUES (?, ?, ?, ?, 0, ?, ?, ?, 0, 0, ?, ?)",
+                " queues, next_sequence, seq, chain, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
                 *(*row, b"", tx.now()),
             )
             number = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
-            where = (RUNNING, 0, period, 0, 0, linked(b"", f"experiment {number}"), frozen)
+            where = (RUNNING, epoch, period, 0, 0, linked(b"", f"experiment {number}"), frozen)
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
@@ -649,12 +659,20 @@ class Worker:
         self.store.scrub()
 
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
-        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed."""
+        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed.
+
+        Nor of what is frozen, nor of experiments that are not there where it is known that some were lost.
+        """
         with self.store.transaction() as tx:
-            row = tx.one(
-                "SELECT epoch, next_sequence FROM experiment WHERE id = ? AND status <> ?", number, FROZEN
-            )
-        return row is not None and (epoch, sequence) >= (row[0], row[1])
+            row = tx.one("SELECT epoch, next_sequence, status FROM experiment WHERE id = ?", number)
+            if row is None:
+                return not _was_restored(tx)
+        return row[2] != FROZEN and (epoch, sequence) >= (row[0], row[1])
+
+
+def _was_restored(tx: Transaction) -> bool:
+    """Whether an older state was ever put in this store's place."""
+    return tx.one("SELECT 1 FROM restored LIMIT 1") is not None
 
 
 def periods_of(store: Database, population: int) -> Periods:

@@ -9,6 +9,10 @@ CREATE TABLE population (
   -- the period in which its store has gone back in time: nothing about its people begins in it
   frozen TEXT NOT NULL DEFAULT ''
 );
+-- Periods, of all lengths, in which the store has gone back in time.
+CREATE TABLE restored (
+  period TEXT PRIMARY KEY
+);
 CREATE TABLE experiment (
   id {serial},
   population BIGINT NOT NULL REFERENCES population,
@@ -46,7 +50,7 @@ CREATE TABLE charge (
 );
 -- served: how many decisions are written down, with whom they were for; outcomes of these are taken.
 -- uncounted: offsets of decisions that are left out: of people who had been counted often enough, and of requests
--- that were sent again.
+-- that were sent again. lease: a number that was drawn when it was leased, which ids of its decisions name.
 CREATE TABLE block (
   experiment BIGINT NOT NULL REFERENCES experiment,
   epoch BIGINT NOT NULL,
@@ -61,6 +65,7 @@ CREATE TABLE block (
   uncounted TEXT NOT NULL DEFAULT '',
   closed_at DOUBLE PRECISION,
   owner TEXT,
+  lease BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (experiment, epoch, first)
 );
 CREATE INDEX block_state ON block (experiment, state);
