@@ -97,6 +97,15 @@ def test_a_transcript_of_a_client_of_the_retired_service(either_service):
     assert (status, found["rewardWaitTime"], found["defaultReward"]) == (200, "PT600S", 0.0)
 
 
+def test_an_event_is_of_one_person(shared_service):
+    """Else somebody's reward would be in a round of another's, beyond their own limit."""
+    client = personalizer(shared_service, "named", anonymous=False)
+    assert client.rank(eventId="page 1", person="ann")[0] == 201
+    status, refused = client.rank(eventId="page 1", person="bob")
+    assert (status, refused["error"]["innerError"]["code"]) == (409, "other-person")
+    assert client.rank(eventId="page 1", person="ann")[0] == 201
+
+
 def test_the_endpoint_names_the_experiment_for_keys_of_several(shared_service):
     personalizer(shared_service, "endpoint")
     key = shared_service.key

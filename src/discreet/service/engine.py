@@ -481,9 +481,9 @@ class DecisionEngine:
     async def unknown(self, decision: DecisionId) -> None:
         """A decision that we signed, of an experiment that is not there."""
         outcome = ReportedOutcome(*decision[:3], decision.altered, b"", decision.pseudonym)
-        await self._do(self._check_late, outcome, False)
+        await self._do(self._check_late, outcome)
 
-    def _check_late(self, outcome: ReportedOutcome, lost: bool) -> None:
+    def _check_late(self, outcome: ReportedOutcome, lost: bool = False) -> None:
         """A decision that we signed, and that is not known here: an older state was put back. Freeze."""
         if lost or self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
             gone_back(self.store, self.worker)
