@@ -412,7 +412,6 @@ WIDE_FUNCTIONS = {
 }
 # Class names that several modules use.
 SEVERAL_MEANINGS = {
-    "Pairs",
     "Rows",
     "Source",
 }

@@ -47,28 +47,6 @@ _MOST_TOGETHER, _MOST_PAIRED = 300, 25
 _PAIR, _VARIANCE, _SPREAD = 0.25, 0.1, 0.6
 
 
-class Pairs:
-    """Numbers of features: some ``first`` ones, at least one, come before the pairs of ``n_items`` items."""
-
-    def __init__(self, n_items: int, first: int) -> None:
-        self._above = np.triu_indices(n_items, 1)
-        self._number = np.zeros((n_items, n_items), dtype=np.int64)
-        self._number[self._above] = first + np.arange(self._above[0].size)
-        self._first, self._size = first, n_items
-        self.count = int(self._above[0].size)
-
-    def of(self, items: Features) -> Features:
-        """The pairs within some items."""
-        found = self._number[items[:, None], items]
-        return np.asarray(found[found > 0])
-
-    def matrix(self, weights: Floats) -> Floats:
-        """The weights of all pairs as a symmetric matrix."""
-        found = np.zeros((self._size, self._size))
-        found[self._above] = weights[self._first :]
-        return found + found.T
-
-
 class SetCosts(Beliefs):
     """A set costs something anyway, something for each of its items, and (up to 25 items) for its pairs.
 
@@ -78,9 +56,11 @@ class SetCosts(Beliefs):
     def __init__(self, n_items: int, block: int, scale: float) -> None:
         self._n_items, self._block = n_items, block
         self._error = _VARIANCE / block + 2.0 * (scale / block) ** 2
-        self._pairs = Pairs(n_items, n_items + 1) if n_items <= _MOST_PAIRED else None
-        size = 1 + n_items + (0 if self._pairs is None else self._pairs.count)
-        super().__init__(WARM_UP, size, n_items <= _MOST_TOGETHER)
+        # The features: 0, the items from 1 on, then the pairs, which have their numbers in a triangle.
+        self._above = np.triu_indices(n_items if n_items <= _MOST_PAIRED else 0, 1)
+        self._number = np.zeros((n_items, n_items), dtype=np.int64)
+        self._number[self._above] = 1 + n_items + np.arange(self._above[0].size)
+        super().__init__(WARM_UP, 1 + n_items + self._above[0].size, n_items <= _MOST_TOGETHER)
 
     def _begin(self, values: Floats) -> Posterior:
         """Of sets at random, each item is in every second: their costs deviate by half of the items'."""
@@ -95,10 +75,8 @@ class SetCosts(Beliefs):
 
     def _features(self, shown: NDArray[Any]) -> Features:
         items = np.flatnonzero(shown)
-        parts = [np.zeros(1, dtype=np.int64), items + 1]
-        if self._pairs is not None:
-            parts.append(self._pairs.of(items))
-        return np.concatenate(parts)
+        pairs = self._number[items[:, None], items]
+        return np.concatenate([np.zeros(1, dtype=np.int64), items + 1, pairs[pairs > 0]])
 
     def suggest(self, generator: np.random.Generator, last: Floats | None) -> Floats:
         """A set to show, 1 for its items: at random at first, then a cheap one for drawn weights."""
@@ -115,9 +93,11 @@ class SetCosts(Beliefs):
 
     def _cheap(self, weights: Floats, last: Floats | None) -> Floats:
         items = weights[1 : self._n_items + 1]
-        if self._pairs is None:
+        if not self._above[0].size:
             return (items < 0.0).astype(np.float64)
-        pairs = self._pairs.matrix(weights)
+        pairs = np.zeros((self._n_items, self._n_items))
+        pairs[self._above] = weights[self._n_items + 1 :]
+        pairs += pairs.T
         starts = [np.zeros(self._n_items)] if last is None else [np.zeros(self._n_items), last.copy()]
         found = [_descended(items, pairs, start) for start in starts]
         return min(found, key=lambda one: float(items @ one + one @ pairs @ one / 2.0))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import checks
-from ..privacy import Budget, Share, spend_from
+from ..privacy import Budget, Share, SumSpec, spend_from
 from ..privacy.account import published_share
 from ..privacy.prefix_sum import METHODS
 from .learner import CALIBRATIONS, asked
@@ -34,6 +34,21 @@ def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tu
     found = kind.published(share, **options)
     releases = [] if found.spec is None else [(found.event, found.spec.count)]
     return found, published_share(share, releases, kind.paper, claimed_epsilon(share) if pure else None)
+
+
+def gradient_sum(settings: Any) -> SumSpec | None:
+    """The running sum of gradients that settings declare ``vectors`` of; None where nothing is released."""
+    if not settings.releases:
+        return None
+    reduced = settings.sums == "tree" and settings.noise == "gaussian"
+    more: dict[str, Any] = {"variance_reduction": reduced, "participation": settings.participation}
+    return SumSpec(settings.vectors, settings.releases, settings.sums, settings.noise, **more)
+
+
+def on_sums(kind: Any, share: Share, method: str, noise: str, asked: dict[str, Any]) -> Any:
+    """Settings of this ``kind`` on such a sum, with the least noise that fits into ``share``."""
+    found = kind(**asked, calibration="tight", sums=method, noise=noise)
+    return found if found.spec is None else replace(found, event=found.spec.event(share, share.definition))
 
 
 def claimed_epsilon(share: Share) -> Budget:

@@ -41,7 +41,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..results import CostTrace
-from .calibration import calibrated, chosen_sums, claimed_epsilon
+from .calibration import calibrated, chosen_sums, claimed_epsilon, gradient_sum, on_sums
 from .learner import LearnerSettings, OnlineLearner, Stream
 from .sums import CostTotal, PrivateTotal
 
@@ -101,22 +101,13 @@ class GradientSumSettings(LearnerSettings):
     @property
     def spec(self) -> SumSpec | None:
         """The running sum of gradients; None where nothing is released."""
-        if not self.releases:
-            return None
-        reduced = self.sums == "tree" and self.noise == "gaussian"
-        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
-        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
+        return gradient_sum(self)
 
     @property
     def noise_length(self) -> float:
         """Bound on the root mean square length of the noise in any sum."""
         spec, event = self.spec, self.event
         return 0.0 if spec is None or event is None else bounds.worst_noise(spec, event)
-
-    def within(self, share: Share) -> Self:
-        """The same with the least noise that fits into ``share``."""
-        spec = self.spec
-        return self if spec is None else replace(self, event=spec.event(share, share.definition))
 
     def declared(self, lipschitz: float | None, box: tuple[float, float] | None) -> VectorBounds:
         """Bounds of a gradient in the norm of the noise: lengths are in L2, Laplace noise goes by L1."""
@@ -324,10 +315,8 @@ class ApproximateLeaderSettings(GradientSumSettings):
         **asked: Any,
     ) -> ApproximateLeaderSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        method, law = chosen_sums(sums, noise, share, lambda: "spherical")
-        participation = Participation.declared(share, min_separation)
-        draft = cls(calibration="tight", participation=participation, sums=method, noise=law, **asked)
-        found = draft.within(share)
+        asked["participation"] = Participation.declared(share, min_separation)
+        found: Self = on_sums(cls, share, *chosen_sums(sums, noise, share, lambda: "spherical"), asked)
         return replace(found, regularization=found._regularization(regularization))
 
     @classmethod
@@ -543,10 +532,8 @@ class LinearLeaderSettings(GradientSumSettings):
         """The settings for what is asked, with the least noise that fits into ``share``."""
         # Spherical noise is shorter where only a length is declared, Laplace noise where the entries are.
         pure = "spherical" if asked.get("box") is None else "laplace"
-        method, law = chosen_sums(sums, noise, share, lambda: pure)
-        participation = Participation.declared(share, min_separation)
-        draft = cls(calibration="tight", participation=participation, sums=method, noise=law, **asked)
-        found = draft.within(share)
+        asked["participation"] = Participation.declared(share, min_separation)
+        found: Self = on_sums(cls, share, *chosen_sums(sums, noise, share, lambda: pure), asked)
         return replace(found, rate=found.best_rate if rate is None else checks.real("rate", rate, above=0.0))
 
     @classmethod

@@ -43,7 +43,7 @@ from ..privacy import (
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
 from ..results import Selection
-from .calibration import calibrated, chosen_sums
+from .calibration import calibrated, chosen_sums, claimed_epsilon
 from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
 from .partial import Counting
 from .people import capped
@@ -471,13 +471,11 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
         """The constants of paper 003: K of the order of the root of T, and Laplace noise on a tree."""
         kind = "entropy" if regularizer is None else regularizer
         draft = cls(**asked, calibration="published", sums="tree", noise="laplace", regularizer=kind)
-        if not share.private:
-            raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
-        if not share.delta:
+        epsilon, delta = claimed_epsilon(share).epsilon, share.delta
+        if not delta:
             raise ValueError('calibration="published" needs delta > 0; give the budget a delta')
         number = bounds.published_steps(draft.rounds) if steps == "auto" else steps
         found = draft.settled(draft.least_noise(share), number)
-        epsilon, delta = share.budget.epsilon, share.delta
         claimed = epsilon / (2.0 * math.sqrt(2.0 * found.steps * math.log(1.0 / delta)))
         found = replace(found, claimed_expert_epsilon=claimed)
         if found.event is None:
@@ -590,11 +588,10 @@ class FrankWolfePointSettings(FrankWolfeSettings):
     def published(cls, share: Share, *, steps: int | str = "auto", **asked: Any) -> FrankWolfePointSettings:
         """The constants of paper 000, with the leader and the noise of paper 004."""
         draft = cls(**asked, calibration="published", sums="tree", noise="spherical")
-        if not share.private:
-            raise ValueError('calibration="published" needs a finite epsilon; no other constants exist')
+        epsilon = claimed_epsilon(share).epsilon
         number = bounds.published_leader_steps(draft.rounds) if steps == "auto" else steps
         found = draft.settled(draft.least_noise(share), number)
-        claimed = share.budget.epsilon / found.steps
+        claimed = epsilon / found.steps
         curvature = bounds.published_curvature(found.n_items, found.rounds, claimed)
         found = replace(found, added_curvature=curvature, claimed_expert_epsilon=claimed)
         if found.event is None:

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
-from .calibration import calibrated, chosen_sums
+from .calibration import calibrated, chosen_sums, gradient_sum, on_sums
 from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
 from .sums import CostTotal, PrivateTotal
@@ -229,17 +229,14 @@ class MinimizerSettings(SetMinimizerSettings):
         **asked: Any,
     ) -> MinimizerSettings:
         """The settings for what is asked, with the least noise that fits into ``share``."""
-        asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
-
-        def calibrated(method: str, law: str) -> MinimizerSettings:
-            found = cls(**asked, neighbours=share.neighbours, sums=method, noise=law)
-            spec = found.spec
-            return found if spec is None else replace(found, event=spec.event(share, share.definition))
+        participation = Participation.declared(share, min_separation)
+        asked |= {"participation": participation, "neighbours": share.neighbours}
 
         def pure() -> str:
-            return min(("laplace", "spherical"), key=lambda law: calibrated("tree", law).noise_cost)
+            laws = ("laplace", "spherical")
+            return min(laws, key=lambda law: on_sums(cls, share, "tree", law, asked).noise_cost)
 
-        found = calibrated(*chosen_sums(sums, noise, share, pure))
+        found: Self = on_sums(cls, share, *chosen_sums(sums, noise, share, pure), asked)
         careful, optimistic = found.best_regularization(found.noise_cost), found.best_regularization(0.0)
         return replace(found, regularization=wanted_regularization(regularization, careful, optimistic))
 
@@ -266,11 +263,7 @@ class MinimizerSettings(SetMinimizerSettings):
     @property
     def spec(self) -> SumSpec | None:
         """The running sum of gradients; None where nothing is released."""
-        if not self.releases:
-            return None
-        reduced = self.sums == "tree" and self.noise == "gaussian"
-        more: dict[str, Any] = {"variance_reduction": reduced, "participation": self.participation}
-        return SumSpec(self.vectors, self.releases, self.sums, self.noise, **more)
+        return gradient_sum(self)
 
     @property
     def vectors(self) -> VectorBounds:
