@@ -559,7 +559,7 @@ WALKS = {
     "BestOfBothSelector": Cost(13, 98, 78),
     "ThompsonSelector": Cost(11, 61, 49),
     "MetaFrankWolfe": Cost(17, 98, 58),
-    "MetaFrankWolfe: construction": Cost(25, 2283, 2301),
+    "MetaFrankWolfe: construction": Cost(25, 2190, 2275),
     "PrivateGreedy": Cost(18, 468, 476),
     "discreet select": Cost(27, 2413, 1560),
     "a block of the service": Cost(24, 536, 333),
