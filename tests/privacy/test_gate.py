@@ -233,7 +233,7 @@ def test_secure_gate_does_not_repeat_itself_after_a_restart():
 def test_import_is_light():
     """The package imports without SciPy or a library for tables; both load when first needed."""
     code = (
-        "import sys, discreet; discreet.Budget; discreet.Gate;"
+        "import sys, discreet, discreet.privacy.composition; discreet.Budget; discreet.Gate;"
         "print([m for m in ('mpmath', 'scipy', 'pandas') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

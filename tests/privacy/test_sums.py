@@ -523,18 +523,15 @@ def test_saved_file_is_readable_private_and_checked(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(ValueError, match="holds a TreeSum, not a FactorizedSum"):
         FactorizedSum.load(path)
-    path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="is not a state file of discreet"):
-        TreeSum.load(path)
-    path.write_bytes(b"[1]")
-    with pytest.raises(ValueError, match="is not a state file of discreet"):
-        TreeSum.load(path)
-    path.write_bytes(b'{"format": "discreet-state", "version": 2}\nbroken')
-    with pytest.raises(ValueError, match="is damaged"):
-        TreeSum.load(path)
-    path.write_bytes(b'{"format": "discreet-state", "version": 99}\n')
-    with pytest.raises(ValueError, match="format version 99"):
-        TreeSum.load(path)
+    for content, words in (
+        (b"nonsense", "is not a state file of discreet"),
+        (b"[1]", "is not a state file of discreet"),
+        (b'{"format": "discreet-state", "version": 2}\nbroken', "is damaged"),
+        (b'{"format": "discreet-state", "version": 99}\n', "format version 99"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=words):
+            TreeSum.load(path)
     assert list(tmp_path.iterdir()) == [path]  # no temporary files left behind
 
 
