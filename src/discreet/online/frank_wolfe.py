@@ -113,9 +113,10 @@ class Leader:
             return np.clip((domain.low + domain.high) / 2.0 + scores, domain.low, domain.high)
         if self._blocks is not None:
             return self._blocks.softmax(scores) if entropy else self._blocks.nearest(scores)
-        project = partial(domain.project_entropy, log=True) if entropy else domain.project_euclidean
-        found = np.apply_along_axis(lambda row: project(row, **self._options).x, -1, scores)
-        return np.clip(found, 0.0, 1.0)
+        how = self._options | {"log": True} if entropy else self._options
+        project = domain.project_entropy if entropy else domain.project_euclidean
+        found = [project(row, **how).x for row in np.atleast_2d(scores)]
+        return np.clip(np.reshape(found, scores.shape), 0.0, 1.0)
 
     def partial_points(self, payoffs: Vector, rate: float) -> Vector:
         """x^1 = 0, x^(k+1) = x^k + v^k / K: one row per expert, and the final point as the last."""
