@@ -218,7 +218,7 @@ def test_frank_wolfe_moves_as_said():
             items_per_person=2,
             seed=0,
         )
-        column = sets._total.sum.factorization.column_norm
+        column = sets._sum.sum.factorization.column_norm
         moved = 3.0 * math.sqrt(4 * entries) * column
         assert float(released(sets.privacy)[0].sensitivity) == pytest.approx(moved)
         pure = dc.Budget(1.0, neighbours=budget.neighbours)
