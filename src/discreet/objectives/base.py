@@ -291,8 +291,14 @@ class Population(ABC):
 
     def sampled(self, release: Release, keep: int) -> Population | None:
         """A secret sample, each person with probability ``keep`` / 2^64; None where nobody is in it."""
+        if self.stored:
+            return self.kept(release.words(2), keep)
         rows = release.sample(len(self), keep)
         return self[rows] if rows.size else None
+
+    def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
+        """Those of a store whose coin under a secret of two words is below ``keep``."""
+        raise NotImplementedError
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -745,11 +751,9 @@ class Mixture(Population):
         taken._parts = [(factor, part._take(rows)) for factor, part in self._parts]
         return taken
 
-    def sampled(self, release: Release, keep: int) -> Population | None:
-        if not self.stored:
-            return super().sampled(release, keep)
-        secret, some = release.words(2), self._like()
-        some._parts = [(factor, part.kept(secret, keep)) for factor, part in self._parts]  # type: ignore[attr-defined]
+    def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
+        some = self._like()
+        some._parts = [(factor, part.kept(secret, keep)) for factor, part in self._parts]
         return some
 
     def _largest(self) -> Floats:

@@ -846,7 +846,7 @@ class KeptRow(RowPopulation):
     """One person's row of any kind, as it was kept: the function without the family's name."""
 
     @classmethod
-    def kept(
+    def of(
         cls, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> KeptRow:
         """A row that was checked before."""

@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from functools import cache, cached_property, lru_cache, partial
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +41,6 @@ from .rows import (
     row_totals,
     weight_steps,
 )
-
-if TYPE_CHECKING:
-    from ..privacy import Release
 
 Steps = NDArray[np.int64]
 _NO_WEIGHTS, _NO_SECRET = np.zeros(0), np.zeros(0, dtype=np.uint64)
@@ -75,9 +72,6 @@ class Shape:
         """The same functions times ``factor``."""
         return replace(self, share=factor * self.share)
 
-    def weights(self, bucket: Bucket) -> Floats:
-        return _weights_of(bucket, self.weighted)
-
     def rows(self, bucket: Bucket, first: int, last: int, n_items: int) -> Rows:
         """Some rows of a bucket, in memory, as a population of them would have them."""
         matrix = self.matrix(bucket, first, last, n_items)
@@ -91,7 +85,7 @@ class Shape:
     def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
         """The same rows before anything is made of them; a copy."""
         start, stop = int(bucket.ends[first]), int(bucket.ends[last])
-        weights = self.weights(bucket)
+        weights = _weights_of(bucket, self.weighted)
         return SparseMatrix(
             np.asarray(bucket.ends[first : last + 1]) - start,
             np.asarray(bucket.items[start:stop]).astype(np.int32),
@@ -159,7 +153,7 @@ class Gains(_Added):
         shape = self.shape
         numbers = (shape.kind.fresh, shape.cap, shape.saturation, shape.share, self.most, self.per_unit)
         scan = CompiledScan(shape.code, self.n_items, tuple(self.chosen), numbers, self.sample.arguments)
-        where = bucket.ends, bucket.items, shape.weights(bucket), bucket.keys, first, last
+        where = bucket.ends, bucket.items, _weights_of(bucket, shape.weighted), bucket.keys, first, last
         found: Steps
         if self.asked == "change":
             found = scan.change(*where, self.item)
@@ -323,20 +317,6 @@ def engine_of(store: Store, engine: Any) -> Engine:
     raise ValueError(f'engine={shown(engine)}; it must be "threads" or a dask.distributed Client')
 
 
-class Open:
-    """The buckets of a store that this process has opened, and checked row by row in doing so."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._buckets: dict[int, Bucket] = {}
-
-    def bucket(self, number: int) -> Bucket:
-        found = self._buckets.get(number)
-        if found is None:
-            found = self._buckets[number] = self.store.bucket(number)
-        return found
-
-
 class Threads:
     """Threads of this process, each of which takes up a chunk of a bucket at a time.
 
@@ -345,13 +325,13 @@ class Threads:
     """
 
     def __init__(self, store: Store, threads: int | None = None) -> None:
-        self.store, self._open = store, Open(store)
+        self.store, self._bucket = store, cache(store.bucket)
         here = hasattr(os, "sched_getaffinity")  # processors that this process may use
         count = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
         self.threads = whole("threads", count if threads is None else threads, at_least=1)
 
     def total(self, scan: Scan) -> NDArray[Any]:
-        return joined(self._open, range(self.store.n_buckets), scan, self.threads)
+        return joined(self.store, self._bucket, range(self.store.n_buckets), scan, self.threads)
 
 
 @dataclass(frozen=True, repr=False)
@@ -480,31 +460,33 @@ def combined(n_buckets: int, answers: Sequence[Answer], scan: Scan) -> NDArray[A
 def answer(shard: Shard, scan: Scan) -> Answer:
     """What a worker does: nothing but counting. Errors come back as answers, so that no log repeats them."""
     try:
-        opened = _opened(shard.path, shard.digest)
+        store, bucket = _opened(shard.path, shard.digest)
         for number in shard.buckets:
-            opened.bucket(number)
+            bucket(number)
     except ValueError as problem:  # a refusal names the store, the bucket and the rule, and nobody in it
         return Answer(shard.buckets, __version__, None, str(problem), refused=True)
     except Exception as problem:
         return Answer(shard.buckets, __version__, None, type(problem).__name__)
     try:
-        found = joined(opened, shard.buckets, scan, _threads_here())
+        found = joined(store, bucket, shard.buckets, scan, _threads_here())
     except Exception as problem:
         return Answer(shard.buckets, __version__, None, type(problem).__name__)
     return Answer(shard.buckets, __version__, found)
 
 
-def joined(opened: Open, buckets: Sequence[int], scan: Scan, threads: int) -> NDArray[Any]:
+def joined(
+    store: Store, bucket: Callable[[int], Bucket], buckets: Sequence[int], scan: Scan, threads: int
+) -> NDArray[Any]:
     """The answers for some buckets, joined in their order, however many threads there are."""
 
     def part(pieces: list[Piece]) -> NDArray[Any]:
-        answers = (scan.of(opened.bucket(number), first, last) for number, first, last in pieces)
+        answers = (scan.of(bucket(number), first, last) for number, first, last in pieces)
         total = next(answers)
         for found in answers:
             scan.add(total, found)
         return total
 
-    tasks = list(_tasks(opened.store, buckets))
+    tasks = list(_tasks(store, buckets))
     with ThreadPoolExecutor(threads) as pool:
         parts = map(part, tasks) if threads == 1 or len(tasks) == 1 else pool.map(part, tasks)
         total = next(parts)
@@ -552,11 +534,12 @@ def _threads_here() -> int:
 
 
 @lru_cache(maxsize=8)
-def _opened(path: str, digest: str) -> Open:
+def _opened(path: str, digest: str) -> tuple[Store, Callable[[int], Bucket]]:
+    """A store, and its buckets: each is checked row by row when this process opens it first."""
     store = Store.open(path)
     if store.digest != digest:
         raise DataError("a worker finds another store under this path than the one that was asked about")
-    return Open(store)
+    return store, cache(store.bucket)
 
 
 # --- populations --------------------------------------------------------------------------------------------
@@ -689,11 +672,7 @@ class StoredPopulation(StepPopulation):
         """How many (person, item) pairs there are."""
         return self._store.n_entries
 
-    def sampled(self, release: Release, keep: int) -> Self:
-        return self.kept(release.words(2), keep)
-
     def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
-        """Those whose coin under a secret of two words is below ``keep``."""
         some = self._like()
         some._rows = replace(self._rows, sample=Sample(tuple(secret.tolist()), keep))
         return some
@@ -817,11 +796,7 @@ class StoredTopics(WeightedTopics):
     def __repr__(self) -> str:
         return f"WeightedTopics.from_store({self.n_items} items)"
 
-    def sampled(self, release: Release, keep: int) -> Self:
-        return self.kept(release.words(2), keep)
-
     def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
-        """Those whose coin under a secret of two words is below ``keep``."""
         some = self._like(_sample=Sample(tuple(secret.tolist()), keep))
         for known in ("_rows", "_source"):
             some.__dict__.pop(known, None)

@@ -120,7 +120,7 @@ class Waiting:
                 kept.append(np.pad(person, more))
             elif (rows := person.as_rows()) is not None:
                 row = (rows.sparse.indices, rows.sparse.data, rows.cap, person.bound)
-                kept.append(KeptRow.kept(rows.kind, n_items, *row))
+                kept.append(KeptRow.of(rows.kind, n_items, *row))
         self._people = deque(kept, maxlen=MOST_OPEN)
 
     @property
@@ -153,4 +153,4 @@ def _person(first: Any, *row: Any) -> People:
     n_items, items, *others = row
     if first not in KINDS or not in_range(items, n_items):
         raise ValueError("a person who waits has items that this release does not know")
-    return KeptRow.kept(KINDS[first], n_items, items, *others)
+    return KeptRow.of(KINDS[first], n_items, items, *others)
