@@ -706,8 +706,9 @@ def test_bad_settings(options, message):
 
 
 def test_settings_of_the_wrong_kind():
-    with pytest.raises(ValueError, match="delta > 0"):
-        HedgeSelector(9, 3, 30, dc.Budget(1.0), calibration="published")
+    for budget, message in ((dc.Budget(1.0), "delta > 0"), (dc.Budget(math.inf, 1e-6), "a finite epsilon")):
+        with pytest.raises(ValueError, match=message):
+            HedgeSelector(9, 3, 30, budget, calibration="published")
     with pytest.raises(TypeError, match="rounds"):
         HedgeSelector(9, 3, None, BUDGET)
     with pytest.raises(TypeError, match="resample_every"):
@@ -729,8 +730,3 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
     assert learner.over
     assert learner.choose().items == first
     assert learner.privacy.spent.epsilon() == 0.0
-
-
-def test_published_constants_need_a_finite_epsilon():
-    with pytest.raises(ValueError, match="needs a finite epsilon"):
-        HedgeSelector(5, 2, 50, dc.Budget(math.inf, 1e-6), calibration="published")

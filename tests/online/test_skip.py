@@ -1,4 +1,4 @@
-"""Rounds that have not happened for their learner, and states as bytes."""
+"""Rounds that have not happened for their learner."""
 
 from __future__ import annotations
 
@@ -45,13 +45,3 @@ def test_skip_refuses_what_waits_for_nothing(name):
     assert learner.pending == tuple(rounds[1:-1])
     with pytest.raises(ValueError, match="rounds"):
         learner.skip([rounds[0]])
-
-
-def test_a_learner_goes_on_from_bytes():
-    people = dc.objectives.Coverage((np.random.default_rng(0).random((60, 8)) < 0.3).astype(float))
-    learner = dc.online.HedgeSelector(8, 2, 60, dc.Budget(1.0, 1e-6), seed=3)
-    learner.run(people[:20])
-    other = dc.load(learner.to_bytes())
-    assert np.array_equal(other.run(people[20:]).selections, learner.run(people[20:]).selections)
-    with pytest.raises(ValueError, match="the state is damaged"):
-        dc.load(learner.to_bytes()[:-10])

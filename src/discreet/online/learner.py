@@ -69,7 +69,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
-from .partial import Merged, Partial, SummedPart, named
+from .partial import Merged, Partial, SummedPart
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import (
     ContributionLimit,
@@ -591,19 +591,8 @@ class OnlineLearner:
         """
         header, arrays = read_state(path)
         path = "the state" if isinstance(path, bytes) else path
-        name = str(header.get("class"))
-        if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), cls):
-            raise ValueError(f"{path} holds a {name}, not a {cls.__name__}")
-        shared = header.get("gate") is None
-        if shared and gate is None:
-            raise ValueError(f"{path} spends from a gate that others use too; give gate=, restored as well")
-        if gate is not None and not shared:
-            raise ValueError(f"{path} has a gate of its own; leave gate= out")
-        learner = object.__new__(kind)
-        with refusing(path):
-            learner._resume(header, arrays, gate)
-        assert isinstance(learner, cls)
-        return fix(learner)
+        learner: Self = resumed(kind_of(header, cls, path), path, header, arrays, gate)
+        return learner
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         """Everything that a file says, and every release paid for."""
@@ -755,6 +744,29 @@ class OnlineLearner:
             if count:
                 ledger.add(Entry(label, release.event, release.disjoint), count)
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.caveats)
+
+
+def kind_of(header: dict[str, Any], base: type, path: Any) -> Any:
+    """The registered kind of learner that a file says it holds."""
+    name = str(header.get("class"))
+    if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), base):
+        raise ValueError(f"{path} holds a {name}, not a {base.__name__}")
+    return kind
+
+
+def resumed(
+    kind: Any, path: Any, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None
+) -> Any:
+    """What goes on from a file: a learner, or segments."""
+    shared = header.get("gate") is None
+    if shared and gate is None:
+        raise ValueError(f"{path} spends from a gate that others use too; give gate=, restored as well")
+    if gate is not None and not shared:
+        raise ValueError(f"{path} has a gate of its own; leave gate= out")
+    found = object.__new__(kind)
+    with refusing(path):
+        found._resume(header, arrays, gate)
+    return fix(found)
 
 
 def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Any:
@@ -995,7 +1007,6 @@ class OnlineSelector(OnlineLearner):
     def partial(self, server: str) -> Partial:
         """A part of the open batch for people who come to another server, who are served the same set."""
         with self._turn("partial()"):
-            named(server)
             self._check_divisible()
             if self.over:
                 raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")

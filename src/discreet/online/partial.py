@@ -37,13 +37,6 @@ class Summed:
     units: Counting
 
 
-def named(server: Any) -> str:
-    """A server's name, checked."""
-    if not isinstance(server, str) or not server:
-        raise TypeError(f"server must be a name, got {checks.shown(server)}")
-    return server
-
-
 @fixed
 class Partial:
     """The people of one server in one batch of a learner.
@@ -56,6 +49,8 @@ class Partial:
 
     def __init__(self, about: About, given: Callable[[Any, Any], Any]) -> None:
         self.server, self.batch, self.room, self.learner = about
+        if not isinstance(self.server, str) or not self.server:
+            raise TypeError(f"server must be a name, got {checks.shown(self.server)}")
         self.id = random_id()
         self._given = given
         self._count = 0

@@ -66,13 +66,8 @@ class ContributionLimit:
         self._key = key
         self._counts: dict[bytes, int] = {}
         self._rounds, self._since = rounds, counted_since or (lambda _: None)
-        self._apart = self._since(0) is not None
+        self.apart = self._since(0) is not None  # whether it matters which rounds of a person count
         self._counted: dict[bytes, list[int]] = {}  # the rounds, where it matters which they were
-
-    @property
-    def apart(self) -> bool:
-        """Whether it matters which rounds of a person count."""
-        return self._apart
 
     @property
     def people(self) -> int:
@@ -93,7 +88,7 @@ class ContributionLimit:
         It is the open round, or the last one if none is open: whoever is learned from then, however late,
         comes into the batch of that round. ``ahead`` is for a round that is n from now.
         """
-        if person is None and not self._apart:
+        if person is None and not self.apart:
             return True
         number = ahead or 0
         if self._rounds is not None:

@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.guards import Turns, fix, fixed
 from ..core.labels import plain_label
-from ..core.state import State, capture, read_state, refusing, restore, state_bytes, write_state
+from ..core.state import State, capture, read_state, restore, state_bytes, write_state
 from ..core.text import track
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
 from ..results import Selection, Trace
-from .learner import Guarantee, OnlineSelector, guarantee
+from .learner import Guarantee, OnlineSelector, guarantee, kind_of, resumed
 from .pending import MOST_OPEN
 from .people import ContributionLimit
-from .registry import REGISTRY
 from .released import Pooled, Released, SegmentPool
 
 Make = Callable[[Share], OnlineSelector]
@@ -357,12 +356,8 @@ class Segments:
         path = "the state" if isinstance(path, bytes) else path
         if header.get("class") != "Segments":
             raise ValueError(f"{path} holds a {header.get('class')}, not Segments")
-        if (header.get("gate") is None) != (gate is not None):
-            raise ValueError(f"{path}: gate= is for segments that spend from one which others use too")
-        segments = object.__new__(cls)
-        with refusing(path):
-            segments._resume(header, arrays, gate)
-        return fix(segments)
+        segments: Self = resumed(cls, path, header, arrays, gate)
+        return segments
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         own = Gate.from_state(header["gate"]) if gate is None else gate
@@ -654,7 +649,7 @@ class SharedLimit(ContributionLimit):
         if own.apart or own.people:
             raise ValueError("somebody was counted by a learner of its own, or has to be in rounds apart")
         self._own, self._shared = own, shared
-        self._key, self._apart, self._counts, self._counted = own._key, False, {}, {}
+        self._key, self.apart, self._counts, self._counted = own._key, False, {}, {}
 
     def register(self, person: Hashable | None, ahead: int | None = None) -> bool:  # noqa: ARG002
         return self._shared.register(person)
@@ -665,13 +660,10 @@ class SharedLimit(ContributionLimit):
 
 def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate) -> OnlineSelector:
     """A learner as it was saved, at a gate where it takes up what it was charged for."""
-    name = str(header["class"])
-    if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), OnlineSelector):
-        raise ValueError(f"a segment's learner is {name}")
+    kind: type[OnlineSelector] = kind_of(header, OnlineSelector, "a segment")
     learner = object.__new__(kind)
     learner._take_up(header, arrays, gate, own_gate=False)
-    fix(learner)
-    return learner
+    return fix(learner)
 
 
 def check_alike(learners: Sequence[OnlineSelector]) -> None:
