@@ -913,6 +913,13 @@ class OnlineSelector(OnlineLearner):
             ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
             self._take_late(ticket, ready, within_limit)
 
+    def run(
+        self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
+    ) -> Trace:
+        """The whole stream at once; see `OnlineLearner.run`."""
+        trace: Trace = super().run(people, person_ids=person_ids, progress=progress)
+        return trace
+
     @property
     def released(self) -> Released:
         """What was released about the items: what another learner may begin with (``start=``), at no cost."""
