@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
+from discreet.constraints import Cardinality, GraphicMatroid, PartitionMatroid
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -17,6 +18,7 @@ from discreet.objectives import (
     FacilityLocation,
     GraphCut,
     LogDeterminant,
+    MatroidRank,
     MutualInformation,
     Population,
     ProbabilisticCoverage,
@@ -171,6 +173,23 @@ def callables(rng: np.random.Generator, people: int, items: int) -> Case:
     return _averaged(made, one)
 
 
+def matroid_rank(rng: np.random.Generator, people: int, items: int) -> Case:
+    """Forests of a graph on four nodes, one of whose edges is a loop, or blocks, or at most two items."""
+    w = _weights(rng, people, items) * rng.integers(1, 4)
+    edges = [(0, 0), (0, 1), (1, 2), (0, 2), (2, 3)]
+    matroid = [
+        GraphicMatroid([edges[j % 5] for j in range(1, items + 1)]),
+        PartitionMatroid([range(items)], [1]),
+        Cardinality(min(items, 2)),
+    ][rng.integers(3)]
+
+    def one(i: int, s: list[int]) -> float:
+        chosen = (c for r in range(len(s) + 1) for c in combinations(s, r))
+        return max(float(sum(w[i, j] for j in c)) for c in chosen if matroid.contains(c))
+
+    return _averaged(MatroidRank(matroid, _stored(rng, w), bound=3.0 * items), one)
+
+
 def mixture(rng: np.random.Generator, people: int, items: int) -> Case:
     a, b = facility(rng, people, items), coverage(rng, people, items)
     return _averaged(0.25 * a.people + b.people * 2, lambda i, s: 0.25 * a.one(i, s) + 2 * b.one(i, s))
@@ -192,6 +211,11 @@ FAMILIES: dict[str, Callable[[np.random.Generator, int, int], Case]] = {
     "log_determinant": log_determinant,
     "mutual_information": mutual_information,
     "callables": callables,
+    "matroid_rank": matroid_rank,
     "mixture": mixture,
 }
-CLOSED = [f for f in FAMILIES if f not in ("custom", "log_determinant", "mutual_information", "callables")]
+CLOSED = [
+    f
+    for f in FAMILIES
+    if f not in ("custom", "log_determinant", "mutual_information", "callables", "matroid_rank")
+]

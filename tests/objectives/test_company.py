@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from discreet.constraints import Cardinality
 from discreet.objectives import (
     BudgetAllocation,
     ConcaveOfLinear,
@@ -22,6 +23,7 @@ from discreet.objectives import (
     FacilityLocation,
     GraphCut,
     LogDeterminant,
+    MatroidRank,
     Mixture,
     Population,
     ProbabilisticCoverage,
@@ -96,6 +98,7 @@ FAMILIES: dict[str, Callable[[Any], Population]] = {
     "topics": lambda w: WeightedTopics(w, np.random.default_rng(2).random((ITEMS, ITEMS)), bound=ITEMS),
     "cut": _cuts,
     "log-determinant": lambda w: LogDeterminant(_kernel(), w, bound=30),
+    "matroid rank": lambda w: MatroidRank(Cardinality(2), w, bound=2),
     "embedded": lambda w: EmbeddedFacilityLocation(w, _kernel(), normalize=True, bound=1),
     "mixture": lambda w: Mixture([(0.3, SaturatedCoverage(w, bound=3)), (1.7, FacilityLocation(w))]),
     "mixture with cuts": lambda w: Mixture([(0.3, LogDeterminant(_kernel(), w, bound=30)), (1.7, _cuts(w))]),

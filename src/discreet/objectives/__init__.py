@@ -11,6 +11,7 @@ from .continuous import (
 from .cut import Arcs, GraphCut
 from .embedded import EmbeddedFacilityLocation
 from .log_determinant import LogDeterminant
+from .matroid_rank import MatroidRank
 from .mutual_information import MutualInformation
 from .rows import (
     ConcaveOverModular,
@@ -33,6 +34,7 @@ __all__ = [
     "FacilityLocation",
     "GraphCut",
     "LogDeterminant",
+    "MatroidRank",
     "Mixture",
     "MultilinearExtension",
     "MutualInformation",
