@@ -17,7 +17,7 @@ from pathlib import Path
 from .config import PopulationConfig
 from .database import BLOCK, Database, open_store
 from .learning import DecisionBlock
-from .worker import FROZEN, RESTORED, Worker, linked, periods_of, read_experiment
+from .worker import FROZEN, PERIODS, RESTORED, Worker, linked, periods_of, read_experiment
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
@@ -64,8 +64,8 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
             now = worker.period(PopulationConfig.read(config))
             said = json.dumps(list(dict.fromkeys([*json.loads(caveats), RESTORED])))
             tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, said, number)
-        now_named = [(period,) for period in worker.periods().values()]
-        tx.many("INSERT INTO restored VALUES (?) ON CONFLICT DO NOTHING", now_named)
+        periods = [(worker.clock().strftime(name),) for name in PERIODS.values()]
+        tx.many("INSERT INTO restored VALUES (?) ON CONFLICT DO NOTHING", periods)
         for table in ("outcome", "block", "request"):
             tx.do(f"DELETE FROM {table}")
         tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")

@@ -146,6 +146,7 @@ RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
 )
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
+PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "all": "all"}  # and their names
 AHEAD = 2  # blocks of a segment that wait to be served
 
 
@@ -245,20 +246,13 @@ class Worker:
 
     def __init__(self, store: Database, holder: str = "only", clock: Any = None) -> None:
         self.store, self.holder = store, holder
-        self._clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
+        self.clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
         self._kept: dict[int, Experiment] = {}
         self._turn = threading.RLock()  # what is kept is changed by one thread at a time
 
     def period(self, people: PopulationConfig) -> str:
         """The name of the period that it is now."""
-        return self.periods()[people.period]
-
-    def periods(self) -> dict[str, str]:
-        """The names of the periods of all lengths that it is now."""
-        now = self._clock()
-        year, week, _ = now.isocalendar()
-        weekly = f"{year}-W{week:02}"
-        return {"day": f"{now:%Y-%m-%d}", "week": weekly, "month": f"{now:%Y-%m}", "all": "all"}
+        return str(self.clock().strftime(PERIODS[people.period]))
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -282,7 +276,7 @@ class Worker:
             ledger = PopulationLedger(tx, whose, 0)
             check_division(tx, whose, config)
             # A number that no epoch had of which this store does not know.
-            epoch = int(self._clock().timestamp()) if _was_restored(tx) else 0
+            epoch = int(self.clock().timestamp()) if _was_restored(tx) else 0
         period = self.period(people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
@@ -506,7 +500,7 @@ class Worker:
             one.ledger = PopulationLedger(tx, one.population, one.id)
         one.epoch, one.period, one.next_sequence = last + 1, self.period(one.people), 0
         if one.status == FROZEN:  # a number that no epoch had of which this store does not know
-            one.epoch = max(one.epoch, int(self._clock().timestamp()))
+            one.epoch = max(one.epoch, int(self.clock().timestamp()))
         one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
         gate = gate_of(one.people, one.config, one.ledger, one.period, one.epoch)
         one.learning = Learning.begin(one.config, gate, known)
