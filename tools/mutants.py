@@ -136,7 +136,7 @@ def pytest_in(copy: Path, tests: list[str], limit: float, **more: str) -> str:
     if not found.returncode:
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", found.stdout, re.MULTILINE)
-    return failed[1] if failed else "not even collected"
+    return failed[1] if failed else (found.stdout + found.stderr).strip().splitlines()[-1]
 
 
 def reached(folder: Path) -> dict[str, list[tuple[str, float]]]:
