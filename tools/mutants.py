@@ -183,7 +183,7 @@ def copied(folder: Path) -> Path:
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
     for module in (SOURCE / "kernels").glob("*.so"):
-        shutil.copy2(module, folder / "src" / "discreet" / "kernels")
+        shutil.copy(module, folder / "src" / "discreet" / "kernels")
     return folder
 
 
