@@ -11,7 +11,7 @@ must pass, and which of them enters which function is noted (tools/reach.py; kep
 build/reach). A mutant then meets the tests that enter its function, the quickest of every kind first, until
 one fails or two minutes of tests are over. docs/mutation_testing.md says how many were noticed.
 tools/mutants.json keeps the verdicts of one date, so that the same command continues after an interruption,
-and the reasons why survivors are accepted, by their names.
+and the reasons why survivors are accepted, by their names. With --only or --tests nothing is written.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def ordered(tests: list[tuple[str, float]]) -> list[str]:
     for name, seconds in tests:
         kinds.setdefault(name.split("[")[0], []).append((seconds, name))
     ranked = sorted((rank, *one) for kind in kinds.values() for rank, one in enumerate(sorted(kind)))
-    chosen, total = [], 0.0
+    chosen: list[str] = []
+    total = 0.0
     for _, seconds, name in ranked:
         total += seconds
         if chosen and total > ENOUGH:
@@ -206,7 +207,8 @@ def main() -> int:
     wanted = random.Random(options.date).sample(every, min(options.sample, len(every)))
     known: dict[str, str] = {}
     accepted: dict[str, str] = {}
-    if FOUND.exists():
+    everything = options.only == "*" and options.tests == ["tests"]
+    if everything and FOUND.exists():
         kept = json.loads(FOUND.read_text())
         accepted = kept["accepted"]
         known = kept["verdicts"] if kept["date"] == options.date else {}
@@ -228,11 +230,15 @@ def main() -> int:
         left = [one for one in wanted if one.key not in known]
         for one, by in zip(left, pool.map(one_of, left), strict=True):
             known[one.key] = by
-            FOUND.write_text(
-                json.dumps({"date": options.date, "verdicts": known, "accepted": accepted}, indent=1) + "\n"
-            )
+            kept = {"date": options.date, "verdicts": known, "accepted": accepted}
+            if everything:
+                FOUND.write_text(json.dumps(kept, indent=1) + "\n")
             print(f"{one.key}  {one.before!r} -> {one.after!r}: {by or 'SURVIVES'}", flush=True)
-    return write_page(options.date, [(one, known[one.key]) for one in wanted], accepted)
+    alive = [one for one in wanted if not known[one.key]]
+    print(f"{len(wanted)} tried, {len(wanted) - len(alive)} noticed")
+    if everything:
+        write_page(options.date, len(wanted), alive, accepted)
+    return 0 if len(alive) <= 0.1 * len(wanted) else 1
 
 
 def watched(copy: Path, tests: list[str], workers: int) -> dict[str, list[tuple[str, float]]]:
@@ -248,11 +254,10 @@ def watched(copy: Path, tests: list[str], workers: int) -> dict[str, list[tuple[
     return reached(folder)
 
 
-def write_page(date: str, tried: list[tuple[Mutant, str]], accepted: dict[str, str]) -> int:
+def write_page(date: str, total: int, alive: list[Mutant], accepted: dict[str, str]) -> None:
     from scipy.stats import beta
 
-    alive = [one for one, by in tried if not by]
-    total, killed = len(tried), len(tried) - len(alive)
+    killed = total - len(alive)
     least = float(beta.ppf(0.05, killed, len(alive) + 1)) if killed else 0.0
     lines = [
         "# Mutation testing\n",
@@ -267,8 +272,6 @@ def write_page(date: str, tried: list[tuple[Mutant, str]], accepted: dict[str, s
         was, became = (" ".join(part.split()).replace("|", "\\|") for part in (one.before, one.after))
         lines.append(f"| {one.file}:{one.line} | `{was}` | `{became}` | {accepted.get(one.key, 'not yet')} |")
     PAGE.write_text("\n".join(lines) + "\n")
-    print(f"{total} tried, {killed} noticed")
-    return 0 if killed >= 0.9 * total else 1
 
 
 if __name__ == "__main__":

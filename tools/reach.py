@@ -42,7 +42,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
         ours = [f"{file[len(SOURCE) :]}:{line}" for file, line in _entered if file.startswith(SOURCE)]
         _tests.append((item.nodeid, time.perf_counter() - start, ours))
 
