@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from .portable cimport cloned_wide, cloned_wide_size
+from .portable cimport cloned_wide
 
 
 cdef inline void _shape(
@@ -18,9 +18,9 @@ cdef inline void _shape(
     bending[0] = rate * ((near - far) + bow * per_cell)
 
 
-cdef cloned_wide_size _borders(
+cdef cloned_wide _borders(
     const double *near, const double *far, const double *near_drop, const double *far_drop, Py_ssize_t size,
-    double up, double down, double rate, double per_cell, double edge, double *best,
+    double up, double down, double rate, double per_cell, double edge, double *best, Py_ssize_t *inside,
 ) noexcept nogil:
     """Raise ``best`` to the picks at a border of the cell; in how many places the best pick is inside it."""
     cdef double slope, bending, border
@@ -30,7 +30,7 @@ cdef cloned_wide_size _borders(
         interior += (slope > 0.0) & (bending > (bending + slope) * edge)
         border = up * near[i] + down * far[i]
         best[i] = border if border > best[i] else best[i]
-    return interior
+    inside[0] = interior
 
 
 cdef cloned_wide _interiors(
@@ -71,7 +71,7 @@ def worst_case_curve(double width, Py_ssize_t cells, const int64_t[::1] reach no
     """
     cdef double spacing = width / cells, per_cell = -1.0 / expm1(-spacing)
     cdef double edge = exp(-2.0 * spacing)  # (1 - x)^2 at the far border of a cell
-    cdef Py_ssize_t known = 0, last = 0, step, i, j, size
+    cdef Py_ssize_t known = 0, last = 0, step, i, j, size, inside = 0
     cdef double up, down, rate
     for step in range(reach.shape[0]):
         if reach[step] < last:
@@ -101,10 +101,11 @@ def worst_case_curve(double width, Py_ssize_t cells, const int64_t[::1] reach no
                 up = expm1(width - j * spacing) * exp(j * spacing) / expm1(width)
                 down = expm1(j * spacing) / expm1(width)
                 rate = exp(j * spacing) / expm1(width)
-                if _borders(
+                _borders(
                     old + cells - j, old + 2 * cells - j, drop + cells - j, drop + 2 * cells - j, size,
-                    up, down, rate, per_cell, edge, new + cells,
-                ):
+                    up, down, rate, per_cell, edge, new + cells, &inside,
+                )
+                if inside:
                     _interiors(
                         old + cells - j, old + 2 * cells - j, drop + cells - j, drop + 2 * cells - j, size,
                         up, down, rate, per_cell, edge, new + cells,

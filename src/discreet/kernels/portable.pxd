@@ -6,9 +6,6 @@ cdef extern from "portable.h" nogil:
     # Return types of functions that are compiled twice, for wide vector units and for all others.
     ctypedef void cloned "DISCREET_CLONES void"
     ctypedef void cloned_wide "DISCREET_WIDE_CLONES void"  # and once more for the widest
-    ctypedef double cloned_double "DISCREET_CLONES double"
-    ctypedef Py_ssize_t cloned_size "DISCREET_CLONES Py_ssize_t"
-    ctypedef Py_ssize_t cloned_wide_size "DISCREET_WIDE_CLONES Py_ssize_t"
     # Of functions declared inline: compiled into each caller, where literal arguments are constants.
     ctypedef void inlined "DISCREET_INLINED void"
 

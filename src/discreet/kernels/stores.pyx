@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
-from .portable cimport cloned, cloned_size, cloned_wide, product
+from .portable cimport cloned, cloned_wide, product
 from .rows cimport CAP, COVER, gain, step, whole_steps
 
 cpdef enum:
@@ -809,9 +809,11 @@ cdef class Scan:
         cdef Place[::1] places = self._places()
         cdef const double *weighted = &weights[0] if weights.shape[0] else NULL
         cdef Row row
-        cdef Py_ssize_t i, t
+        cdef Py_ssize_t i, t, largest = -1
         _check_bucket(ends, items, weights, keys, first, last)
-        if last > first and _largest(&items[0], ends[first], ends[last]) >= self.n_items:
+        if last > first:
+            _largest(&items[0], ends[first], ends[last], &largest)
+        if largest >= self.n_items:
             raise ValueError(UNKNOWN)
         with nogil:
             for i in range(first, last):
@@ -837,7 +839,7 @@ cdef class Scan:
         cdef const double *weighted = &weights[0] if weights.shape[0] else NULL
         cdef Row row
         cdef bint sound = True
-        cdef Py_ssize_t i = first, p, q, end
+        cdef Py_ssize_t i = first, p, q, end, largest = -1
         cdef double weight, has, new
         _check_bucket(ends, items, weights, keys, first, last)
         if not 0 <= item < self.n_items:
@@ -845,7 +847,7 @@ cdef class Scan:
         p, end = ends[first], ends[last]
         with nogil:
             while True:
-                p = _next(&items[0], p, end, <item_type>item)
+                _next(&items[0], &p, end, <item_type>item)
                 if p >= end:
                     break
                 while ends[i + 1] <= p:
@@ -853,7 +855,8 @@ cdef class Scan:
                 q, p = p, p + 1
                 if not _counts(self, keys[i]):
                     continue
-                sound = _largest(&items[0], ends[i], ends[i + 1]) < self.n_items
+                _largest(&items[0], ends[i], ends[i + 1], &largest)
+                sound = largest < self.n_items
                 if not sound:
                     break
                 _open(self, ends[i], ends[i + 1], &items[0], weighted, &places[0], &row)
@@ -888,13 +891,15 @@ cdef int _check_bucket(
     return 0
 
 
-cdef cloned_size _largest(const item_type *items, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
+cdef cloned _largest(
+    const item_type *items, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t *found
+) noexcept nogil:
     """The largest item of some entries; -1 if there is none."""
     cdef item_type largest = 0
     cdef Py_ssize_t p
     for p in range(start, stop):
         largest = items[p] if items[p] > largest else largest
-    return largest if start < stop else -1
+    found[0] = largest if start < stop else -1
 
 
 cdef inline bint _counts(Scan scan, uint64_t key) noexcept nogil:
@@ -965,11 +970,9 @@ cdef cloned _add_row(
         out[items[p]] += steps
 
 
-cdef cloned_size _next(
-    const item_type *items, Py_ssize_t start, Py_ssize_t stop, item_type item
-) noexcept nogil:
-    """Where the item stands next, or ``stop``; many entries are searched without a branch for each."""
-    cdef Py_ssize_t p = start, r
+cdef cloned _next(const item_type *items, Py_ssize_t *place, Py_ssize_t stop, item_type item) noexcept nogil:
+    """Move to where the item stands next, or to ``stop``; many entries are searched without branches."""
+    cdef Py_ssize_t p = place[0], r
     cdef item_type found
     while p + BLOCK <= stop:
         found = 0
@@ -980,7 +983,7 @@ cdef cloned_size _next(
         p += BLOCK
     while p < stop and items[p] != item:
         p += 1
-    return p
+    place[0] = p
 
 
 def extent(
