@@ -406,10 +406,7 @@ ONE_IMPORTER = {"evaluation": 1, "objectives": 1, "service": 1}
 # Classes with more than three classes of ours in their method resolution order.
 DEEP_CLASSES = {"online": 2}
 # Functions with more than eight parameters, other than public functions and constructors.
-WIDE_FUNCTIONS = {
-    "evaluation": 1,
-    "objectives": 3,
-}
+WIDE_FUNCTIONS = {"objectives": 3}
 # Class names that several modules use.
 SEVERAL_MEANINGS = {
     "Rows",

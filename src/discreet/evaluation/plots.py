@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.text import install
-from .regret import Regret, best_fixed_set, mean_band
+from .regret import Regret, best_fixed_set, mean_band, regret_against
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,7 +141,8 @@ def epsilon_curve(
     reach = [row["epsilon"] for row in rows if row["learner"] not in fixed and math.isfinite(row["epsilon"])]
     if not reach:
         raise ValueError("no learner was run at a finite epsilon: there is nothing to draw a curve of")
-    for place, name in enumerate(dict.fromkeys(row["learner"] for row in rows)):
+    names = list(dict.fromkeys(row["learner"] for row in rows))
+    for place, name in enumerate(names):
         mine = [row for row in rows if row["learner"] == name]
         if name in fixed:
             look = style(place) | {"marker": ""}
@@ -157,14 +158,13 @@ def epsilon_curve(
     ax.set_xticks(ticks, [f"{one:g}" for one in ticks])
     ax.minorticks_off()
     ax.set_ylim(bottom=0.0)
-    order = list(dict.fromkeys(row["learner"] for row in rows))
     return _finish(
         ax,
         title or _title("What privacy costs", results, stream, None),
         "epsilon (log scale; larger is less private)",
         "reward per round, average",
         note="bars: one standard error",
-        order=order,
+        order=names,
     )
 
 
@@ -233,33 +233,21 @@ def _regret_curves(
     for name, mine in runs.items():
         if _is_outcomes(mine):
             at, found = mine[0].at, [one.regret(part) for one in mine]
-        elif isinstance(mine[0], Regret):
-            at, found = np.arange(1, len(mine[0]) + 1), list(mine)
-            part = found[0].alpha
         else:
-            if people is None:
-                raise ValueError("traces need people=, those of the stream, to know what they missed")
-            at, found = _thin(len(people)), _regrets(mine, people, part)
+            found = list(mine) if isinstance(mine[0], Regret) else _regrets(mine, people, part)
+            at, part = np.arange(1, len(found[0]) + 1), found[0].alpha
         curves[name] = _sampled(_banded(at, np.array([one.curve for one in found])))
     return curves, part
 
 
-def _regrets(traces: Sequence[Trace], people: Population, alpha: float) -> list[Regret]:
-    """Regrets at a few rounds; the best set, which takes a while to find, is found once."""
-    from ..objectives.base import value_to_each
-
-    at = _thin(len(people))
-    items, exact, upper = best_fixed_set(people, int(traces[0].selections.shape[1]))
-    rival = np.cumsum(value_to_each(people, items))[at - 1]
-    best = people.value(items)
-    found = []
-    for trace in traces:
-        if len(trace) != len(people):
-            raise ValueError("people and a trace are of different lengths; give those of the stream")
-        lost = alpha * rival - np.cumsum(trace.rewards)[at - 1]
-        most = (alpha * upper - trace.average) * len(trace)
-        found.append(Regret(items, exact, best, upper, float(lost[-1]), most, lost, alpha))
-    return found
+def _regrets(traces: Sequence[Trace], people: Population | None, alpha: float) -> list[Regret]:
+    """Regrets of traces; the best set, which takes a while to find, is found once."""
+    if people is None:
+        raise ValueError("traces need people=, those of the stream, to know what they missed")
+    if any(len(trace) != len(people) for trace in traces):
+        raise ValueError("people and a trace are of different lengths; give those of the stream")
+    best = best_fixed_set(people, int(traces[0].selections.shape[1]))
+    return [regret_against(trace, people, best, alpha) for trace in traces]
 
 
 def _runs(

@@ -99,21 +99,19 @@ def regret(
     if trace.selections.ndim != 2 or (trace.selections.size and trace.selections.max() >= people.n_items):
         raise ValueError("the trace serves items that these people do not know; give those of the stream")
     within = int(trace.selections.shape[1]) if constraint is None else constraint
-    comparator, exact, upper = best_fixed_set(people, within)
+    return regret_against(trace, people, best_fixed_set(people, within), part)
+
+
+def regret_against(
+    trace: Trace, people: Population, found: tuple[tuple[int, ...], bool, float], alpha: float
+) -> Regret:
+    """Regret against what `best_fixed_set` found."""
+    comparator, exact, upper = found
     best = people.value(comparator)
-    values = value_to_each(people, comparator)
-    curve = np.cumsum(part * values - trace.rewards)
-    rounds = len(trace)
-    return Regret(
-        comparator,
-        exact,
-        best,
-        max(best, upper),
-        part * best * rounds - trace.total,
-        part * max(best, upper) * rounds - trace.total,
-        curve,
-        part,
-    )
+    upper = max(best, upper)
+    curve = np.cumsum(alpha * value_to_each(people, comparator) - trace.rewards)
+    total, most = (alpha * value * len(trace) - trace.total for value in (best, upper))
+    return Regret(comparator, exact, best, upper, total, most, curve, alpha)
 
 
 def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, ...], bool, float]:

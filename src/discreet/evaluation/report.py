@@ -35,7 +35,6 @@ body { margin: 0 auto; padding: 1.5rem 1.2rem 4rem; max-width: 60rem; color: var
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: .2rem 0 .4rem; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .4rem; border-top: 2px solid var(--accent); padding-top: .8rem; }
-h3 { font-size: 1.02rem; margin: 1.6rem 0 .3rem; }
 p, li { max-width: 44rem; }
 .lead, .small, caption, footer { color: var(--soft); }
 .small, footer { font-size: .86rem; }
@@ -86,8 +85,8 @@ class Report:
         self._title = title
         self._parts = [f"<header><h1>{_safe(title)}</h1><p class='lead'>{_safe(lead)}</p></header>"]
 
-    def heading(self, words: str, level: int = 2) -> None:
-        self._parts.append(f"<h{level}>{_safe(words)}</h{level}>")
+    def heading(self, words: str) -> None:
+        self._parts.append(f"<h2>{_safe(words)}</h2>")
 
     def text(self, words: str, *, small: bool = False) -> None:
         self._parts.append(f"<p class='small'>{_safe(words)}</p>" if small else f"<p>{_safe(words)}</p>")
@@ -127,9 +126,7 @@ class Report:
             block = f"<details><summary>{_safe(summary)}</summary>{block}</details>"
         self._parts.append(block)
 
-    def chart(
-        self, draw: Callable[[Axes], Any], described: str, save: Path | None = None, tall: float = 1.0
-    ) -> list[Path]:
+    def chart(self, draw: Callable[[Axes], Any], described: str, save: Path) -> list[Path]:
         """A chart in both shapes; ``draw`` is called with axes for each. ``save`` is where to put it as well.
 
         Without matplotlib the report says that a chart is missing, and what to install.
@@ -141,14 +138,13 @@ class Report:
             return []
         from matplotlib.figure import Figure
 
-        pictures, written = [], []
+        pictures = []
         for size in (_NARROW, _WIDE):
-            figure = Figure(figsize=(size[0], size[1] * tall))
+            figure = Figure(figsize=size)
             axes = figure.add_subplot()
             draw(axes)
             pictures.append(_picture(figure))
-            if save is not None and size is _WIDE:
-                written = plots.save(axes, save)
+        written = plots.save(axes, save)
         narrow, wide = pictures
         self._parts.append(
             f"<figure><picture><source media='(max-width: 640px)' srcset='{narrow}'>"
@@ -229,27 +225,19 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
         levels = {row["epsilon"] for row in mine} - {None}
         if len(config.epsilons) > 1 and any(map(math.isfinite, levels)):
             written += page.chart(
-                partial(_epsilon_chart, results, stream.name),
+                partial(plots.epsilon_curve, results, stream=stream.name),
                 f"average reward by epsilon on {stream.name}",
                 charts / f"{stem}-epsilon",
             )
         for epsilon in config.epsilons:
             if results.by_learner(stream.name, epsilon):
                 written += page.chart(
-                    partial(_regret_chart, results, stream.name, epsilon),
+                    partial(plots.regret, results, stream=stream.name, epsilon=epsilon),
                     f"regret by round on {stream.name} at epsilon {epsilon:g}",
                     charts / f"{stem}-regret-epsilon-{epsilon:g}",
                 )
     _tail(page, results)
     return page.save(home / "report.html"), written
-
-
-def _regret_chart(results: Results, stream: str, epsilon: float, ax: Axes) -> None:
-    plots.regret(results, ax, stream=stream, epsilon=epsilon)
-
-
-def _epsilon_chart(results: Results, stream: str, ax: Axes) -> None:
-    plots.epsilon_curve(results, ax, stream=stream)
 
 
 def plots_available() -> bool:

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -270,8 +270,8 @@ def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> 
             raise ValueError("events= names no file; give a path, a pattern, a folder or a list of them")
         paths = [one for path in several for one in files_of(Source(str(folder / str(path))))]
         name = str(options.pop("name", ", ".join(Path(str(path)).name for path in several)))
-        allowed = _keywords(streams.event_file)
-        _known(f"setting of stream {name!r}", options, ["name", EVENTS, *allowed])
+        allowed = ["name", EVENTS, *streams.READING, *_keywords(streams.event_file)]
+        _known(f"setting of stream {name!r}", options, allowed)
         missing = [column for column in ("person", "item") if column not in options]
         if missing:
             raise ValueError(f"stream {name!r} needs {' and '.join(missing)}: the columns of its file")
@@ -553,27 +553,6 @@ def _staged(stage: str, path: tuple[str, ...] | None, k: int, comparator: str) -
 # --- outcomes ---------------------------------------------------------------------------------------
 
 
-# What is kept of a cell, and of which type.
-_COLUMNS = {
-    "n_items": "int64",
-    "rounds": "int64",
-    "average": "float64",
-    "greedy": "float64",
-    "best": "float64",
-    "best_upper": "float64",
-    "exact": "bool",
-    "comparator": "int64[]",
-    "account": "float64",
-    "planned": "string",
-    "note": "string",
-    "seconds": "float64",
-    "at": "int64[]",
-    "rewards": "float64[]",
-    "rival": "float64[]",
-    "shown": "string[]",
-}
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What came of a cell; ``rewards`` and ``rival`` are running totals after the rounds in ``at``.
@@ -610,17 +589,24 @@ class Outcome:
 
     def regret(self, alpha: float = 1.0) -> Regret:
         """Regret against ``alpha`` times the comparator; its curve has the points of ``at``."""
-        rounds = self.rounds
-        return Regret(
-            self.comparator,
-            self.exact,
-            self.best,
-            self.best_upper,
-            (alpha * self.best - self.average) * rounds,
-            (alpha * self.best_upper - self.average) * rounds,
-            alpha * self.rival - self.rewards,
-            alpha,
-        )
+        best, upper = self.best, self.best_upper
+        total, most = ((alpha * value - self.average) * self.rounds for value in (best, upper))
+        curve = alpha * self.rival - self.rewards
+        return Regret(self.comparator, self.exact, best, upper, total, most, curve, alpha)
+
+
+# What is kept of a cell, and of which type.
+_KINDS = {
+    "int": "int64",
+    "float": "float64",
+    "bool": "bool",
+    "str": "string",
+    "tuple[int, ...]": "int64[]",
+    "tuple[str, ...]": "string[]",
+    "NDArray[np.int64]": "int64[]",
+    "NDArray[np.float64]": "float64[]",
+}
+_COLUMNS = {one.name: _KINDS[str(one.type)] for one in fields(Outcome) if one.name != "cell"}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,28 +130,22 @@ EVENT_OBJECTIVES = ("Coverage", "ProbabilisticCoverage")
 ORDERS = ("shuffled", "given")
 
 
+# What a stream's settings may say about its file: keywords of `Coverage.from_events`.
+READING = ("person", "item", "weight", "items", "separator", "columns", "items_columns", "items_item")
+
+
 def event_file(
     path: str | os.PathLike[str] | Sequence[str],
     rng: np.random.Generator,
     *,
-    person: str,
-    item: str,
-    weight: str | None = None,
-    items: str | os.PathLike[str] | None = None,
-    separator: str | None = None,
-    columns: Sequence[str] | None = None,
-    items_columns: Sequence[str] | None = None,
-    items_item: str | None = None,
     objective: str = "Coverage",
     order: str = "shuffled",
     people: int | None = None,
+    **reading: Any,
 ) -> Population:
     """The people of a file of events (CSV, Parquet or Feather), or of several, as a stream.
 
-    ``items``: a file with the public list of items, in the column ``item``; without it they are those that
-    occur. ``separator`` and ``columns``: what stands between the columns of text, unless that is to be found
-    out, and their names where it has no header; ``items_columns``: the same for ``items``, and
-    ``items_item`` its column ``item``, if that is called otherwise.
+    ``reading`` says which columns are meant, as in `Coverage.from_events`: ``person`` and ``item`` at least.
     ``order="shuffled"`` puts people in a random order, ``"given"`` in that of their first event; ``people``
     takes only this many of them, from its front.
     """
@@ -158,17 +153,7 @@ def event_file(
     checks.one_of("order", order, ORDERS)
     if people is not None:
         checks.whole("people", people, at_least=1)
-    everybody: Population = getattr(objectives, objective).from_events(
-        path,
-        person=person,
-        item=item,
-        weight=weight,
-        items=items,
-        separator=separator,
-        columns=columns,
-        items_columns=items_columns,
-        items_item=items_item,
-    )
+    everybody: Population = getattr(objectives, objective).from_events(path, **reading)
     places = rng.permutation(len(everybody)) if order == "shuffled" else np.arange(len(everybody))
     return everybody[places[:people]]
 

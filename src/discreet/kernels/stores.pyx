@@ -891,15 +891,13 @@ cdef int _check_bucket(
     return 0
 
 
-cdef cloned _largest(
-    const item_type *items, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t *found
-) noexcept nogil:
+cdef cloned _largest(const item_type *items, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t *out) noexcept nogil:
     """The largest item of some entries; -1 if there is none."""
     cdef item_type largest = 0
     cdef Py_ssize_t p
     for p in range(start, stop):
         largest = items[p] if items[p] > largest else largest
-    found[0] = largest if start < stop else -1
+    out[0] = largest if start < stop else -1
 
 
 cdef inline bint _counts(Scan scan, uint64_t key) noexcept nogil:
