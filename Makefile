@@ -89,7 +89,7 @@ docs: $(VENV)/.test
 outputs: $(VENV)/.test
 	$(BIN)/python -m tools.outputs
 
-install: $(VENV)/.core $(VENV)/.test $(VENV)/.lint
+install: $(VENV)/.test $(VENV)/.lint
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -98,28 +98,28 @@ $(VENV)/bin/python:
 	  || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
 	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 
-# Compiled modules lie beside their sources; what changed is compiled again.
+# What the package is built with. Whatever is installed below compiles the modules that have changed; they lie
+# beside their sources.
 KERNELS := $(wildcard src/discreet/kernels/*.pyx src/discreet/kernels/*.pxd src/discreet/kernels/*.h)
-$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt setup.py $(KERNELS)
+$(VENV)/.build: $(VENV)/bin/python pyproject.toml constraints.txt setup.py $(KERNELS)
 	$(PIP) cython setuptools
-	$(PIP) --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.core
+$(VENV)/.demo: $(VENV)/.build
 	$(PIP) --no-build-isolation -e '.[plots,sklearn,service]'
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.core
+$(VENV)/.test: $(VENV)/.build
 	$(PIP) --no-build-isolation -e '.[test]'
 	@for name in chromium chromium-browser google-chrome; do command -v $$name && exit 0; done; \
 	  $(BIN)/playwright install chromium || echo 'no Chromium: pages will not be tried in a browser'
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.core
+$(VENV)/.lint: $(VENV)/.build
 	$(PIP) --no-build-isolation -e '.[lint]'
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.core
+$(VENV)/.bench: $(VENV)/.build
 	$(PIP) --no-build-isolation -e '.[bench]'
 	@touch $@
 

@@ -15,7 +15,7 @@ import yaml
 
 import discreet
 from tools import images, pages, release, typed, versions
-from tools.environments import Environment, Failed, readme_example
+from tools.environments import Failed, readme_example
 from tools.results import ROOT, stored
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,23 +33,8 @@ def there(tmp_path_factory):
     return typed.installed(tmp_path_factory.mktemp("wheel"))
 
 
-def take_compiled_loops_along(there: Environment) -> None:
-    """Loops that the checkout has compiled are not compiled again: same source, same time, same file."""
-    for cached in (ROOT / "src").rglob("*.nbi"):
-        source = cached.parents[1] / f"{cached.name.split('.')[0]}.py"
-        copied = there.packages / source.relative_to(ROOT / "src")
-        if not source.exists() or copied.read_bytes() != source.read_bytes():
-            continue
-        shutil.copystat(source, copied)
-        kept = copied.parent / "__pycache__"
-        kept.mkdir(exist_ok=True)
-        for one in cached.parent.glob(f"{cached.stem}.*"):
-            shutil.copy(one, kept)
-
-
 def test_the_wheel_runs_the_readmes_example(there, tmp_path):
     """Away from the checkout, from installed files; `make release-check` has pip install all it needs."""
-    take_compiled_loops_along(there)
     where = "\nimport discreet; print(discreet.__file__, discreet.__version__)\n"
     said = there.script(readme_example() + where, tmp_path / "empty")
     assert "replace-one adjacency" in said

@@ -281,13 +281,6 @@ def test_what_cannot_be_run_is_reported_and_the_rest_is_run():
         simulate(Config.of(given | {"epsilons": [math.inf], "learners": learners[:1]}), None, workers=1)
 
 
-def test_warnings_of_a_learner_become_notes():
-    learners = [{"learner": "bandit", "exploration": "every_round", "calibration": "published"}]
-    given = SMALL | {"repeats": 1, "epsilons": [10.0], "learners": learners}
-    row = simulate(Config.of(given), None, workers=1).table()[0]
-    assert "docs/errata.md" in row["note"]
-
-
 def test_keeping_results_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'discreet\[tables\]'"):
