@@ -88,7 +88,7 @@ def made(n_items: int, k: int, rounds: int, budget: dc.Budget, seed: int, **opti
 
 
 def streams(runs: int, items: int, k: int) -> list[tuple[ProbabilisticCoverage, float]]:
-    """Made-up people, and what the best fixed set is worth to them."""
+    """Synthetic people, and what the best fixed set is worth to them."""
     found = []
     for seed in range(runs):
         people = product_display(ROUNDS, items, np.random.default_rng(seed))

@@ -2,14 +2,14 @@
 
     python -m benchmarks.minimization [--streams 3] [--runs 3] [--most 1000000]
 
-Made-up streams (`evaluation.streams.cuts_and_prices`, described there): 20 features of a product that depend
-on each other in pairs, 100,000 people, each of whom minds 3 of the pairs and has an opinion of 4 features;
-every person's weights are scaled to a bound of 1. Three streams, by the seeds 0, 1 and 2 and no others.
-Epsilon 1, delta 1e-6 where noise is Gaussian, one person replaced. "closed" is the share of the gap between a
-random set and the best fixed set (found among all 2^20) that the average cost of a learner closes. Learners
-on trees run once on each stream, the others ``--runs`` times. "optimistic" is the option of that
-name: the regularisation of a learner without noise, with no constant that was settled on these streams.
-Those of Thompson sampling were settled on such streams of other seeds.
+Synthetic streams (`evaluation.streams.cuts_and_prices`, described there): 20 features of a product that
+depend on each other in pairs, 100,000 people, each of whom minds 3 of the pairs and has an opinion of 4
+features; every person's weights are scaled to a bound of 1. Three streams, by the seeds 0, 1 and 2 and no
+others. Epsilon 1, delta 1e-6 where noise is Gaussian, one person replaced. "closed" is the share of the gap
+between a random set and the best fixed set (found among all 2^20) that the average cost of a learner closes.
+Learners on trees run once on each stream, the others ``--runs`` times. "optimistic" is the option of that
+name: the regularisation of a learner without noise, with no constant that was settled on these streams. Those
+of Thompson sampling were settled on such streams of other seeds.
 
 Also the growth of the regret with the number of rounds, on such streams with 5 items at epsilon 4, with the
 slope of a line through the points on a log-log scale, and through those of the last decade. Bandits start

@@ -53,7 +53,7 @@ def test_measured_is_within_certified(check, stream):
 
 
 @pytest.mark.parametrize("stream", ["product display", "baskets", "trap"])
-def test_choosers_lose_no_more_than_certified(stream):
+def test_selectors_lose_no_more_than_certified(stream):
     people = theorems.trap(3000, 12)
     if stream != "trap":
         people = streams.STREAMS[stream](3000, 12, np.random.default_rng(2))
