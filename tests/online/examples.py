@@ -88,6 +88,7 @@ EXAMPLES: dict[str, dict[str, Example]] = {
             "blt": {"sums": "blt", "resample_every": 7},
             "tree": {"sums": "tree"},
             "Laplace tree": {"budget": PURE, "sums": "tree", "noise": "laplace"},
+            "published": {"budget": PURE} | PUBLISHED,
             "two rounds each": {"budget": TWICE},
             "one batch": {"resample_every": ROUNDS},
             "endless": {"arguments": ENDLESS, "first_batch": 3},

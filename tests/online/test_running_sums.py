@@ -12,11 +12,12 @@ import pytest
 
 import discreet as dc
 from discreet import bounds
+from discreet.constraints.domains import Simplex
 from discreet.kernels.selection import UnitGains
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import running_sums, sums
+from discreet.online import ApproximateLeader, running_sums, sums
 from discreet.online.running_sums import RunningSumSelector, RunningSumSettings
-from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers
+from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers, tree_levels
 
 BUDGET = dc.Budget(1.0, 1e-6)
 PURE = dc.Budget(1.0)
@@ -349,7 +350,9 @@ def test_laplace_maximum_is_a_bound():
         ({"weights": "all"}, "weights='all' is not one of"),
         ({"weights": "norm", "items_per_person": 2}, "no items_per_person"),
         ({"weights": "norm", "budget": PURE, "noise": "laplace", "sums": "tree"}, "needs Gaussian noise"),
-        ({"calibration": "published"}, "no constants were published"),
+        ({"calibration": "published", "sums": "tree"}, "has its own sums="),
+        ({"calibration": "published", "rounds": None}, "needs declared rounds"),
+        ({"noise": "spherical", "sums": "tree"}, 'is for calibration="published"'),
         ({"rounds": 0}, "rounds=0 is too small"),
         ({"bound": math.nan}, "bound is NaN"),
     ],
@@ -358,6 +361,56 @@ def test_bad_settings(options, message):
     settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         RunningSumSelector(**settings)
+
+
+# --- the experts of paper 000's remark ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_published_experts_are_pftal_on_the_simplex(k):
+    """Each is paper 004's learner of linear costs, with epsilon / k; gains have one sign, and it holds."""
+    n, rounds, bound = 5, 1000, 2.0
+    learner = RunningSumSelector(n, k, rounds, dc.Budget(6.0), bound=bound, calibration="published", seed=0)
+    length = bound * math.sqrt(n)
+    alone = ApproximateLeader(
+        Simplex(n), rounds, dc.Budget(6.0 / k, neighbours="add_remove"), lipschitz=length,
+        calibration="published", seed=0,
+    )  # fmt: skip
+    assert learner.settings.curvature == pytest.approx(alone.settings.growing)
+    assert float(learner.settings.event.scale) == pytest.approx(float(alone.settings.event.scale))
+    # A person moves each expert's gains by their length, in every level of its tree.
+    levels = tree_levels(rounds - 1)
+    assert learner.privacy.epsilon() == pytest.approx(k * levels * length / float(alone.settings.event.scale))
+    assert learner.privacy.epsilon() <= 6.0
+    assert learner.certified_regret <= min(bounds.trivial(rounds, bound), k * alone.certified_regret)
+
+
+def test_published_experts_draw_from_their_leaders():
+    """The projection of sums / (t H) onto the simplex; an item that is shown already is drawn again."""
+    learner = RunningSumSelector(4, 2, 50, dc.Budget(6.0), calibration="published", seed=0)
+    sums, unit = learner._sum, 10 * learner.settings.curvature
+    scores = np.array([[0.5, 0.25, -3.0, 0.25], [9.0, 0.0, 0.0, 0.5]]) * unit
+    drawn = [
+        tuple(sums._followed(scores, 10, np.array(pair), None).tolist())
+        for pair in itertools.product((np.arange(100) + 0.5) / 100, (0.3, 0.9))
+    ]
+    first = [Simplex(4).project(scores[0] / unit)[j] for j in range(4)]
+    assert [sum(a == j for a, _ in drawn) / len(drawn) for j in range(4)] == pytest.approx(first, abs=0.01)
+    assert {pair for pair in drawn if pair[0] != 0} == {(1, 0), (3, 0)}
+    # where its leader has nothing left, an expert takes any other item
+    assert {b for a, b in drawn if a == 0} == {1, 3}
+    active = np.array([False, True, False, True])
+    assert sums._followed(scores, 10, np.array([0.1, 0.1]), active).tolist() == [1, 3]
+
+
+def test_published_experts_learn():
+    people = Coverage((np.random.default_rng(0).random((3000, 6)) < np.linspace(0.05, 0.6, 6)).astype(float))
+    learner = RunningSumSelector(6, 1, 3000, dc.Budget(1e4), calibration="published", seed=0)
+    trace = learner.run(people)
+    best = 3000 * people.value([5])
+    assert best - trace.total < 0.1 * best
+    longer = RunningSumSelector(3, 1, 10**6, dc.Budget(50.0), calibration="published", seed=0)
+    assert longer.certified_regret < 0.05 * bounds.trivial(10**6)
 
 
 @pytest.mark.parametrize(("rounds", "blocks"), [(3, 2.0), (5, 2.0 * (1.0 + 2.0 / 3.0))])

@@ -162,8 +162,8 @@ BOUNDS = (
         "000, Section 3",
         "k² √(n T ln^2.5 T) / ε",
         "T^1/2",
+        "RunningSumSelector, published",
         "RunningSumSelector, Laplace tree",
-        "RunningSumSelector",
     ),
     Stated(
         "000, Theorem 8",

@@ -52,7 +52,7 @@ def set_checks(epsilon: float) -> list[Check]:
         )
 
     def sums(theorem: str, name: str, k: int = 1, **options: Any) -> Check:
-        laplace = options.get("noise") == "laplace"
+        laplace = options.get("noise") == "laplace" or "calibration" in options
         return Check(
             theorem,
             f"RunningSumSelector{name}",
@@ -103,6 +103,7 @@ def set_checks(epsilon: float) -> list[Check]:
         sums("experts on BLT sums", ", blt", sums="blt"),
         sums("experts on tree sums", ", Gaussian tree", sums="tree"),
         sums("000, Section 3, softmax on tree sums", ", Laplace tree", sums="tree", noise="laplace"),
+        sums("000, Section 3: PFTAL experts", ", published", calibration="published"),
         sums("experts at a falling rate", ", falling", rate="falling"),
         sums("experts of weighted people", ", weights, k = 2", k=2, weights="norm"),
         both("a master over a leader and experts", "", weights=None),

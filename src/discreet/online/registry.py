@@ -205,6 +205,10 @@ AUDITS: dict[str, list[AuditExample]] = {
                 ("few buffers, 2 items each", NUMERIC, True, {"sums": "blt", "items_per_person": 2}),
             )
         ),
+        _set(
+            "published experts, 1 of 4 items", PURE, arguments=(4, 1, 4), calibration="published", deep=True,
+            faults=SUMS,
+        ),
         _returns(
             "people who return, 1 of 3 items", arguments=(3, 1, 5), columns=3, weights="norm",
             resample_every=2,

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import bounds
+from ..bounds.convex import approximate_leader, worst_noise
+from ..constraints.domains import Simplex
 from ..core import checks
 from ..kernels.selection import OrderedRounds, UnitGains, norm_weight
 from ..kernels.softmax import draw_ordered
@@ -24,17 +26,39 @@ from ..privacy import (
     Participation,
     Seed,
     Share,
+    SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
+    spend_from,
+    tree_levels,
 )
+from ..privacy.account import published_share
 from ..privacy.accountant import Spending
+from ..privacy.conversions import exact
 from ..privacy.prefix_sum import METHODS
-from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
+from .calibration import claimed_epsilon
+from .learner import (
+    CALIBRATIONS,
+    OnlineSelector,
+    SelectorSettings,
+    Stream,
+    asked,
+    common_settings,
+    tightened,
+)
 from .partial import Counting
 from .people import capped
 from .released import Pooled, Released
 from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked
 
+# Options of which the published form leaves no choice.
+_AS_PUBLISHED: dict[str, Any] = {
+    "sums": "sqrt",
+    "noise": "gaussian",
+    "items_per_person": None,
+    "weights": None,
+}
+_AS_PUBLISHED |= {"resample_every": 1, "first_batch": None, "min_separation": None, "rate": None}
 _FALLING = 2.0  # a falling rate is this many times what is best for the rounds so far, if they were all
 _PREFERENCE = (
     2.0  # an expert that begins with an item prefers it by n times what makes it as likely as all others
@@ -47,7 +71,8 @@ class RunningSumSettings(SelectorSettings):
 
     ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
     given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one
-    round, if it were not for ``fastest``.
+    round, if it were not for ``fastest``. ``curvature`` is by how much the published experts' regulariser
+    grows each round; 0 for a softmax.
     """
 
     sums: str = "sqrt"
@@ -58,16 +83,19 @@ class RunningSumSettings(SelectorSettings):
     first_batch: int | None = None
     rate: float
     fastest: float | None = None
+    curvature: float = 0.0
     event: Event | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.one_of("sums", self.sums, METHODS)
-        checks.one_of("noise", self.noise, ("gaussian", "laplace"))
+        checks.one_of("noise", self.noise, ("gaussian", "laplace", "spherical"))
+        if (self.noise == "spherical") != (self.calibration == "published"):
+            raise ValueError('noise="spherical" is for calibration="published", which has no other')
         checks.whole("resample_every", self.resample_every, at_least=1)
         checks.real("rate", self.rate, above=0.0)
-        if self.noise == "laplace" and self.sums != "tree":
-            raise ValueError('noise="laplace" needs sums="tree"')
+        if self.noise != "gaussian" and self.sums != "tree":
+            raise ValueError(f'noise="{self.noise}" needs sums="tree"')
         if self.items_per_person is not None:
             checks.whole("items_per_person", self.items_per_person, at_least=1, at_most=self.n_items)
         if self.weights is not None:
@@ -83,8 +111,6 @@ class RunningSumSettings(SelectorSettings):
         cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> RunningSumSettings:
         """The settings for the options of a `RunningSumSelector`, with the least noise that fits."""
-        if options.get("calibration", "tight") == "published":
-            raise ValueError('no constants were published for this learner; use calibration="tight"')
         options["participation"] = Participation.declared(share, options.pop("min_separation", None))
         given = common_settings(n_items, k, rounds, **options)
         rate, every = given.pop("rate", None), given.pop("resample_every", 1)
@@ -119,6 +145,36 @@ class RunningSumSettings(SelectorSettings):
             # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
             found = of_batch(checks.whole("resample_every", every, at_least=1), 1)
         return found if rate is None or falls else replace(found, rate=checks.real("rate", rate, above=0.0))
+
+    @classmethod
+    def published(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> RunningSumSettings:
+        """The remark after paper 000's Algorithm 2: k PFTAL experts of paper 004, each with epsilon / k."""
+        if {name: options.pop(name, value) for name, value in _AS_PUBLISHED.items()} != _AS_PUBLISHED:
+            names = ", ".join(f"{name}=" for name in _AS_PUBLISHED)
+            raise ValueError(f'calibration="published" has its own {names}; leave them out, or take "tight"')
+        epsilon, budget = claimed_epsilon(share).epsilon / k, share.budget
+        common = common_settings(n_items, k, rounds, **(options | {"calibration": "published"}))
+        if common["rounds"] is None or common["n_items"] < 2:
+            raise ValueError('calibration="published" needs declared rounds and two items; take "tight"')
+        draft = cls(**common, sums="tree", noise="spherical", rate=1.0)
+        logs = math.log(max(rounds, 2)) ** 2.5
+        grown = draft.length / draft.simplex.diameter * n_items * logs / (epsilon * math.sqrt(rounds))
+        draft = replace(draft, curvature=grown)
+        if (spec := draft.spec) is None:
+            return draft
+        norm = exact(draft.length) + exact(grown * draft.simplex.outer_radius)
+        scale = norm * tree_levels(rounds) * k / exact(budget.epsilon_per_round)
+        return replace(draft, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
+
+    @property
+    def simplex(self) -> Simplex:
+        """Where the published experts' points are."""
+        return Simplex(self.n_items)
+
+    @property
+    def length(self) -> float:
+        """No person's gains are longer, for one expert."""
+        return self.bound * math.sqrt(self.n_items)
 
     @classmethod
     def _endless(cls, given: dict[str, Any], share: Share, rate: float | str | None) -> RunningSumSettings:
@@ -166,6 +222,10 @@ class RunningSumSettings(SelectorSettings):
         """The running sum of people's gains, stacked over the experts; None where nothing is released."""
         if not self.releases:
             return None
+        if self.noise == "spherical":
+            one = VectorBounds(self.n_items, 2, None, (0.0, self.bound), None, self.longest)
+            more: dict[str, Any] = {"stacked": self.k, "participation": self.participation}
+            return SumSpec(one, self.releases, "tree", "spherical", **more)
         nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
         norm = 1 if self.noise == "laplace" else 2
         # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
@@ -188,6 +248,8 @@ class RunningSumSettings(SelectorSettings):
         spec, event = self.spec, self.event
         if spec is None or event is None:
             return 0.0
+        if self.noise == "spherical":
+            return worst_noise(spec, event) / math.sqrt(self.k)  # the length, which is no less
         if isinstance(event, LaplaceNoise):
             return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
         return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
@@ -205,7 +267,7 @@ class RunningSumSettings(SelectorSettings):
     @property
     def unclipped_regret(self) -> float:
         """The certificate without the trivial bound, to compare settings by; infinite where there is none."""
-        if self.rounds is None:
+        if self.rounds is None or self.curvature:
             return math.inf
         return self._learning_regret(clipped=False) + self.k * self.noise_maximum
 
@@ -217,6 +279,11 @@ class RunningSumSettings(SelectorSettings):
         """
         if self.rounds is None:
             return math.inf
+        if self.curvature:
+            domain, noise = self.simplex, self.noise_maximum
+            one = (self.rounds, self.length, domain.outer_radius, domain.diameter, noise)
+            each = approximate_leader(*one, growing=self.curvature)
+            return min(bounds.trivial(self.rounds, self.bound), self.k * each)
         shape = (self.n_items, self.k, self.horizon, self.rate, self.noise_maximum)
         return bounds.noisy_leader(*shape, self.resample_every, self.bound, fastest=self.fastest)
 
@@ -235,7 +302,8 @@ class ExpertSums(BatchedSum):
         most = math.floor(settings.bound * units)
         self.gains = UnitGains(settings.bound, settings.weights is not None, units, most)
         shape = (settings.k, settings.n_items)
-        super().__init__(settings, gate, shape, units=units, most=most, label="gains", tops_up=True)
+        tops_up = settings.noise != "spherical"  # the published experts take a tree's sums as they are
+        super().__init__(settings, gate, shape, units=units, most=most, label="gains", tops_up=tops_up)
 
     def _draw_public(self, gate: Gate) -> None:
         super()._draw_public(gate)
@@ -255,8 +323,29 @@ class ExpertSums(BatchedSum):
         scores = self.known(number, pool)
         uniforms = self.public.generator.random(self.settings.k)
         scores = self.released if scores is None else scores
+        if self.settings.curvature:
+            return self._followed(scores, number, uniforms, active)
         scores = scores if active is None else masked(scores, active)
         return np.asarray(draw_ordered(scores, self.settings.rate_after(number), uniforms))
+
+    def _followed(
+        self, scores: NDArray[np.float64], number: int, uniforms: NDArray[np.float64], active: Any
+    ) -> NDArray[np.int32]:
+        """An item of each published expert, from the quadratic leader of its sums.
+
+        One that is shown already is worth nothing more: it is drawn again, and no item's chance falls.
+        """
+        active = np.ones(self.settings.n_items, dtype=bool) if active is None else active
+        left, shown = active.copy(), np.empty(self.settings.k, dtype=np.int32)
+        for expert, uniform in enumerate(uniforms):
+            near = scores[expert] / (max(number, 1) * self.settings.curvature)
+            near = np.where(active, near, near.min() - 2.0)  # where a projection leaves nothing
+            chances = np.where(left, self.settings.simplex.project(near), 0.0)
+            summed = np.cumsum(chances if chances.any() else left)
+            place = int(np.searchsorted(summed, uniform * summed[-1], side="right"))
+            shown[expert] = min(place, int(np.flatnonzero(np.diff(summed, prepend=0.0))[-1]))
+            left[shown[expert]] = False
+        return shown
 
     def counted(self, people: Population, number: int) -> Population:
         cap = self.settings.items_per_person
@@ -329,7 +418,7 @@ class RunningSumSelector(OnlineSelector):
     shown. The k sums leave through one private running sum of k n_items coordinates, so the noise of a
     round hardly grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``),
     while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
-    paper 000 remarks; these are the experts of Smith and Thakurta's kind with better sums.
+    paper 000 remarks.
 
     ``items_per_person=m`` counts at most m of each person's items (chosen by a coin of the round): noise then
     grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
@@ -344,7 +433,10 @@ class RunningSumSelector(OnlineSelector):
     standard deviations of the noise, if it is not given), so that 100 releases, reserved at once, last for
     some 10^8 rounds; the set of the last one is served on. The rate falls then, unless it is a number. No
     regret is certified, as growing batches can cost a share of all rounds: declare rounds for that.
-    ``noise="laplace"`` with ``sums="tree"`` is pure epsilon.
+    ``noise="laplace"`` with ``sums="tree"`` is pure epsilon. ``calibration="published"`` has the experts of
+    paper 000's remark: k times paper 004's PFTAL on the simplex, each with epsilon / k, in place of softmax
+    and of sums over all experts; pure epsilon as well, whatever the delta (an expert whose item is shown
+    already draws again, which loses nothing).
     ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
     needs a ``person_id``, at most b batches (of ``resample_every`` rounds) count, once each and at least s
     apart. Noise is for what these can move together (`privacy.Participation`), not b times what one can.
@@ -393,7 +485,15 @@ class RunningSumSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        super().__init__(*tightened(RunningSumSettings, locals()))
+        if checks.one_of("calibration", calibration, CALIBRATIONS) == "tight":
+            super().__init__(*tightened(RunningSumSettings, locals()))
+            return
+        options, share = asked(locals()), spend_from(budget, seed)
+        settings = RunningSumSettings.published(**options, share=share)
+        spec, event = settings.spec, settings.event
+        released = [] if spec is None or event is None else [(event, spec.count)]
+        share = published_share(share, released, "PFTAL experts", claimed_epsilon(share))
+        super().__init__(settings, share, start)
 
     def _begin(self) -> None:
         self._sum = ExpertSums(self.settings, self._gate)
