@@ -105,6 +105,7 @@ def _named():
     found |= {"epsilon": 8.0, "delta": 1e-6, "eta": 0.1, "gamma": 0.2, "steps": 4, "x": np.full(6, 0.25)}
     found |= {"budget": dc.Budget(8.0, 1e-6), "pure": dc.Budget(8.0), "free": dc.Budget(math.inf)}
     found |= {"ball": Ball(3, 2.0), "box": Box([0.0] * 3, [1.0] * 3), "simplex": Simplex(3)}
+    found["thin"] = Box([-1.0, -0.1], [1.0, 0.1])
     found["constraint"] = dc.constraints.PartitionMatroid([range(3), range(3, 6)], 1)
     found["knapsack"] = dc.constraints.Knapsack([0.25, 0.25, 0.5, 0.5, 0.5, 0.5], 1.0)
     found["features"], found["classes"] = rng.integers(0, 2, (20, 3)), rng.integers(0, 2, 20)

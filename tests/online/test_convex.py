@@ -689,6 +689,47 @@ def test_bandit_account_has_no_composition():
     assert float(published.settings.event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
 
 
+def test_isotropic_coordinates_are_those_of_a_cube():
+    """The same learner on the unit cube, of costs as they look there, shows the same points, stretched.
+
+    What a person can move, and the noise, stay as they are: they are about costs.
+    """
+    low, high, rounds = np.array([0.0, 2.0]), np.array([4.0, 2.1]), 400
+    thin, cube, half = Box(low, high), Box([-1.0, -1.0], [1.0, 1.0]), (high - low) / 2
+    costs = [float(cost) for cost in np.random.default_rng(0).uniform(-1.0, 1.0, rounds)]
+    shared = {"bound": 1.0, "regularization": 2.0, "exploration_radius": 0.5}
+    long = BanditApproximateLeader(thin, rounds, PURE, lipschitz=1.0, isotropic=True, seed=3, **shared)
+    plain = BanditApproximateLeader(cube, rounds, PURE, lipschitz=2.0, seed=3, **shared)
+    for cost in costs:
+        x, z = long.choose(), plain.choose()
+        assert x == pytest.approx(low + half + half * z)
+        assert thin.contains(x)
+        long.learn(cost)
+        plain.learn(cost)
+    assert long.settings.event == plain.settings.event
+    assert long.certified_regret == pytest.approx(plain.certified_regret)
+
+
+def test_isotropic_coordinates_certify_thin_boxes():
+    thin, rounds = Box([-1.0, -0.01], [1.0, 0.01]), 10**7
+    options = {"lipschitz": 1.0, "bound": 1.0, "seed": 0}
+    plain, better = (
+        BanditApproximateLeader(thin, rounds, PURE, isotropic=isotropic, **options).certified_regret
+        for isotropic in (False, True)
+    )
+    assert better < 0.3 * plain
+    curved = BanditApproximateLeader(thin, rounds, PURE, isotropic=True, strong_convexity=0.5, **options)
+    assert curved.settings.curvature == pytest.approx(0.5 * 1e-4)
+    published = _quiet(
+        lambda: BanditApproximateLeader(
+            thin, rounds, PURE, isotropic=True, calibration="published", **options
+        )
+    )()
+    assert published.exploration_radius == pytest.approx(2 / rounds ** (1 / 3))
+    with pytest.raises(ValueError, match=r"is for a domains\.Box"):
+        BanditApproximateLeader(Ball(2), rounds, PURE, isotropic=True, **options)
+
+
 # --- certificates -------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..bounds import convex as bounds
-from ..constraints.domains import Domain
+from ..constraints.domains import Box, Domain
 from ..core import checks
 from ..core.text import track
 from ..objectives.losses import Losses
@@ -49,6 +49,7 @@ class BanditLeaderSettings(LearnerSettings):
     exploration_radius: float
     regularization: float = 1.0
     growing: float = 0.0
+    isotropic: bool = False
     event: Event | None = None
 
     def __post_init__(self) -> None:
@@ -57,11 +58,14 @@ class BanditLeaderSettings(LearnerSettings):
             bound=cost_range(self.bound),
             lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
             strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
+            isotropic=bool(self.isotropic),
         )
+        if self.isotropic and not isinstance(self.domain, Box):
+            raise ValueError("isotropic=True is for a domains.Box: balls and simplices are alike every way")
         checks.one_of("adversary", self.adversary, ADVERSARIES)
         alone = self.calibration == "published" or self.adversary == "adaptive"
         checks.whole("batch", self.batch, at_least=1, at_most=1 if alone else self.rounds)
-        radius = self.domain.inner_radius
+        radius = self.body.inner_radius
         checks.real("exploration_radius", self.exploration_radius, above=0.0, below=radius)
         if not self.strong_convexity + self.regularization + self.growing > 0.0:
             raise ValueError("regularization, growing and strong_convexity are all 0")
@@ -71,8 +75,9 @@ class BanditLeaderSettings(LearnerSettings):
         """What is asked for, checked; the rest is put in later."""
         checks.instance("domain", asked["domain"], Domain, "domains.Ball(3, 1.0)")
         asked["domain"].check()
-        radius = asked["domain"].inner_radius / 2.0
-        return cls(**asked, neighbours=share.neighbours, calibration=calibration, exploration_radius=radius)
+        given = asked | {"neighbours": share.neighbours, "calibration": calibration}
+        near = 0.5 if given.get("isotropic") else asked["domain"].inner_radius / 2.0
+        return cls(**given, exploration_radius=near)
 
     @classmethod
     def tight(
@@ -86,7 +91,7 @@ class BanditLeaderSettings(LearnerSettings):
     ) -> BanditLeaderSettings:
         """What is given, and the rest tuned to the smallest certificate; too short a horizon is refused."""
         draft = cls._draft(share, asked, "tight")
-        horizon, radius = draft.rounds, draft.domain.inner_radius
+        horizon, radius = draft.rounds, draft.body.inner_radius
         size = None if batch == "auto" else checks.whole("batch", batch, at_least=1, at_most=horizon)
         if draft.adversary == "adaptive" and size not in (None, 1):
             raise ValueError(f'batch={size} needs adversary="oblivious": who adapts knows a batch\'s point')
@@ -110,7 +115,7 @@ class BanditLeaderSettings(LearnerSettings):
     def published(cls, share: Share, **asked: Any) -> BanditLeaderSettings:
         """The constants of paper 004, Algorithm 3; a warning where the horizon is too short for them."""
         epsilon, draft = claimed_epsilon(share).epsilon, cls._draft(share, asked, "published")
-        domain, horizon, size = draft.domain, draft.rounds, max(-draft.low, draft.high)
+        domain, horizon, size = draft.body, draft.rounds, max(-draft.low, draft.high)
         power, radius = (3 if draft.adversary == "oblivious" else 4), domain.inner_radius
         beta = domain.affine_dimension / horizon ** (1.0 / power)
         if beta >= radius:
@@ -165,9 +170,33 @@ class BanditLeaderSettings(LearnerSettings):
         return self.domain.affine_dimension / self.exploration_radius
 
     @cached_property
+    def scales(self) -> Vector:
+        """What the coordinates that the learner goes by are multiplied with, from the domain's center on."""
+        domain = self.domain
+        if self.isotropic and isinstance(domain, Box):
+            return (domain.high - domain.low) / 2.0
+        return np.ones(domain.dimension)
+
+    @cached_property
+    def body(self) -> Domain:
+        """The domain in these coordinates."""
+        ones = np.ones(self.domain.dimension)
+        return Box(-ones, ones) if self.isotropic else self.domain
+
+    @property
+    def slope(self) -> float:
+        """The Lipschitz constant in these coordinates."""
+        return self.lipschitz * float(self.scales.max())
+
+    @property
+    def curvature(self) -> float:
+        """The strong convexity in these coordinates."""
+        return self.strong_convexity * float(self.scales.min()) ** 2
+
+    @cached_property
     def inside(self) -> Domain:
         """The points around which there is room to explore."""
-        return self.domain.shrunk(self.exploration_radius / self.domain.inner_radius)
+        return self.body.shrunk(self.exploration_radius / self.body.inner_radius)
 
     @property
     def releases(self) -> int:
@@ -185,35 +214,36 @@ class BanditLeaderSettings(LearnerSettings):
     @property
     def certified_regret(self) -> float:
         """Bound on the expected regret for the declared adversary (see `bounds.convex.one_point`)."""
-        spec, event, domain, rounds = self.spec, self.event, self.domain, self.rounds
+        spec, event, domain, rounds = self.spec, self.event, self.body, self.rounds
+        most = self.lipschitz * self.domain.diameter * rounds
         if spec is None:
             chosen = (self.batch, self.exploration_radius, self.regularization)
-            return self._one_point(rounds, *chosen).regret
+            return min(self._one_point(rounds, *chosen).regret, most)
         assert event is not None
         norm, radius, width = spec.bounds.norm_bound, domain.outer_radius, self.high - self.low
         assert norm is not None
         shape = (rounds, norm, radius, domain.diameter, bounds.worst_noise(spec, event))
-        regret = bounds.approximate_leader(*shape, self.strong_convexity, 0.0, self.growing)
-        slope = 2.0 * self.lipschitz + min(width, self.lipschitz * radius) / domain.inner_radius
+        regret = bounds.approximate_leader(*shape, self.curvature, 0.0, self.growing)
+        slope = 2.0 * self.slope + min(width, self.slope * radius) / domain.inner_radius
         regret += rounds * self.exploration_radius * slope
         if self.adversary == "adaptive":
             regret += radius * norm * math.sqrt(rounds)
-        return min(regret, width * rounds, self.lipschitz * domain.diameter * rounds)
+        return min(regret, width * rounds, most)
 
     def _one_point(
         self, rounds: int, batch: int | None, beta: float | None, regularization: float | None
     ) -> bounds.OnePoint:
         assert isinstance(self.event, LaplaceNoise)
-        domain, width = self.domain, self.high - self.low
+        domain, width = self.body, self.high - self.low
         return bounds.one_point(
             rounds,
             domain.affine_dimension,
-            self.lipschitz,
+            self.slope,
             domain.inner_radius,
             domain.outer_radius,
             width,
             float(self.event.scale),
-            self.strong_convexity,
+            self.curvature,
             adaptive=self.adversary == "adaptive",
             batch=batch,
             beta=beta,
@@ -225,7 +255,7 @@ class BanditLeaderSettings(LearnerSettings):
         rounds = float(self.rounds)
         while rounds < _LONGEST:
             rounds *= 1.05
-            if self._one_point(round(rounds), batch, None, regularization).beta < self.domain.inner_radius:
+            if self._one_point(round(rounds), batch, None, regularization).beta < self.body.inner_radius:
                 break
         unit: int = 10 ** max(0, len(str(round(rounds))) - 2)
         return math.ceil(rounds / unit) * unit
@@ -273,6 +303,10 @@ class BanditApproximateLeader(PointLearner):
     round, T^(3/4). Privacy holds either way. ``exploration_radius`` (beta), ``batch`` and ``regularization``
     are tuned to the smallest certified regret unless given.
 
+    ``isotropic=True``: in a long and thin box the distance to explore at is held down by the shortest side.
+    The learner goes by coordinates in which the box is a cube instead (paper 004, after Theorem 6), in which
+    costs are as steep as along the longest side and as curved as along the shortest.
+
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious) or p / T^(1/4). Under
     replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get H/2 |w - c|^2
@@ -313,6 +347,7 @@ class BanditApproximateLeader(PointLearner):
         batch: int | str = "auto",
         exploration_radius: float | str = "auto",
         regularization: float | str = "auto",
+        isotropic: bool = False,
         calibration: str = "tight",
         seed: Seed = None,
     ) -> None:
@@ -337,7 +372,7 @@ class BanditApproximateLeader(PointLearner):
             self._total = costs
         self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn
         self._public = self._gate.public_randomness()
-        self._own = np.array(settings.domain.center)
+        self._own = np.array(settings.body.center)
         self._direction, self._estimates, self._played = np.zeros(size), np.zeros(size), np.zeros(size)
 
     def _due(self) -> bool:
@@ -347,8 +382,9 @@ class BanditApproximateLeader(PointLearner):
         settings = self.settings
         if self._total.count * settings.batch < self.round:  # unless an interruption came after it
             self._follow()
-        self._direction = settings.domain.direction(self._public.generator)
-        return self._own + settings.exploration_radius * self._direction
+        self._direction = settings.body.direction(self._public.generator)
+        point = self._own + settings.exploration_radius * self._direction
+        return settings.domain.center + settings.scales * point if settings.isotropic else point
 
     def _follow(self) -> None:
         """Release what the batch cost, and move to the leader."""
@@ -361,7 +397,8 @@ class BanditApproximateLeader(PointLearner):
             self._estimates = self._estimates + settings.steepness * cost * self._direction
         self._played = self._played + settings.batch * self._own
         rounds = self._total.count * settings.batch
-        self._own = approximate_leader(settings, settings.inside, rounds, self._played, self._estimates)
+        inside, curvature = settings.inside, settings.curvature
+        self._own = approximate_leader(settings, curvature, inside, rounds, self._played, self._estimates)
 
     def _prepared(self, person: Any) -> float:
         return self._ready(checks.real("value", person))

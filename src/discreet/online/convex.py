@@ -270,13 +270,15 @@ class PointLearner(OnlineLearner):
         return self._account(*self._total.entries())
 
 
-def approximate_leader(settings: Any, inside: Domain, rounds: int, played: Vector, sums: Vector) -> Vector:
+def approximate_leader(
+    settings: Any, curvature: float, inside: Domain, rounds: int, played: Vector, sums: Vector
+) -> Vector:
     """The minimiser over ``inside`` of the quadratics below the costs of ``rounds`` rounds.
 
     ``played`` is the sum of the points at which they touch, ``sums`` that of the gradients there.
     """
-    curvature, held = settings.strong_convexity, settings.regularization + settings.growing * rounds
-    aim = curvature * played + held * settings.domain.center - sums
+    held = settings.regularization + settings.growing * rounds
+    aim = curvature * played + held * inside.center - sums
     return inside.project(aim / (curvature * rounds + held))
 
 
@@ -451,7 +453,8 @@ class ApproximateLeader(PointLearner):
         self._played = self._played + self._shown
         if self._compiled is None:
             domain = self.settings.domain
-            return approximate_leader(self.settings, domain, self.round, self._played, known)
+            curvature = self.settings.strong_convexity
+            return approximate_leader(self.settings, curvature, domain, self.round, self._played, known)
         point: Vector = self._compiled.point(known, self._played, self.round)
         return point
 
