@@ -92,18 +92,6 @@ def test_to_json_and_back():
         assert (again.center == domain.center).all()
 
 
-def test_simplex_twin():
-    """The sorted projection against bisection on the shift."""
-    rng = np.random.default_rng(4)
-    for _ in range(30):
-        x = rng.normal(size=5) * 10.0 ** rng.uniform(-2, 3)
-        low, high = x.min() - 1.0, x.max()
-        for _ in range(200):
-            middle = (low + high) / 2.0
-            low, high = (middle, high) if np.maximum(x - middle, 0.0).sum() > 1.0 else (low, middle)
-        assert np.allclose(Simplex(5).project(x), np.maximum(x - low, 0.0), atol=1e-9)
-
-
 def test_bad_domains_are_refused():
     for make, message in (
         (lambda: Ball(0), "dimension=0 is too small"),

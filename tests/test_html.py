@@ -6,13 +6,11 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 
 import discreet as dc
-from discreet.core import text
 from discreet.offline import PrivateGreedy
 from discreet.online import PhasedSelector
-from discreet.results import CostTrace, Selection, Trace
+from discreet.results import CostTrace, Trace
 
 
 class Balanced(HTMLParser):
@@ -63,20 +61,6 @@ def test_selection_shows_labels_and_its_account():
     assert "not private" in text  # a seed was given
 
 
-def test_selection_without_anything_else():
-    assert shown(Selection((3, 1), round=7)).split() == [
-        "2",
-        "chosen,",
-        "round",
-        "7",
-        "item",
-        "1",
-        "3",
-        "2",
-        "1",
-    ]
-
-
 def test_account_and_guarantee_show_every_release():
     gate = dc.Gate(dc.Budget(1.0), 0)
     assert "nothing has been released" in shown(gate.spent)
@@ -105,14 +89,3 @@ def test_plan_marks_the_chosen_one():
     assert plan.reason in text
     bold = re.findall(r"<td[^>]*font-weight:600[^>]*>([^<]*)</td>", html)
     assert bold[1] == plan.best.name
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0]])
-def test_curves_of_next_to_nothing(values):
-    assert "nan" not in text.curve(values, "x")
-
-
-def test_long_tables_end():
-    table = text.grid(["n"], [[i] for i in range(1000)], most=10)
-    assert table.count("<tr>") == 11
-    assert "and 990 more" in table

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import math
-import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -300,19 +299,6 @@ def test_data_is_refused_without_its_place_its_value_or_the_number_of_rows(what)
         for who in ((4, 3.0, FEW), (11, 7.0, FEW), (4, 3.0, FEW + 1))
     ]
     assert words[0] == words[1] == words[2] != []
-
-
-def test_the_details_name_what_the_message_does_not():
-    with pytest.raises(dc.DataError, match=r"entries must lie in \[0, 1\]") as refused:
-        ProbabilisticCoverage(_rows(4, 3.0, FEW))
-    assert refused.value.details == "matrix[row 4, column 1] is 3"
-    assert pickle.loads(pickle.dumps(refused.value)).details == refused.value.details
-    with pytest.raises(dc.DataError, match=r"somebody can reach a value above bound=1\.0") as refused:
-        FacilityLocation(_rows(4, 3.0, FEW), bound=1.0)
-    assert refused.value.details == "person 4 can reach a value of 3.0"
-    with pytest.raises(dc.DataError, match="somebody values a set at nan, or outside") as refused:
-        SetFunction(_functions(4, 3.0, FEW), 3, 1.0).value([0, 2])
-    assert refused.value.details == "person 4 values [0, 2] at 2"
 
 
 # -- what is printed -----------------------------------------------------------------------------------------

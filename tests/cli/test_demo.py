@@ -7,7 +7,6 @@ import shlex
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,14 +51,6 @@ def test_chosen_pixels_are_far_better_than_random_ones(shown):
     at_random, private, free = shown["features"]["accuracy"].values()
     assert private - at_random > 0.6 * (free - at_random) > 0.1
     assert all(len(set(names)) == demo.PIXELS for names in shown["features"]["chosen"].values())
-
-
-def test_the_report_and_the_plots_are_where_it_says(shown):
-    page = Path(shown["report"]).read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2  # one chart, wide and narrow
-    assert demo.PLANNED.replace("'", "&#x27;") in page
-    assert {Path(path).suffix for path in shown["plots"]} == {".png", ".svg"}
-    assert all(Path(path).stat().st_size for path in shown["plots"])
 
 
 def test_the_forecast_stands_beside_what_was_observed(shown):

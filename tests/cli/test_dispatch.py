@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from discreet import Budget, Gate, cli
-from discreet.cli import COMMANDS, bench, command, common, parser_of
+from discreet.cli import COMMANDS, command, common, parser_of
 
 from .running import assert_refused, inside, process
 
@@ -196,18 +196,6 @@ def test_labels_in_any_language_on_any_terminal(tmp_path):
 # --- text and files ----------------------------------------------------------------------------------
 
 
-def test_tables_fold_where_they_do_not_fit(monkeypatch):
-    header, rows = ["name", "settings"], [["one", "x" * 30], ["two", ""]]
-    monkeypatch.setenv("COLUMNS", "60")
-    assert common.fitted(header, rows).splitlines()[0].startswith("name  settings")
-    monkeypatch.setenv("COLUMNS", "30")
-    folded = "- one\n    settings xxxxxxxxxxxxxxxxx\n    xxxxxxxxxxxxx\n- two"
-    assert common.fitted(header, rows) == folded
-    assert common.fitted(["", *header], [["*", *rows[0]], ["", *rows[1]]]) == folded.replace(
-        "- one", "- * one"
-    )
-
-
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     target = tmp_path / "result.json"
     target.write_text("before")
@@ -269,12 +257,6 @@ def test_bash_completes_commands_options_and_values(capsys, tmp_path):
     assert completed("discreet", "completion", "z") == ["zsh"]
 
 
-def test_completion_as_json(capsys):
-    found = json.loads(inside(capsys, "completion", "bash", "--json").out)
-    assert tuple(found) == COMMANDS
-    assert "--epsilon" in found["select"]
-
-
 # --- bench -------------------------------------------------------------------------------------------
 
 
@@ -313,8 +295,3 @@ def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
     assert ended.returncode == 7
     assert ended.stderr == "['folder', '--fast']\n"
     assert json.loads(ended.stdout)["exit_code"] == 7
-
-
-def test_without_a_checkout_bench_says_where_to_go(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "_places", lambda: iter([tmp_path]))
-    assert_refused(inside(capsys, "bench"), "no checkout", "clone of the repository")

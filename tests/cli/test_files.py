@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from discreet.cli import COMMANDS, parser_of, simulate
+from discreet.cli import parser_of, simulate
 from discreet.data import Store
 from discreet.evaluation.simulation import Config
-from discreet.objectives import Coverage
 
 from .running import assert_refused, inside, printed
 
@@ -104,17 +103,6 @@ def test_a_store_reads_the_same_files(capsys, tmp_path):
     assert len(digests) == 1
 
 
-def test_python_takes_patterns_folders_and_lists(tmp_path):
-    kinds(tmp_path)
-    for table in (f"{tmp_path}/part*", tmp_path / "day", [tmp_path / "part1.csv", tmp_path / "part2.tsv"]):
-        people = Coverage.from_events(table, person="user id", item="page")
-        assert (len(people), people.labels) == (4, ("bread", "jam", "milk", "tea"))
-    (tmp_path / "items.csv").write_text("page\ntea\nmilk\njam\nbread\n")
-    options = {"columns": ["user id", "page"], "items": tmp_path / "items.csv"}
-    people = Coverage.from_events(tmp_path / "bare.csv", person="user id", item="page", **options)
-    assert (len(people), people.labels, people.catalogue) == (4, ("tea", "milk", "jam", "bread"), "public")
-
-
 def test_a_file_without_a_header_is_suspected(capsys, tmp_path):
     """In the same words whatever stands in its first line, of which nothing is repeated."""
     said = set()
@@ -197,13 +185,6 @@ def test_columns_are_for_text(capsys, tmp_path):
         assert_refused(ended, f"is {kind}, which names its columns")
 
 
-def test_a_list_of_items_without_a_header(chosen, tmp_path):
-    (tmp_path / "a.csv").write_text(text())
-    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
-    listed = ("--items", tmp_path / "items.txt", "--items-columns", "page")
-    assert len(chosen(tmp_path / "a.csv", *ASK, *listed)[0]) == 2
-
-
 def test_a_list_of_items_among_the_files_is_not_public(capsys, tmp_path):
     kinds(tmp_path)
     asked = ("select", f"{tmp_path}/part*", *ASK, "--items", tmp_path / "part1.csv")
@@ -237,17 +218,6 @@ def test_plan_counts_a_list_of_items(capsys, tmp_path):
     said = inside(capsys, "plan", "--n-items", 30, *rest)
     assert json.loads(counted.out)["candidates"] == json.loads(said.out)["candidates"]
     assert_refused(inside(capsys, "plan", *rest), "Give --n-items N, or --items FILE")
-
-
-def test_items_is_a_file_in_every_command():
-    found = set()
-    for name in COMMANDS:
-        options = {one: action for action in parser_of(name)._actions for one in action.option_strings}
-        if "--items" in options:
-            found.add(name)
-            assert (options["--items"].metavar, options["--items"].type) == ("FILE", None), name
-            assert {"--item", "--separator", "--items-columns"} <= set(options), name
-    assert found == {"select", "prepare", "simulate", "plan"}
 
 
 def config(*arguments: object) -> Config:
@@ -320,24 +290,6 @@ def test_a_list_without_its_header_is_suspected_where_an_item_is_missing(capsys,
     assert "--items does not list the item of every event" in refusal
 
 
-def test_simulate_takes_files_as_select_does(capsys, tmp_path):
-    """Patterns, folders and several files are the people of one file."""
-    parts = [tmp_path / "parts" / "1.csv", tmp_path / "parts" / "2.csv"]
-    parts[0].parent.mkdir()
-    (tmp_path / "whole.csv").write_text(text())
-    parts[0].write_text(text(rows=ROWS[:2]))
-    parts[1].write_text(text(rows=ROWS[2:]))
-    whole, *others = (
-        config("--events", *files, *ASK[:4], "--k", 2).streams[0].people(1)
-        for files in ([tmp_path / "whole.csv"], [f"{tmp_path}/parts/*"], [tmp_path / "parts"], parts)
-    )
-    for people in others:
-        assert people.labels == whole.labels
-        assert [people[i].value([0, 1]) for i in range(4)] == [whole[i].value([0, 1]) for i in range(4)]
-    refused = inside(capsys, "simulate", "--events", f"{tmp_path}/none*", *ASK[:4])
-    assert_refused(refused, "no file is named like")
-
-
 def test_simulate_knows_what_is_learned_after_a_round(capsys):
     names = [one.name for one in config("--feedback", "slots").learners]
     clicks = [f"{one}(feedback=slots)" for one in ("planner", "ThompsonSelector", "BanditSelector")]
@@ -345,17 +297,3 @@ def test_simulate_knows_what_is_learned_after_a_round(capsys):
     assert [one.name for one in config().learners][:2] == ["planner", "PhasedSelector"]
     refused = inside(capsys, "simulate", "--feedback", "bandit", "--learner", "hedge")
     assert_refused(refused, "'HedgeSelector' learns from people's whole taste", "ThompsonSelector, planner")
-
-
-def test_feedback_of_a_configuration_is_that_of_its_learners():
-    def settings(feedback, *learners):
-        tables = [{"learner": one} if isinstance(one, str) else one for one in learners]
-        asked = {"streams": [{"family": "drifting"}], "learners": tables, "feedback": feedback}
-        return [dict(one.settings) for one in Config.of(asked).learners]
-
-    assert settings("bandit", "planner", "bandit", "random") == [{"feedback": "bandit"}, {}, {}]
-    assert settings("full", "planner", "hedge") == [{"feedback": "full"}, {}]
-    own = {"learner": "thompson", "feedback": "set"}
-    assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "set"}]
-    with pytest.raises(ValueError, match="feedback='clicks'"):
-        settings("clicks", "planner")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 import discreet as dc
-from discreet.cli import select
 from discreet.objectives import Coverage
 from discreet.privacy import Budget, Gate, population
 from discreet.privacy.population import RunGate
@@ -121,20 +119,6 @@ def test_what_is_said_of_all_lists_together(run):
     assert "have spent epsilon 2 of 3." in second[1]
     assert "more than 7.390 times as likely" in second[1]  # e^2
     assert any("Guarantees add up" in said and "refuses what does not fit" in said for said in second)
-
-
-def test_what_would_still_fit_does(tmp_path):
-    shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
-    shared.reserve(dc.privacy.ApproximateRelease(0.9, 1e-6 / 3))
-    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
-    assert "--epsilon 0.3 --delta 1e-07 does not fit" in asked
-    epsilon, delta = map(float, re.search(r"--epsilon (\S+) --delta (\S+) would still fit", asked).groups())
-    assert shared.preview(dc.privacy.ApproximateRelease(epsilon, delta)).fits
-    assert 0.0999 < epsilon <= 0.1
-    full = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
-    full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
-    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
-    assert asked.endswith("--epsilon 0.5 without --delta would still fit")
 
 
 def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):

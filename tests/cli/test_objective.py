@@ -166,20 +166,6 @@ def test_a_delta_that_is_too_large_is_noted(capsys, shop):
     assert inside(capsys, *plan, "--delta", "1e-6").err == ""
 
 
-def test_an_epsilon_that_promises_little_is_noted(capsys, shop):
-    (note,) = printed(capsys, *ask(shop, epsilon=40.0))["notes"]
-    assert "epsilon 40 promises little" in note
-    assert printed(capsys, *ask(shop))["notes"] == []
-
-
-def test_a_cap_says_that_it_does_not_pay(capsys, shop):
-    said = " ".join(printed(capsys, *ask(shop, "--cap", 3))["reading"])
-    assert "makes the guarantee no better and the noise no smaller" in said
-    # True of the noise: the rate of the picks is the same with and without.
-    both = [printed(capsys, *ask(shop, *more))["why_this_method"] for more in ([], ["--cap", 3])]
-    assert both[0] == both[1]
-
-
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("goal", [("several",), ("nearest", "--vectors", "x,y,z")])
 def test_nothing_but_the_choice_depends_on_people(capsys, shop, monkeypatch, neighbours, goal):

@@ -39,12 +39,6 @@ def test_budget_options_reach_the_planner(capsys):
     assert result["candidates"][0]["certified"] == found.candidates[0].certified
 
 
-def test_json_has_no_infinity(capsys):
-    ended = inside(capsys, "plan", *QUESTION[:6], "--epsilon", "inf", "--json")
-    assert ended.code == 0
-    json.loads(ended.out, parse_constant=pytest.fail)
-
-
 def test_fits_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "44")
     ended = inside(capsys, "plan", *QUESTION)

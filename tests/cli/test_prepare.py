@@ -82,26 +82,6 @@ def test_mistakes_are_one_line(capsys, files, monkeypatch, rest, words):
     assert not (files / "people").exists()
 
 
-def test_a_column_that_is_nearly_there(capsys, files, monkeypatch):
-    monkeypatch.chdir(files)
-    asked = [
-        "prepare",
-        "monday.csv",
-        "--person",
-        "users",
-        "--item",
-        "page",
-        "--items",
-        "items.csv",
-        "--to",
-        "p",
-    ]
-    assert "did you mean 'user'?" in inside(capsys, *asked).err  # the first line has the other column
-    asked[asked.index("page")] = "pagina"
-    assert "did you mean" not in inside(capsys, *asked).err  # it may be somebody's
-    assert "did you mean 'user'?" in inside(capsys, *asked, "--insecure-diagnostics").err
-
-
 def test_items_from_data_are_said_to_be(capsys, files):
     assert (
         "CONDITIONAL on the list of items"

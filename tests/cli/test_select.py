@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -116,16 +115,6 @@ def test_prints_items_account_and_what_they_mean(visits, pages, tmp_path):
     assert str(tmp_path) not in out.read_text()
 
 
-@pytest.mark.parametrize("method", ["basic", "subsampled"])
-def test_chooses_what_the_library_chooses(visits, capsys, method):
-    result = selected(capsys, visits, *ASK, "--method", method, "--seed", "5")
-    people = Coverage.from_events(visits, person="user", item="page")
-    selection = PrivateGreedy(3, dc.Gate(dc.Budget(1.0), 5), method).select(people)
-    assert result["items"] == list(selection.labels)
-    assert result["method"] == method
-    assert result["account"] == json.loads(json.dumps(selection.privacy.to_json()))
-
-
 def test_budget_options_reach_the_account(visits, capsys):
     options = (*ASK, "--delta", "1e-6", "--neighbours", "add_remove", "--method", "zcdp")
     result = selected(capsys, visits, *options)
@@ -143,19 +132,6 @@ def test_gains_are_released_only_for_a_share_of_the_budget(visits, capsys):
     assert np.abs(np.array(result["noisy_gains"]) - true).max() < 1.0
     assert result["guarantee"]["epsilon"] <= 200.0
     assert "people it adds (noisy)" in inside(capsys, "select", visits, *ASK, "--release-gains", ".2").out
-
-
-def test_constraints_hold(visits, capsys):
-    about = {page: (department, int(price)) for _, page, department, price in events(600)}
-    result = selected(capsys, visits, *ASK, "--constraint", "partition:department")
-    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
-    result = selected(capsys, visits, *OWN, "--constraint", "partition:department:2", "--epsilon", "1")
-    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d0", "d1", "d1", "d2", "d2"]
-    result = selected(capsys, visits, *OWN, "--constraint", "knapsack:price:6", "--epsilon", "1")
-    assert 0 < sum(about[page][1] for page in result["items"]) <= 6
-    result = selected(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
-    assert 0 < sum(about[page][1] for page in result["items"]) <= 3
-    assert len(result["items"]) <= 2
 
 
 def test_several_constraints_hold_together(visits, capsys):
@@ -221,12 +197,6 @@ def test_a_small_budget_is_noted_beside_the_result(file, capsys):
     assert json.loads(ended.out)["notes"]
 
 
-def test_fits_a_narrow_terminal(visits, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "50")
-    ended = inside(capsys, "select", visits, *ASK)
-    assert max(map(len, ended.out.splitlines())) <= 50
-
-
 # --- the list of items --------------------------------------------------------------------------------
 
 
@@ -282,22 +252,6 @@ def test_an_item_of_one_person_is_in_no_private_output(file, pages, capsys):
         )["items"]
     }
     assert "ann's own page" in shown  # the same comparison sees it where it can be: 1 - (16/21)^10 = 93 %
-
-
-def test_a_private_list_of_items_stands_in_the_account(visits, capsys):
-    budget = ("--epsilon", "8", "--delta", "1e-6", "--items-private", "0.25")
-    result = selected(capsys, visits, *COLUMNS, "--k", "3", *budget)
-    account = Account.from_json(result["account"])
-    labels = [(label, event.epsilon) for label, event, _ in account.ledger.counts]
-    assert [epsilon for _, epsilon in labels] == [2, 6]
-    assert labels[0][0].startswith("catalogue")
-    assert account.delta(8.0) == 1e-6
-    assert result["guarantee"]["epsilon"] == 8.0
-    assert set(result["items"]) <= set(result["catalogue"])
-    assert len(result["items"]) == 3
-    text = " ".join(inside(capsys, "select", visits, *COLUMNS, "--k", "3", *budget).out.split())
-    assert "items to choose from were listed by a private choice" in text
-    assert "listed with a probability of at most 1e-06" in text
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
@@ -490,21 +444,6 @@ def test_people_do_not_depend_on_how_many_rows_are_read_at_a_time(
     assert matrix(read(path, *OWN)) == matrix(expected)
 
 
-def test_numbers_are_the_same_names_in_every_kind_of_file(file, read, capsys):
-    """Wholes without a point, bytes as text: the names of a public list in CSV, and those printed."""
-    import pandas
-
-    table = pandas.DataFrame({"u": [1.0, 2.0, 2.0], "i": [10.0, 9.0, 10.0], "b": [b"x", b"y", b"x"]})
-    table.to_parquet(path := file("", "a.parquet"))
-    for column, items in (("i", ["9", "10"]), ("b", ["x", "y"])):
-        asked = (path, "--person", "u", "--item", column)
-        listed = file("name\n" + "\n".join(items) + "\n", "items.csv")
-        found = read(*asked, "--items-from-data")
-        assert matrix(read(*asked, "--items", listed))[:3] == matrix(found)[:3]
-        chosen = selected(capsys, *asked, "--items-from-data", "--k", "2", "--epsilon", "1")["items"]
-        assert sorted(chosen) == sorted(items)
-
-
 def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file, read):
     path = file("u,i,w\na,x,1\n,x,1\nb,,1\nc,q,1\nd,x,2\nd,x,many\n\ne, ,1\nnan,x,1\n")
     listed = file("i\nx\ny\n", "items.csv")
@@ -557,48 +496,6 @@ def test_a_cap_goes_by_the_person(file, capsys, monkeypatch):
                 rows.pop(0 if text.startswith("ann") else -1)
             kept.append(rows)
     assert all(rows == kept[0] for rows in kept)
-
-
-ONE_PERSON = """
-    import resource, sys
-    from discreet.cli import main
-    ask = ["--person", "user", "--item", "page", "--k", "2", "--epsilon", "9", "--items-from-data"]
-    assert main(["select", sys.argv[1], *ask]) == 0  # everything is loaded now
-    pages = int(open("/proc/self/statm").read().split()[0])
-    limit = pages * resource.getpagesize() + (110 << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    sys.exit(main(["select", sys.argv[2], *ask]))
-"""
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
-def test_memory_does_not_grow_with_the_rows_of_one_person(visits, tmp_path):
-    """Three million rows, 36 MB of text and about 400 MB as a list of rows, within 110 MB."""
-    path = tmp_path / "one.csv"
-    with path.open("w") as out:
-        out.write("user,page\n")
-        block = "".join(f"just one,p{row % 100}\n" for row in range(100_000))
-        for _ in range(30):
-            out.write(block)
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ONE_PERSON), str(visits), str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr
-    assert "the number of people, 1\n" in run.stdout
-    held = f"""
-        import resource, sys
-        pages = int(open("/proc/self/statm").read().split()[0])
-        limit = pages * resource.getpagesize() + (110 << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        rows = [line.split(",") for line in open({str(path)!r})]
-    """
-    naive = subprocess.run([sys.executable, "-c", textwrap.dedent(held)], capture_output=True, check=False)
-    assert b"MemoryError" in naive.stderr  # the limit is one that a list of rows does not keep
 
 
 # --- bad files and bad options -----------------------------------------------------------------------
@@ -858,18 +755,6 @@ def test_the_factor_of_a_list_is_rounded_up(visits, pages, capsys, epsilon, word
     asked = (*COLUMNS, "--items", pages, "--k", "2", "--epsilon", epsilon)
     found = inside(capsys, "select", visits, *asked)
     assert f"no list would have become more than {words} times as likely" in " ".join(found.out.split())
-
-
-def test_groups_and_other_lists_cost_delta_as_well(visits, pages, capsys):
-    asked = ("select", visits, *LISTED, "--items", pages)
-    with_delta, without = (
-        " ".join(inside(capsys, *asked, *more).out.split()) for more in (("--delta", "1e-6"), ())
-    )
-    for words in ("twice as large, the delta more than that.", "its epsilon and its delta again."):
-        assert words in with_delta
-        assert words not in without
-    assert "twice as large." in without
-    assert "its epsilon again." in without
 
 
 def test_the_private_file_is_no_public_list(file, capsys, tmp_path):

@@ -51,12 +51,6 @@ def test_labels_files_and_repeats(capsys, shop):
     assert found["guarantee"]["epsilon"] == 1.0
 
 
-def test_labels_that_are_numbers(capsys, shop):
-    found = chosen(capsys, shop, "--include", "5", "--exclude", "1,2", sales="numbers.csv", items="ids.csv")
-    assert found["items"][0] == "5"
-    assert sorted(found["items"]) == ["3", "4", "5"]
-
-
 def test_a_constraint_counts_what_is_given(capsys, shop):
     """0.6 of 0.8 is taken: tea, or milk, or neither and none."""
     bag = ("--constraint", "knapsack:price:0.8", "--include", "house blend")
@@ -65,24 +59,6 @@ def test_a_constraint_counts_what_is_given(capsys, shop):
         assert found["items"][0] == "house blend"
         assert set(found["items"][1:]) <= {"tea", "milk"}
         assert len(found["items"]) == 2
-
-
-def test_the_text_says_what_was_given(capsys, shop):
-    asked = ("--include", "eggs", "--exclude", "tea", "--release-gains", "0.3", "--insecure-diagnostics")
-    ended = inside(
-        capsys, "select", shop / "sales.csv", *ASK, "--items", shop / "catalogue.csv", "--k", "3", *asked
-    )
-    assert ended.code == 0
-    text = " ".join(ended.out.split())
-    for words in (
-        "1 eggs (given) 2",
-        "excluded: tea",
-        "The items marked as given were not chosen",
-        "as the best list with the given items and without the excluded ones",
-        "- which items were included - which items were excluded",
-        "without privacy greedy would choose: eggs, ",
-    ):
-        assert words in text, words
 
 
 def test_lists_from_the_file(capsys, shop):

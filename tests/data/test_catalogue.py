@@ -42,18 +42,6 @@ def test_common_items_are_listed_and_those_of_one_person_are_not():
     )  # where nothing is chosen, hers is there
 
 
-@pytest.mark.parametrize("kind", ["dict", "pandas", "csv"])
-def test_any_table_gives_the_same_catalogue(tmp_path, kind):
-    import pandas
-
-    events = table()
-    if kind == "pandas":
-        events = pandas.DataFrame(events)
-    elif kind == "csv":
-        pandas.DataFrame(events).to_csv(events := tmp_path / "events.csv", index=False)
-    assert list(private_catalogue(events, dc.Budget(4.0, 1e-9), **WHERE, seed=1)) == COMMON
-
-
 def test_neither_order_nor_spelling_depends_on_rows(tmp_path):
     """One person's 1.0, or an item that is no number, must not change how anybody else's are written."""
     people, budget = list(range(400)), dc.Budget(4.0, 1e-9)
@@ -109,18 +97,6 @@ def test_one_gate_holds_the_catalogue_and_the_choice():
         PrivateGreedy(2, gate)
     with pytest.raises(BudgetExceeded):
         greedy.select(people)
-
-
-def test_a_fresh_gate_is_a_budget():
-    people = Coverage(np.eye(4)[np.arange(400) % 3])
-    budget = dc.Budget(1.0, 1e-6)
-    plain = PrivateGreedy(2, budget, seed=3).select(people)
-    shared = PrivateGreedy(2, gate := Gate(budget, 3)).select(people)
-    assert (plain.items, plain.privacy.ledger.to_json()) == (shared.items, gate.spent.ledger.to_json())
-    with pytest.raises(ValueError, match="a gate has its own randomness"):
-        PrivateGreedy(2, gate, seed=3)
-    with pytest.raises(ValueError, match="a gate has its own randomness"):
-        private_catalogue(table(), gate, **WHERE, seed=3)
 
 
 @pytest.mark.filterwarnings("ignore")

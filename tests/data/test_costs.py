@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from discreet.data.costs import Sizes, Speeds, costs
-from tools.pages.scale import checked, sizes_of
+from tools.pages.scale import checked
 
 FACTOR = 2.0  # which docs/scale.md states
 
@@ -31,12 +31,3 @@ def test_costs_grow_with_sizes_and_fall_with_cores():
     # What no machine can hold is read again for every pick.
     assert costs(sizes, 50, 64, held=1 << 20).select > 20 * costs(sizes, 50, 64).select
     assert costs(sizes, 50, 64, machines=4).select == pytest.approx(Speeds().start + 51 * 0.03, rel=0.3)
-
-
-def test_time_for_each_person_is_constant():
-    """From 10^5 to 10^8 people, what it takes to get going apart."""
-    each = [
-        (costs(sizes_of(10 * people), 50).select - Speeds().start) / people
-        for people in (10**5, 10**6, 10**7, 10**8)
-    ]
-    assert max(each) < 2 * min(each)

@@ -14,7 +14,7 @@ import polars
 import pyarrow.parquet
 import pytest
 
-from discreet.data import EventReader, read_events
+from discreet.data import EventReader
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -31,7 +31,6 @@ COLUMNS = {
     "much": [0.5, 0.25, 1.0, 0.75, 0.5],
 }
 CSV = "extra,who,what,much\n" + "".join(f"x,{w},{t},{m}\n" for w, t, m in zip(*COLUMNS.values(), strict=True))
-MATRIX = [[1.0, 0.5], [0.25, 0.0], [0.0, 0.75]]  # people by first event, items sorted: milk, tea
 
 
 def as_csv(folder: Path, name: str = "events.csv") -> Path:
@@ -56,27 +55,6 @@ SOURCES: dict[str, Any] = {
     "gzipped csv": lambda folder: as_csv(folder, "events.csv.gz"),
     "parquet": as_parquet,
 }
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_source_gives_the_same_people(source: str, tmp_path: Path) -> None:
-    people = FacilityLocation.from_events(SOURCES[source](tmp_path), person="who", item="what", weight="much")
-    assert people.labels == ("milk", "tea")
-    assert len(people) == 3
-    np.testing.assert_array_equal(people.indptr, [0, 2, 3, 4])
-    dense = np.array([p.gains([]) for p in people])
-    np.testing.assert_allclose(dense, MATRIX)
-
-
-def test_row_by_row_gives_the_same_people() -> None:
-    reader = EventReader()
-    for who, what, much in zip(*COLUMNS.values(), strict=True):
-        reader.add(who, what, much)
-    people = reader.population(FacilityLocation, bound=2)
-    assert people.labels == ("milk", "tea")
-    assert people.bound == 2.0
-    assert len(reader) == 5
-    np.testing.assert_allclose([p.gains([]) for p in people], MATRIX)
 
 
 def test_of_repeated_events_the_largest_counts_in_every_family() -> None:
@@ -137,12 +115,6 @@ def test_one_entry_does_not_take_everybody_out_of_the_catalogue(catalogue: list[
         Coverage.from_events(path, person="p", item="i", items=catalogue)
     with pytest.raises(ValueError, match="items lists 7 and '7', which files do not tell apart"):
         Coverage.from_events(path, person="p", item="i", items=[7, "7"])
-
-
-def test_what_was_read_names_its_people() -> None:
-    found = read_events(COLUMNS, person="who", item="what")
-    assert found.people == ("ann", "bob", "cy")
-    assert found.items == ("milk", "tea")
 
 
 @pytest.mark.parametrize(

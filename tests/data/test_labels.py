@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from discreet.core.identity import name_of
 from discreet.data import prepare, read_events
 from discreet.objectives import Coverage
 from tests.refusals import refused
@@ -30,25 +28,6 @@ def test_missing_people_in_a_dictionary_column_are_refused(tmp_path: Path) -> No
     np.testing.assert_array_equal(found.matrix.toarray(), [[1, 0, 0, 1], [0, 1, 1, 0]])
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-@pytest.mark.parametrize(
-    "people",
-    [
-        ["1", "x", "X"],
-        [2**53 + 1, 2**53, 7.0],
-        [2**63 + 1, 2**63 + 2, -1],
-        ["a\0b", "a", "b"],
-        [np.int64(3), "3a", Decimal(10**30)],
-        ["1.5", "1,5", "0x1"],
-    ],
-)
-def test_people_of_other_names_stay_apart(kind: type, people: list) -> None:
-    found = read_events({"p": kind(people), "i": [0, 1, 2]}, person="p", item="i")
-    assert found.people == tuple(map(name_of, people))
-    assert not any(isinstance(p, np.generic) for p in found.people)
-    np.testing.assert_array_equal(found.matrix.toarray(), np.eye(3))
-
-
 @pytest.mark.parametrize("cell", ["tea\0", b"tea\0", "\0", "7\0"])
 def test_an_item_with_a_nul_at_its_end_is_refused(cell: object) -> None:
     with refused("an entry of column 'i' is missing", "^row 1$"):
@@ -57,12 +36,6 @@ def test_an_item_with_a_nul_at_its_end_is_refused(cell: object) -> None:
         read_events({"p": [1], "i": ["tea"]}, person="p", item="i", items=["tea", cell])
     inside = read_events({"p": [1, 2], "i": np.array(["a\0b", "a\0b\0"])}, person="p", item="i")
     assert inside.items == ("a\0b",)
-
-
-@pytest.mark.parametrize("gap", [float("nan"), None, np.float32("nan"), np.datetime64("NaT")])
-def test_a_gap_in_a_mixed_list_is_missing_and_not_a_name(gap: object) -> None:
-    with refused("an entry of column 'p' is missing", "^row 1$"):
-        read_events({"p": ["ann", gap, gap], "i": [0, 1, 2]}, person="p", item="i")
 
 
 def test_masked_entries_are_missing() -> None:

@@ -216,22 +216,6 @@ def test_rows_in_any_order_and_any_chunks_make_the_same_files(tmp_path):
     assert first == second
 
 
-def test_somebody_who_stands_everywhere_is_one_person(tmp_path):
-    who, what = ["bot"] * 5000 + ["ann"], [ITEMS[i % 12] for i in range(5001)]
-    store = made(tmp_path, {"user": who, "page": what}, cap=4)
-    assert sorted(map(len, (items for some in held(store).values() for _, items in some))) == [1, 4]
-
-
-def test_the_people_are_those_of_from_events(tmp_path):
-    who, what, weights = synthetic()
-    table = pd.DataFrame({"user": who, "page": what, "w": weights})
-    store = made(tmp_path, table, weight="w")
-    people = Coverage.from_events(table, person="user", item="page", weight="w", items=ITEMS)
-    expected = sorted(tuple(np.flatnonzero(people[i].gains([]) > 0)) for i in range(len(people)))
-    assert sorted(tuple(items) for some in held(store).values() for _, items in some) == expected
-    assert len(store) == len(people)
-
-
 def test_whoever_has_a_row_that_is_left_out_counts(tmp_path):
     table = {"user": ["ann", "bob", "cy"], "page": ["p0", "other", "p1"], "w": [1.0, 1.0, 0.0]}
     store = made(tmp_path, table, unknown_items="drop", weight="w")
@@ -355,25 +339,6 @@ def test_every_source_gives_the_same_people(kind, tmp_path):
     source = SOURCES[kind]({"user": who, "page": what}, tmp_path)
     store = made(tmp_path, source)
     assert held(store) == slow([(a, b, 1.0) for a, b in zip(who, what, strict=True)], ITEMS, 5)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("user,page\nann,p0\nbob\n", "another number of cells than the header, which has 2"),
-        ("user,page\nann,p0\nbob,\n", "'page' is missing"),
-        ("user,user,page\na,b,p0\n", "2 columns named 'user'"),
-        ("user,page\n", "there are no people"),
-        ("users,page\nann,p0\n", "is not a column"),
-        ('user,page\nann,"p0\nbob,p1\n', "in quotes does not end on its line"),
-    ],
-)
-def test_bad_files_are_refused_without_a_word_about_people(text, words, tmp_path):
-    (tmp_path / "events.csv").write_text(text)
-    with pytest.raises(ValueError, match=words) as caught:
-        made(tmp_path, tmp_path / "events.csv")
-    assert "ann" not in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.csv"]
 
 
 def test_a_column_of_python_s_objects_in_polars(tmp_path):
@@ -535,17 +500,6 @@ def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_needs_grow_with_rows_and_are_no_less_than_what_is_used(tmp_path):
-    store = small(tmp_path)
-    told = costs.Needs.of(600, len(ITEMS), False, 1 << 20)
-    headers = 128 * 3 * 5
-    assert told.disk + headers >= sum(
-        len(data) for name, data in files_of(store.path).items() if "npy" in name
-    )
-    assert costs.Needs.of(10**8, 2000, False, 256 << 20).buckets == 128
-    assert costs.Needs.of(10**8, 2000, False, 256 << 20).memory < 600e6
-
-
 # --- altered stores ------------------------------------------------------------------------------------
 
 
@@ -616,15 +570,6 @@ def test_what_a_wrong_writer_would_leave_is_refused_by_name(change, tmp_path):
         Store.open(store.path).bucket(3)
     with pytest.raises(ValueError, match="bucket 3"):
         Store.open(store.path).verify(deep=False)
-
-
-def test_a_bucket_that_stands_there_twice_is_refused(tmp_path):
-    store = small(tmp_path)
-    manifest = json.loads((store.path / "manifest.json").read_text())
-    manifest["parts"][1] = manifest["parts"][0]
-    (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
-    with pytest.raises(ValueError, match="bucket 1: somebody in it belongs to another bucket"):
-        Coverage.from_store(Store.open(store.path))
 
 
 def test_more_items_than_the_cap_are_refused(tmp_path):

@@ -333,12 +333,6 @@ def test_the_search_finds_the_worst_pair():
     assert (one_way.there[0] == 0.0).all()
 
 
-def test_a_person_in_two_rows():
-    pair = Pair(np.zeros((3, 1)), np.ones(1), np.full(1, -1.0), (0,)).twice(2)
-    assert pair.here.ravel().tolist() == [1.0, 0.0, 1.0]
-    assert pair.there.ravel().tolist() == [-1.0, 0.0, -1.0]
-
-
 def test_public_randomness_is_the_same_in_every_run():
     def public(seed, public):
         learner = dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=hooks.Source(seed, public))
@@ -413,14 +407,6 @@ def test_runs_that_prove_an_epsilon():
     assert 1.2 < measures.epsilon_lower_bound(*scores) <= math.log(7.0)
     assert measures.runs_needed(p, q, math.log(7.0), 0.0, 20_000) is None
     assert measures.provable(p, p, 1000) < 0.0
-
-
-def test_the_better_of_several_scores_is_taken():
-    rng = np.random.default_rng(8)
-    noise = [rng.normal(size=(400, 1)) for _ in range(2)]
-    both = [np.hstack([noise[0], np.ones((400, 1))]), np.hstack([noise[1], np.zeros((400, 1))])]
-    assert measures.epsilon_lower_bound(*both) > 2.0
-    assert measures.epsilon_lower_bound(*noise) == 0.0
 
 
 def test_binomial_intervals():
@@ -503,14 +489,6 @@ def test_command_mistakes(capsys):
     assert "did you mean HedgeSelector?" in capsys.readouterr().err
     assert main(["audit", "--list"]) == 0
     assert "PhasedSelector" in capsys.readouterr().out
-
-
-def test_mechanism_settings_spend_what_they_claim():
-    for case in settings._mechanisms():
-        with np.errstate(all="raise"):
-            played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
-        spent = played.account().epsilon()
-        assert 0.99 * case.budget.epsilon <= spent <= case.budget.epsilon
 
 
 def test_choices_of_one_world_only_are_not_hidden_by_noise():

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-import discreet as dc
 from discreet import constraints, evaluation
 from discreet.evaluation import best_fixed_set, regret, regret_bands
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
@@ -122,13 +121,6 @@ def test_regret_within_a_constraint():
         regret(Trace(np.zeros(4), np.full((4, 3), 0.5)), people)
 
 
-def test_the_best_set_can_beat_greedy():
-    """The item that most people like is in no best pair."""
-    people = Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]])
-    assert people.value(greedy(people, 2)[0]) == pytest.approx(5 / 6)
-    assert best_fixed_set(people, 2) == ((1, 2), True, 1.0)
-
-
 def test_an_unfinished_search_still_bounds_the_best_value(monkeypatch):
     rng = np.random.default_rng(5)
     for people in _families(rng, 40, 12):
@@ -147,18 +139,6 @@ def test_an_unfinished_search_still_bounds_the_best_value(monkeypatch):
             seen.append(upper)
         assert seen == sorted(seen, reverse=True)
         monkeypatch.undo()
-
-
-def test_the_cheap_bound_is_one_over_prefixes_of_greedy(monkeypatch):
-    """Six items that the same half of the people like: the bound from the empty set counts them thrice."""
-    likes = np.zeros((10, 11))
-    likes[:5, :6] = 1
-    likes[np.arange(5, 10), np.arange(6, 11)] = 1
-    people = Coverage(likes)
-    assert best_fixed_set(people, 3)[1:] == (True, pytest.approx(0.7))
-    monkeypatch.setattr(MODULE, "_MOST_OPENED", 1)
-    monkeypatch.setattr(MODULE, "_FEW_SETS", 1)
-    assert best_fixed_set(people, 3)[1:] == (False, pytest.approx(0.8))
 
 
 def test_values_to_each_are_those_of_the_people_alone():
@@ -252,13 +232,3 @@ def test_bad_input_is_named():
         regret_bands(runs, method="bootstrap")
     with pytest.raises(ValueError, match="same kind"):
         regret_bands([runs[0], _random_walks(1, rounds=3)[0][0]])
-
-
-def test_regret_of_a_long_stream_takes_no_time():
-    rng = np.random.default_rng(9)
-    people = Coverage(rng.random((20_000, 60)) < 0.05)
-    chosen = np.tile(np.arange(3, dtype=np.int32), (20_000, 1))
-    trace = Trace(value_to_each(people, [0, 1, 2]), chosen)
-    found = trace.regret(people)
-    assert found.exact
-    assert found.best >= dc.objectives.Coverage.value(people, [0, 1, 2])

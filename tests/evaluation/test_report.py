@@ -8,7 +8,6 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,28 +44,6 @@ def axes(width=8.0):
 # --- charts --------------------------------------------------------------------------------------
 
 
-def drawings(results):
-    one = {"stream": "drifting"}
-    yield "regret", plots.regret(results, axes(), epsilon=2.0, **one)
-    yield "rewards", plots.rewards(results, axes(), epsilon=2.0, **one)
-    yield "epsilon_curve", plots.epsilon_curve(results, axes(), **one)
-    yield "plan", plots.plan(dc.plan(20, 2, 1000, dc.Budget(1.0, 1e-6)), axes())
-
-
-def test_charts_have_titles_axes_with_units_and_legends(results):
-    for name, ax in drawings(results):
-        assert ax.get_title(loc="left"), name
-        assert "(" in ax.get_xlabel(), name
-        assert ax.get_ylabel() or ax.get_yticklabels(), name
-        assert ax.get_legend().get_texts(), name
-
-
-def test_the_band_is_there_with_repeats_only(results):
-    assert len(plots.regret(results, axes(), stream="drifting", epsilon=2.0).collections) == 3
-    alone = simulate(Config.of(GIVEN | {"repeats": 1, "epsilons": [1.0]}), None, workers=1)
-    assert not plots.regret(alone, axes(), stream="drifting").collections
-
-
 def test_curves_are_the_mean_regret(results):
     ax = plots.regret(results, axes(), stream="drifting", epsilon=2.0, alpha=0.5)
     runs = results.by_learner("drifting", 2.0)["PhasedSelector"]
@@ -89,38 +66,6 @@ def test_traces_and_regrets_can_be_drawn_too():
         plots.regret({"one": traces[0]}, axes())
     with pytest.raises(ValueError, match="nothing to draw"):
         plots.rewards({}, axes())
-
-
-def lightness(colour):
-    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return 116 * float(linear @ [0.2126, 0.7152, 0.0722]) ** (1 / 3) - 16
-
-
-def test_lines_can_be_told_apart_in_greyscale():
-    for one, other in pairwise(plots.COLOURS):
-        assert abs(lightness(one) - lightness(other)) > 20.0
-    looks = [plots.style(place) for place in range(64)]
-    assert len({(one["color"], str(one["linestyle"]), one["marker"]) for one in looks}) == 64
-    for one, other in zip(looks[:8], looks[8:16], strict=True):  # the same colour again, drawn otherwise
-        assert one["color"] == other["color"]
-        assert one["linestyle"] != other["linestyle"]
-        assert one["marker"] != other["marker"]
-
-
-def test_saved_charts_are_pictures_and_repeatable(results, tmp_path):
-    ax = plots.regret(results, axes(), stream="drifting", epsilon=2.0)
-    png, svg = plots.save(ax, tmp_path / "regret")
-    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    again = plots.save(plots.regret(results, axes(), stream="drifting", epsilon=2.0), tmp_path / "twice")
-    assert svg.read_bytes() == again[1].read_bytes()
-    assert png.read_bytes() == again[0].read_bytes()
-
-
-def test_plots_say_what_to_install(results, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'discreet\[plots\]'"):
-        plots.epsilon_curve(results, stream="drifting")
 
 
 # --- reports -------------------------------------------------------------------------------------

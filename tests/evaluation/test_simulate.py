@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
-import discreet as dc
 from discreet.evaluation import simulation
 from discreet.evaluation.regret import regret
 from discreet.evaluation.simulation import Config, learner_names, read_config, run_cell, simulate
-from discreet.evaluation.streams import STREAMS, baskets, event_file
-from discreet.objectives import greedy
+from discreet.evaluation.streams import STREAMS, event_file
 from discreet.objectives.base import value_to_each
-from discreet.planning import plan
 from discreet.results import Trace
 
 SMALL = {
@@ -47,14 +43,6 @@ def test_every_learner_runs_by_name_and_keeps_to_its_budget():
     assert math.isinf(rows["popularity"]["account"])
     for name in set(rows) - {"random", "popularity", "greedy"}:
         assert 0.0 < rows[name]["account"] <= 1.0, name
-
-
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [("hedge", "HedgeSelector"), ("running sums", "RunningSumSelector"), ("Planner", "planner")],
-)
-def test_learners_have_short_names(short, full):
-    assert Config.of(SMALL | {"learners": [{"learner": short}]}).learners[0].kind == full
 
 
 @pytest.mark.parametrize("family", STREAMS)
@@ -121,25 +109,6 @@ def test_config_files(tmp_path):
     config.write_text("k = = 2")
     with pytest.raises(ValueError, match=r"config\.toml is not TOML"):
         read_config(config)
-
-
-def test_the_planner_plans_once_for_all_repeats(monkeypatch):
-    """Plans depend on public sizes only."""
-    monkeypatch.setattr(simulation, "_PLANS", {})
-    made = []
-
-    def counted(**asked):
-        made.append(asked["budget"].epsilon)
-        return plan(**asked, goal="certified")
-
-    monkeypatch.setattr("discreet.planning.plan", counted)
-    given = SMALL | {"repeats": 3, "epsilons": [1.0, 2.0], "learners": [{"learner": "planner"}]}
-    config = Config.of(given)
-    results = simulate(config, None, workers=1)
-    assert made == [1.0, 2.0]
-    taken = [str(found.best) for found in simulation._PLANS.values()]
-    assert [one.planned for one in results.outcomes] == taken * 3
-    assert all(len(one.shown) == 2 for one in results.outcomes)
 
 
 # --- resuming ------------------------------------------------------------------------------------
@@ -281,19 +250,7 @@ def test_what_cannot_be_run_is_reported_and_the_rest_is_run():
         simulate(Config.of(given | {"epsilons": [math.inf], "learners": learners[:1]}), None, workers=1)
 
 
-def test_keeping_results_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"pip install 'discreet\[tables\]'"):
-        simulate(Config.of(SMALL), tmp_path, workers=1)
-
-
 # --- streams -------------------------------------------------------------------------------------
-
-
-def test_popularity_fails_on_baskets():
-    people = baskets(4000, 60, np.random.default_rng(0))
-    popular = np.argsort(-people.gains([]), kind="stable")[:5]
-    assert people.value(greedy(people, 5)[0]) > 1.2 * people.value(popular)
 
 
 def test_event_files_in_both_orders(tmp_path):
@@ -309,26 +266,6 @@ def test_event_files_in_both_orders(tmp_path):
         event_file(tmp_path / "none.csv", np.random.default_rng(0), **columns)
     with pytest.raises(ValueError, match="order='sorted' is not one of"):
         event_file(path, np.random.default_rng(0), **columns, order="sorted")
-
-
-def test_a_cell_without_a_name_for_its_epsilon_asks_for_one():
-    results = simulate(Config.of(SMALL | {"epsilons": [1.0, 2.0], "repeats": 1}), None, workers=1)
-    with pytest.raises(ValueError, match=r"epsilon=None is not one of \[1\.0, 2\.0\]"):
-        results.by_learner()
-    assert set(results.by_learner(epsilon=2.0)) == {"PhasedSelector", "popularity", "greedy"}
-
-
-def test_importing_is_light():
-    """Nothing heavy is loaded by looking at the module: pyarrow and matplotlib come when used."""
-    import subprocess
-
-    code = (
-        "import sys, discreet.evaluation.simulation, discreet.evaluation.report;"
-        "print([m for m in ('pyarrow', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
-    assert dc.evaluation is not None
 
 
 @pytest.mark.parametrize("error", [OverflowError("math range error"), ZeroDivisionError("division by zero")])

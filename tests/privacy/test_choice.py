@@ -14,7 +14,6 @@ from scipy import stats
 
 import discreet as dc
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
-from discreet.privacy.conversions import own_digits
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -95,23 +94,6 @@ def test_scores_too_far_apart_for_floats_are_chosen_exactly():
     expected = 1 / (1 + math.exp(-1.82))
     assert stats.binomtest(picks.count(0), 400, expected).pvalue > 1e-6
     assert picks.count(1) > 0
-
-
-def test_error_bound_covers_the_floating_point_borders():
-    """Computed borders against 200-bit ones; the margin of the docstring must cover them."""
-    rng = np.random.default_rng(8)
-    for size, spread in ((50, 1.0), (2000, 5.0), (2000, 300.0)):
-        scores, rate = rng.normal(size=size) * spread, 0.37
-        borders = np.cumsum(np.exp(rate * (scores - scores.max())))
-        with mpmath.workprec(200):
-            top = Fraction(float(scores.max()))
-            exact = mpmath.mpf(0)
-            worst = 0.0
-            for score, border in zip(scores, borders, strict=True):
-                gap = Fraction(37, 100) * (Fraction(float(score)) - top)
-                exact += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
-                worst = max(worst, float(abs(exact - float(border))))
-        assert worst <= 11 * size * 2.0**-53 * borders[-1]
 
 
 HARD = {
@@ -207,19 +189,6 @@ def test_choices_that_are_all_settled_follow_the_weights():
         picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(3000)]
     assert settled.call_count == 3000
     assert stats.chisquare(np.bincount(picks, minlength=5), expected * 3000).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("case", HARD)
-def test_one_weight_is_computed_to_many_digits_however_many_there_are(case):
-    """What takes long must not be done for every index; blocks of them are added up in 64 bits."""
-    scores, rate = HARD[case]
-    many = np.resize(scores, 3 * samplers._BLOCK + 5)
-    mp = own_digits()
-    for word in (0, 1 << 63, 2**64 - 1, 3):
-        with mock.patch.object(mp, "exp", wraps=mp.exp) as computed:
-            found = samplers.exact_draw(many, conversions.exact(rate), iter([word, 7, 7, 7]))
-        assert 0 <= found < many.size
-        assert computed.call_count <= 2
 
 
 def test_blocks_of_cells_join_without_a_seam():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -139,13 +138,6 @@ def test_kernel_equals_the_slow_twin_to_the_last_digits(width: float, steps: int
         assert exact <= mpmath.mpf(float(value)) <= exact * (1 + 2 * slack)
 
 
-def test_curve_does_not_lose_digits_in_many_tiny_steps() -> None:
-    # To first order in w the curve scales with w. At 1e-5 the second order is about w sqrt(T).
-    coarse, fine = fast_curve(1e-5, 400, 8), fast_curve(1e-9, 400, 8)
-    bulk = fine > 1e-13
-    np.testing.assert_allclose(coarse[bulk] / 1e-5, fine[bulk] / 1e-9, rtol=2e-3)
-
-
 @pytest.mark.parametrize("width", [1e-6, 0.3, 3.0, 40.0])
 def test_one_step_has_its_closed_form(width: float) -> None:
     grid = np.arange(17) * width / 16
@@ -225,16 +217,6 @@ def test_reference_values(steps: int, lower: float, upper: float) -> None:
     assert lower <= value <= upper
     # The Chernoff bound of zCDP gives .195 here, whatever the number of steps.
     assert value < 0.93 * zcdp_epsilon(steps * published(steps) ** 2 / 8, 1e-6)
-
-
-def test_tiny_steps_allow_the_right_multiple_of_the_published_rate() -> None:
-    # Target epsilon 0.1 after a million steps: the Gaussian limit allows 5.79 times the published rate.
-    steps = 1_000_000
-    assert adaptive_choices_epsilon(1e-6, [(0.1 * published(steps, 5.77), steps)]) <= 0.1
-    assert adaptive_choices_epsilon(1e-6, [(0.1 * published(steps, 5.80), steps)]) > 0.1
-    for width, count in ((1e-5, 10**6), (1e-7, 10**9)):
-        limit = gdp_epsilon(width * math.sqrt(count) / 2, 1e-6)
-        assert adaptive_choices_epsilon(1e-6, [(width, count)]) == pytest.approx(limit, rel=3e-3)
 
 
 def test_more_steps_or_larger_ones_never_cost_less() -> None:
@@ -352,39 +334,6 @@ def test_convolution_of_many_losses_is_exact_far_into_the_tail() -> None:
         assert value <= exact * (1 + 1e-6)
 
 
-def test_below_the_composition_of_single_step_envelopes() -> None:
-    from prv_accountant import PRVAccountant
-    from prv_accountant.privacy_random_variables import PrivacyRandomVariable
-
-    steps = 100
-    width = published(steps)
-
-    class Envelope(PrivacyRandomVariable):
-        """The loss of the pair that dominates every single choice."""
-
-        def pdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.where(np.abs(t) < width, np.exp(t / 2) / (4 * math.sinh(width / 2)), 0.0)
-
-        def cdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
-            inside = np.clip(t, -width, width)
-            return np.expm1((inside + width) / 2) / math.expm1(width)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "assuming that epsilon < eps_max", and its quadrature of a kink
-        accountant = PRVAccountant(
-            Envelope(), max_self_compositions=steps, eps_error=1e-3, delta_error=1e-9, eps_max=0.6
-        )
-        low, estimate, _ = accountant.compute_epsilon(delta=1e-6, num_self_compositions=steps)
-    assert estimate == pytest.approx(0.2077, abs=1e-3)
-    assert adaptive_choices_epsilon(1e-6, [(width, steps)]) < low
-    # The same envelope through our own single-step curve and convolution.
-    curve = composition._curve(width, 1, 64)
-    losses = composition.losses_of_curve(curve, width / 64, width / 64, steps)
-    assert composition.Composition.of([losses], width / 64, 0.0).epsilon(1e-6) == pytest.approx(
-        estimate, rel=5e-3
-    )
-
-
 # --- numerics and edges ---------------------------------------------------------------------------------
 
 
@@ -400,25 +349,6 @@ def test_loss_distribution_reproduces_the_curve() -> None:
         above = losses > i * spacing
         delta = part.masses[above] @ -np.expm1(i * spacing - losses[above]) + part.lost
         assert curve[i] * (1 - 1e-12) <= delta <= curve[i] * (1 + 1e-9) + 1e-25
-
-
-@pytest.mark.parametrize("width", [1e-6, 0.3, 100.0])
-@pytest.mark.parametrize("steps", [1, 2, 1024, 1025, 2049, 10_007, 999_983])
-def test_blocks_hold_all_steps_and_hardly_more(width: float, steps: int) -> None:
-    blocks, each = composition._blocks(width, steps)
-    assert steps <= blocks * each < steps + blocks
-
-
-def test_coarser_and_finer_settings_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    width, steps = published(3000), 3000
-    usual = adaptive_choices_epsilon(1e-6, [(width, steps)])
-    for name, value in (("_CELLS", 16), ("_BLOCK", 300), ("_FINENESS", 0.1)):
-        with monkeypatch.context() as patch:
-            patch.setattr(composition, name, value)
-            composition._composition.cache_clear()
-            coarse = adaptive_choices_epsilon(1e-6, [(width, steps)])
-        composition._composition.cache_clear()
-        assert usual < coarse < 1.005 * usual
 
 
 def test_pure_composition_caps_the_answer() -> None:

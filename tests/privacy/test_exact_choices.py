@@ -45,12 +45,6 @@ def test_the_budget_is_used_and_not_exceeded(budget, number):
     assert event.rate >= ExponentialChoice.within(budget.share(), WIDTH, number).rate * (1 - 1e-8)
 
 
-@pytest.mark.parametrize(("number", "more"), [(5, 1.16), (10, 1.09), (20, 1.08), (100, 1.07)])
-def test_the_rate_is_above_that_of_sums(number, more):
-    summed = ExponentialChoice.within(BUDGET.share(), WIDTH, number).rate
-    assert ExactChoices.within(BUDGET.share(), WIDTH, number).rate > more * summed
-
-
 def test_the_gate_refuses_everything_beyond():
     event = ExactChoices.within(BUDGET.share(), WIDTH, 5)
     for wrong in (event.scaled(1.1), ExactChoices(event.rate, WIDTH, 6, 1e-6)):

@@ -349,13 +349,6 @@ def test_disjoint_releases_differ_in_data_and_in_print():
     assert str(again) == str(account)
 
 
-def test_disjoint_is_true_or_false():
-    record = Gate(PURE, 0).spent.to_json()
-    record["ledger"]["releases"] = [{"label": "x", "count": 1, "event": TENTH.to_json(), "disjoint": "yes"}]
-    with pytest.raises(ValueError, match="disjoint must be true or false"):
-        Account.from_json(record)
-
-
 def test_draws_that_depend_on_nobody_are_not_entered():
     gate = Gate(PURE, 0)
     assert gate.post_processing().choice(np.array([1.0, 2.0]), 1.0) in (0, 1)

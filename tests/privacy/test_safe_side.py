@@ -83,13 +83,6 @@ def test_gaussian_deltas_are_never_below_the_truth_nor_far_above_it():
         assert found <= truth * (1 + 1e-12 + 1e-14 * far) + 4 * TINY, (mu, epsilon)
 
 
-def test_the_delta_that_was_a_tenth_too_small():
-    with mpmath.workdps(DIGITS):
-        assert cv.gdp_delta(7.755491968640617e-12, 1.8530043681398035e-10) >= mpmath.mpf(
-            "5.88489772762597e-139"
-        )
-
-
 def _budgets(count):
     rng = random.Random(2)
     yield from itertools.product(
@@ -368,15 +361,6 @@ def test_no_vector_is_longer_than_its_bound_by_more_than_is_paid_for(size, norm)
     below *= 1 - 2.0**-42
     kept = VectorBounds(size, norm, norm_bound=below).checked(vector, clip=True)
     assert size == 1 or kept[0] < 1.0
-
-
-@pytest.mark.parametrize("size", [10**5, 10**6, 10**7])
-def test_a_bound_that_a_sequential_sum_keeps_is_not_enough(size):
-    """The bound is what NumPy's norm measures; the true length may be above it by what is paid for only."""
-    vector = _long_tail(size)
-    declared = float(np.linalg.norm(vector))
-    kept = VectorBounds(size, 2, norm_bound=declared).checked(vector, clip=True)
-    assert _square_length(kept) <= Fraction(declared) ** 2 * (1 + Fraction(1, 2**40)) ** 2
 
 
 def test_lengths_beyond_the_range_of_squares():

@@ -138,37 +138,6 @@ def test_threads_never_spend_more_than_the_budget(path):
     assert gates[0].spent.epsilon() == 1.0
 
 
-def test_reading_goes_on_where_it_ended(path, monkeypatch):
-    """A year of releases is read once, not at every charge."""
-    ledger, read = SQLiteLedger(path), []
-    mine, yours = (Gate(dc.Budget(1e6), ledger=ledger) for _ in range(2))
-    honest = SQLiteLedger.entries
-
-    def watched(self, since=0):
-        found = honest(self, since)
-        read.append(sum(charge.count for charge in found))
-        return found
-
-    monkeypatch.setattr(SQLiteLedger, "entries", watched)
-    for _ in range(20):
-        mine.reserve(TENTH)
-        yours.reserve(TENTH)
-    assert max(read) <= 2
-    assert sum(read) <= 80
-
-
-def test_many_entries_open_at_once(path):
-    ledger = SQLiteLedger(path)
-    Gate(dc.Budget(1e6), ledger=ledger).reserve(TENTH)
-    with sqlite3.connect(path) as database:
-        rows = ((version, 1, "1", None) for version in range(2, 20_001))
-        database.executemany("INSERT INTO charge VALUES (?, ?, ?, ?)", rows)
-    database.close()
-    gate = Gate(dc.Budget(1e6), ledger=ledger)
-    assert gate.spent.epsilon() == 2000.0
-    assert ledger.version == 20_000
-
-
 # --- terms, formats, permissions -------------------------------------------------------------------------
 
 

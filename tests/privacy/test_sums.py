@@ -352,34 +352,6 @@ def test_sum_is_the_sum_when_nothing_is_private(kind, options, budget):  # noqa:
     assert total.noise_std(9) == 0.0
 
 
-@pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])
-def test_noise_is_gaussian_at_the_end(kind):
-    total = kind(20_000, 5, APPROXIMATE, box=(0.0, 1e-3), seed=4)
-    for _ in range(5):
-        answer = total.add(np.zeros(20_000))
-    assert stats.kstest(answer / total.noise_std(5), stats.norm.cdf).pvalue > 1e-6
-
-
-def test_memory_is_one_node_per_level():
-    total = TreeSum(1, 1000, APPROXIMATE, norm_bound=1.0, seed=0)
-    most = 0
-    for _ in range(1000):
-        total.add([0.5])
-        most = max(most, *map(len, total.state()[1].values()))
-    assert most <= total.levels + 1
-
-
-def test_sparse_vectors_do_not_pay_for_the_catalogue():
-    """With at most m entries of [0, 1] a vector, noise does not grow with the dimension."""
-    stds = [
-        FactorizedSum(d, 100, APPROXIMATE, box=(0.0, 1.0), nonzeros=3, seed=0).noise_std(100)
-        for d in (10, 1000)
-    ]
-    assert stds[0] == pytest.approx(stds[1], rel=1e-4)
-    full = FactorizedSum(1000, 100, APPROXIMATE, box=(0.0, 1.0), seed=0).noise_std(100)
-    assert full / stds[1] == pytest.approx(math.sqrt(1000 / 6), rel=1e-4)
-
-
 # --- threads and interrupts ---------------------------------------------------------------------
 
 

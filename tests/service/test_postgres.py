@@ -360,16 +360,6 @@ def test_a_group_waits_for_one_of_which_nobody_knows_how_it_ended(world):
     assert world.rows("SELECT served, uncounted FROM block WHERE first = 0") == [(1, "")]
 
 
-def test_a_group_counts_the_first_of_two_reports(world):
-    one, two = full_block(world, reported=0, pseudonym=PSEUDONYM)[:2]
-    rows = [outcome(world, sequence) for sequence in (one, one, two, 10_000, 10_000)]
-    rows[1] = rows[1]._replace(body=b'["item 2"]')
-    answers = [one.status for one in world.write(rows).outcomes]
-    assert answers == ["recorded", "duplicate", "recorded", "late", "late"]
-    assert statuses(world.store, rows[:3]) == ["duplicate"] * 3
-    assert world.rows("SELECT body FROM outcome ORDER BY sequence") == [(b'["item 1"]',), (None,)]
-
-
 # --- workers -----------------------------------------------------------------------------------------------
 
 
