@@ -117,34 +117,6 @@ def test_the_workflow_runs_what_continuous_integration_runs():
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-def test_hooks_before_a_commit_are_those_of_make_lint():
-    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    assert repo["repo"] == "local"  # nothing is fetched
-    entries = [hook["entry"].replace(" --force-exclude", "") for hook in repo["hooks"]]
-    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
-    for line in recipe.replace("$(BIN)", ".venv/bin").split("\n\t"):
-        assert line.strip().removesuffix(" .") in [*entries, ".venv/bin/python -m tools.typed"]
-    for entry in entries:
-        module = re.search(r"-m (\S+)", entry)
-        assert module is None or (ROOT / f"{module[1].replace('.', '/')}.py").exists() or "pages" in entry
-
-
-def test_citations_are_those_of_the_page_of_papers():
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors", "version", "references"} <= set(cited)
-    page = (ROOT / "docs" / "papers.md").read_text()
-    assert len(cited["references"]) == 5
-    for number, paper in enumerate(cited["references"]):
-        assert f"Paper 00{number}" in paper["notes"]
-        row = re.search(rf"^\| 00{number} \| (.*) \|$", page, re.MULTILINE)[1]
-        if number == 2:
-            assert row == "the supplement of 000"
-            continue
-        assert f"*{paper['title']}*" in row
-        assert row.startswith(" and ".join(one["family-names"] for one in paper["authors"]))
-        assert row.endswith(str(paper["year"]))
-
-
 def test_no_committed_file_names_a_package_index_or_this_machine():
     words = re.compile("pypi[.]org|pythonhosted|/(root|work|opt|tmp)/|index-url")
     new = [".github/workflows/ci.yml", ".pre-commit-config.yaml", "CITATION.cff", "README.md", "Makefile"]

@@ -223,21 +223,6 @@ def test_any_order_of_calls_keeps_to_the_budget(seed, tmp_path):
     assert workers[0].total().loss == sum(losses, Loss())
 
 
-def test_printed():
-    periods = Periods(PURE)
-    assert str(periods) == "nothing has been released"
-    periods.gate("2026-11", 0).reserve(PureRelease(0.25), 3)
-    periods.gate("2026-12").reserve(HALF, label="learner")
-    text = str(periods)
-    assert [line.split() for line in text.splitlines()[-3:-1]] == [
-        ["2026-11", "3", "0.75", "1", "over"],
-        ["2026-12", "1", "0.5", "1", "current"],
-    ]
-    assert "somebody who took part in every period: epsilon 1.25; limit 2" in text
-    assert "2026-12: learner" in str(periods.total())
-    assert "not private" in str(periods.total())  # the noise of one was reproducible
-
-
 # --- what several add up to ------------------------------------------------------------------------------
 
 DEFINITIONS = {
@@ -333,20 +318,6 @@ def test_limits_of_several_periods():
         failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
     assert failing.total().budget == dc.Budget(2.0, 2e-6)
     assert failing.total().epsilon() == 2.0
-
-
-def test_totals_as_data():
-    periods = Periods(PURE)
-    for name in "ab":
-        periods.gate(name).reserve(HALF)
-    total = periods.total()
-    again = Account.from_json(json.loads(json.dumps(total.to_json())))
-    assert again.epsilon() == total.epsilon() == 1.0
-    assert str(again) == str(total)
-    record = total.to_json()
-    record["ledger"]["sequential"] = "no"
-    with pytest.raises(ValueError, match="sequential must be true or false"):
-        Account.from_json(record)
 
 
 def test_bad_choices_of_periods():

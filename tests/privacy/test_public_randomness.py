@@ -62,14 +62,6 @@ def test_rounds_have_a_word_each():
     assert far.tolist() == PublicRandomness(WORDS).of_rounds(10**15, 2).tolist()
 
 
-def test_a_round_has_a_stream_of_its_own():
-    public = PublicRandomness(WORDS)
-    third = public.of_round(3).random(4).tolist()
-    assert public.of_round(3).random(4).tolist() == third
-    assert public.of_round(4).random(4).tolist() != third
-    assert PublicRandomness([*WORDS[:-1], 0]).of_round(3).random(4).tolist() != third
-
-
 # --- saving --------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,6 @@ from discreet.privacy import (
     PureRelease,
     Share,
     TreeSum,
-    VectorBounds,
     spend_from,
 )
 from discreet.privacy.account import Filter, smallest_epsilon
@@ -297,25 +296,6 @@ def test_the_gate_of_a_share_keeps_its_fraction_when_it_is_restored(name, defini
             Gate.from_state(gate.state() | {"share": wrong})
 
 
-def test_a_sum_of_a_share_goes_on_from_its_file(tmp_path):
-    share = dc.Budget(1.0, 1e-6).split(4, definition="gdp")[1]
-    total = TreeSum(2, 8, share, norm_bound=1.0, seed=3)
-    total.add([0.1, 0.2])
-    total.save(tmp_path / "sum")
-    again = TreeSum.load(tmp_path / "sum")
-    assert (again.add([0.3, 0.0]) == total.add([0.3, 0.0])).all()
-    with pytest.raises(dc.BudgetExceeded):
-        again.gate.reserve(PureRelease(0.01))
-
-
-def test_shares_of_shares():
-    budget = dc.Budget(1.0, 1e-6)
-    first, second = budget.split(2, definition="gdp")
-    inner = [first.part(Fraction(1, 3)), first.part(Fraction(2, 3))]
-    gates = [_sum_of_gaussian_noise(share, 0) for share in (*inner, second)]
-    assert _used(budget, "gdp", _total(gates)) > 0.99
-
-
 def test_bad_shares_are_refused():
     budget = dc.Budget(1.0)
     for call, message in (
@@ -332,11 +312,3 @@ def test_bad_shares_are_refused():
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             call()
-
-
-def test_no_privacy_has_shares_too():
-    free = dc.Budget(math.inf)
-    for share in (*free.split(2), *Gate(free, 0).split(2)):
-        total = TreeSum(2, 4, share, norm_bound=1.0)
-        assert total.add([0.5, 0.25]).tolist() == [0.5, 0.25]
-    assert VectorBounds(2, 2, norm_bound=1.0).difference("replace") == 2.0

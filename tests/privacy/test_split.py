@@ -133,31 +133,6 @@ def test_what_others_wrote_counts_as_well(kind, tmp_path):
     assert yours.spent.epsilon() == 0.5
 
 
-def test_one_account_prints_everything():
-    gate, split = Gate(BUDGET), PeopleSplit(2, KEY)
-    gate.reserve(PureRelease(0.25), label="total")
-    for part in range(2):
-        split.gate(gate, part).reserve(PureRelease(0.5), disjoint=bool(part), label="learner")
-    text = str(gate.spent)
-    assert "epsilon 0.75" in text
-    for words in (
-        "total",
-        "0 of 2: learner",
-        "1 of 2: learner",
-        "one group",
-        "parallel composition over disjoint groups",
-    ):
-        assert words in text
-    assert [row[5] for row in gate.spent.releases()[1]] == [
-        "sequential",
-        "parallel, one group",
-        "parallel over disjoint groups",
-    ]
-    with pytest.raises(dc.BudgetExceeded) as refused:
-        split.gate(gate, 0).reserve(PureRelease(0.5))
-    assert "spent epsilon 0.75, asked PureRelease(epsilon=0.5) which makes 1.25" in str(refused.value)
-
-
 def test_another_division_that_is_charged_in_between_is_refused(monkeypatch):
     """The other gate charges after this one has looked for other divisions, and before it writes."""
     ledger = MemoryLedger()

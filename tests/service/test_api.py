@@ -99,15 +99,6 @@ def test_a_catalogue_that_changes(shared_service):
     assert set(last.items) <= {*ITEMS[15:], "new"}
 
 
-def test_pause_and_resume(shared_service):
-    client = shared_service.client()
-    experiment(client, "pausing")
-    client.request("POST", "/v1/experiments/pausing/pause")
-    assert refused(lambda: client.decide("pausing")).name == "not-running"
-    client.request("POST", "/v1/experiments/pausing/resume")
-    assert client.decide("pausing").items
-
-
 def test_roles(shared_service):
     admin = shared_service.client()
     experiment(admin, "ours")
@@ -202,12 +193,6 @@ def test_what_was_acknowledged_survives_a_kill(service):
     new = client.decide("shop")
     assert new.id not in {one.id for one in open_decisions}
     settled(client, "shop", 1)
-
-
-def test_health(shared_service):
-    client = Client(shared_service.url, "no key")
-    assert client.request("GET", "/health/live") == {"status": "alive"}
-    assert client.request("GET", "/health/ready") == {"status": "ready"}
 
 
 def test_what_cannot_be_meant_is_refused_as_such(shared_service):
@@ -309,22 +294,3 @@ def test_a_decision_that_is_sent_again_has_the_same_answer_and_counts_once(servi
             refused(lambda headers=headers: client.request("POST", path, asked, headers=headers)).status
             == 422
         )
-
-
-def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_service):
-    """The share that is released is that of decisions that count, however often people come."""
-    client = shared_service.client()
-    people = {"name": "again", "epsilon": 4000.0}
-    client.request("POST", "/v1/populations", people)
-    asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
-    more = {"outcome_wait": 0.2, "block_size": 10, "measure": 0.5, "holdout": 0.0}
-    client.request("POST", "/v1/experiments", asked | more)
-    for number in range(120):
-        decision = client.decide("again", f"person {number % 30}")
-        client.report(decision, taken=decision.items[0])
-    settled(client, "again", 6)
-    found = client.request("GET", "/v1/experiments/again/releases")["releases"]
-    blocks = [block for one in found for block in one["shares"]]
-    sequences, served = (sum(sum(one[name]) for one in blocks) for name in ("decisions", "served"))
-    assert 0 < sequences <= 30
-    assert served / sequences > 0.9

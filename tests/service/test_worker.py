@@ -15,29 +15,9 @@ from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
 from discreet.service.learning import Learning
-from discreet.service.worker import linked, periods_of
+from discreet.service.worker import periods_of
 
-from .world import ITEMS, NOISY, PURE, World, likes, taken
-
-
-def liked(rng):
-    return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
-
-
-def test_a_release_is_the_next_link_of_a_chain_that_blocks_name(url):
-    world = World(url, likes())
-    for _ in range(40):
-        _, sequence, _ = world.serve()
-        world.report(sequence, ["item 1"])
-        world.settle()
-    chain = linked(b"", f"experiment {world.shop}")
-    chains = {chain}
-    for payload, link in world.rows("SELECT payload, chain FROM release ORDER BY seq"):
-        chain = linked(chain, payload)
-        chains.add(chain)
-        assert bytes(link) == chain
-    assert world.one.seq > 3
-    assert all(bytes(link) in chains for (link,) in world.rows("SELECT chain FROM block"))
+from .world import NOISY, PURE, World, likes, taken
 
 
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
@@ -92,31 +72,6 @@ def test_an_outcome_counts_once_and_in_time(url):
     assert world.report(sequences[1], ["item 1"], served=False) == "late"
     assert world.report(10_000, ["item 1"], served=False) == "late"
     assert not world.rows("SELECT * FROM outcome")
-
-
-def test_state_after_a_crash_is_that_of_the_last_commit(url):
-    world = World(url, likes(seed=None))
-    rng = np.random.default_rng(1)
-    for number in range(60):
-        _, sequence, _ = world.serve()
-        assert world.report(sequence, liked(rng)) == "recorded"
-        if number % 7 == 3:
-            before = world.one.seq, world.one.next_sequence, world.rows("SELECT count(*) FROM outcome")
-            released = world.one.learning.learner.released
-            world.crash()
-            world.shop = 1
-            assert (
-                world.one.seq,
-                world.one.next_sequence,
-                world.rows("SELECT count(*) FROM outcome"),
-            ) == before
-            assert world.one.learning.learner.released.items == released.items
-            with pytest.raises(IndexError):
-                world.blocks[0]  # what was leased is not served again
-        world.settle()
-    firsts = [first for (first,) in world.rows("SELECT first FROM block ORDER BY first")]
-    assert len(set(firsts)) == len(firsts)
-    assert periods_of(world.store, 1).account("2026-11").epsilon() <= 1.0
 
 
 def test_a_commit_that_fails_leaves_everything(url):
