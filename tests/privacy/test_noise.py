@@ -283,6 +283,25 @@ def test_spherical_floats_round_as_exact_integers_do(dimension):
         assert quick.tolist() == slow.tolist()
 
 
+@pytest.mark.parametrize("dimension", [1, 2, 30])
+def test_spherical_floats_are_as_close_as_is_claimed(dimension):
+    """The error bound of the docstring, against 300 bits."""
+    worst = 0.0
+    for seed in range(200):
+        source = ReproducibleRandomness(seed)
+        gaussians, parts = (samplers.Reals(source, dimension, gaussian=g) for g in (True, False))
+        values, sizes = gaussians.floats(), parts.floats()
+        norm, length = math.sqrt(math.fsum(values * values)), math.fsum(sizes)
+        with mpmath.workprec(300):
+            exact = [mpmath.mpf(x) / mpmath.mpf(2) ** 256 for x in gaussians.starts(256)]
+            total = mpmath.fsum(mpmath.mpf(x) / mpmath.mpf(2) ** 256 for x in parts.starts(256))
+            root = mpmath.sqrt(mpmath.fsum(x * x for x in exact))
+            for value, x in zip(values * (0.5 * length / norm), exact, strict=True):
+                allowed = (16.0 * abs(value) + 2.0 * length / norm) * 2.0**-53
+                worst = max(worst, float(abs(value - total * x / root / 2)) / allowed)
+    assert 0.01 < worst < 1.0
+
+
 def test_bits_of_a_settled_variable_are_its_own():
     """A variable that took more bits to decide keeps them, also when it is mirrored."""
     place = (1 << 23) - 1
