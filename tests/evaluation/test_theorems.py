@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 import discreet as dc
 from discreet import offline
+from discreet.core import checks
 from discreet.evaluation import streams
 from discreet.online import HedgeSelector
 from discreet.privacy.account import PublishedCalibrationWarning
@@ -169,6 +172,117 @@ def test_an_excuse_has_a_reason_and_a_learner_without_a_certificate(monkeypatch)
             assert getattr(made, "certified_regret", math.inf) == math.inf, name
     monkeypatch.setitem(theorems.WITHOUT_CERTIFICATE, "ToySelector", "a toy")
     assert theorems.unchecked(CHECKS, WITH_TOY) == []
+
+
+def _makers(checks, choices):
+    """Functions that make everything that is checked, small."""
+    makers = [lambda check=check: check.make(max(400, _rounds(check)), 0) for check in checks]
+    return makers + [lambda one=one: one.make(one.constraint(12), 1.0, 0) for one in choices]
+
+
+def _watched(monkeypatch, makers):
+    """What was made, with which arguments, and which words each argument of its kind can be.
+
+    The words are those that the library itself holds an argument against, so a new one is known at once.
+    """
+    asked, made, words = [], [], {}
+    one_of = checks.one_of
+
+    def noting(name, value, allowed):
+        home = sys._getframe(1).f_globals["__name__"]
+        if home.startswith(("discreet.online", "discreet.offline")):
+            asked.append((name, allowed))
+        return one_of(name, value, allowed)
+
+    signatures = {kind: inspect.signature(kind.__init__) for kind in _kinds().values()}
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "one_of", noting)
+        for name, kind in _kinds().items():
+            plain, signature = kind.__init__, signatures[kind]
+
+            def recording(self, *given, plain=plain, kind=kind, signature=signature, **named):
+                if type(self) is kind:
+                    bound = dict(signature.bind(self, *given, **named).arguments)
+                    del bound["self"]
+                    bound |= bound.pop("options", {})
+                    made.append((self, bound))
+                plain(self, *given, **named)
+
+            patch.setattr(kind, "__init__", recording)
+            # Options may be passed on to the kind that this one is made of.
+            known = [signatures[base].parameters for base in kind.__mro__ if base in signatures]
+            words[name] = {one: set() for parameters in known for one in parameters}
+        for make in makers:
+            asked.clear()
+            known = words[type(_quietly(make)).__name__]
+            for argument, allowed in asked:
+                if argument in known:
+                    known[argument].update(word for word in allowed if word != "auto")
+    return made, words
+
+
+def _missing(monkeypatch, checks, choices):
+    """Settings that are accepted and that nothing here measures: (kind, argument, word, calibration)."""
+    made, words = _watched(monkeypatch, _makers(checks, choices))
+    here = set()
+    for learner, given in made:
+        name = type(learner).__name__
+        calibration = learner.calibration if "calibration" in words[name] else None
+        for argument in words[name]:
+            # What came of the argument ("auto" is settled by then), and what it was.
+            for word in (getattr(learner, argument, None), given.get(argument)):
+                if isinstance(word, str):
+                    here.add((name, argument, word, calibration))
+    missing = {name for name in words if all(type(learner).__name__ != name for learner, _ in made)}
+    for name, arguments in words.items():
+        for argument, allowed in arguments.items():
+            for word in allowed:
+                for calibration in sorted(arguments.get("calibration", ())) or [None]:
+                    wanted = (name, argument, word, calibration)
+                    changes = {argument: word} | ({} if calibration is None else {"calibration": calibration})
+                    if wanted in here or changes[argument] != word:
+                        continue
+                    kind = _kinds()[name]
+                    if any(_can_be(kind, given | changes) for one, given in made if type(one) is kind):
+                        missing.add(wanted)
+    return missing
+
+
+def _can_be(kind, arguments):
+    try:
+        learner = _quietly(kind, **arguments)
+    except ValueError:
+        return False
+    # Where a published form has one way only, another is not always refused, but nothing comes of it.
+    words = {name: word for name, word in arguments.items() if isinstance(word, str) and word != "auto"}
+    return all(getattr(learner, name, word) == word for name, word in words.items())
+
+
+def test_every_setting_that_certifies_is_here(monkeypatch):
+    assert _missing(monkeypatch, CHECKS, CHOICES) == set()
+
+
+@pytest.mark.parametrize(
+    ("without", "found"),
+    [
+        ("BanditSelector, slots", ("BanditSelector", "feedback", "slots", "tight")),
+        (
+            "BanditSelector, every round, published, 2 items",
+            ("BanditSelector", "exploration", "every_round", "published"),
+        ),
+        ("BanditSubmodularMinimizer, tree", ("BanditSubmodularMinimizer", "form", "tree", "tight")),
+        ("PrivateGreedy, subsampled", ("PrivateGreedy", "method", "subsampled", None)),
+        ("CurvatureGreedy, gaussian, published", ("CurvatureGreedy", "noise", "gaussian", "published")),
+    ],
+)
+def test_a_setting_that_is_left_out_is_noticed(monkeypatch, without, found):
+    checks = [one for one in CHECKS if one.name != without]
+    choices = [one for one in CHOICES if one.name != without]
+    assert len(checks) + len(choices) == len(CHECKS) + len(CHOICES) - 1
+    kept = {found[0]}
+    checks = [one for one in checks if one.kind in kept]
+    choices = [one for one in choices if one.name.split(",")[0] in kept]
+    assert found in _missing(monkeypatch, checks, choices)
 
 
 def test_names_are_told_apart():
