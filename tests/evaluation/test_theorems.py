@@ -262,29 +262,6 @@ def test_every_setting_that_certifies_is_here(monkeypatch):
     assert _missing(monkeypatch, CHECKS, CHOICES) == set()
 
 
-@pytest.mark.parametrize(
-    ("without", "found"),
-    [
-        ("BanditSelector, slots", ("BanditSelector", "feedback", "slots", "tight")),
-        (
-            "BanditSelector, every round, published, 2 items",
-            ("BanditSelector", "exploration", "every_round", "published"),
-        ),
-        ("BanditSubmodularMinimizer, tree", ("BanditSubmodularMinimizer", "form", "tree", "tight")),
-        ("PrivateGreedy, subsampled", ("PrivateGreedy", "method", "subsampled", None)),
-        ("CurvatureGreedy, gaussian, published", ("CurvatureGreedy", "noise", "gaussian", "published")),
-    ],
-)
-def test_a_setting_that_is_left_out_is_noticed(monkeypatch, without, found):
-    checks = [one for one in CHECKS if one.name != without]
-    choices = [one for one in CHOICES if one.name != without]
-    assert len(checks) + len(choices) == len(CHECKS) + len(CHOICES) - 1
-    kept = {found[0]}
-    checks = [one for one in checks if one.kind in kept]
-    choices = [one for one in choices if one.name.split(",")[0] in kept]
-    assert found in _missing(monkeypatch, checks, choices)
-
-
 def test_names_are_told_apart():
     names = [one.name for one in (*CHECKS, *CHOICES)]
     assert len(names) == len(set(names))
