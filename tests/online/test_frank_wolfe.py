@@ -864,10 +864,10 @@ def test_published_leader_reports_what_it_needs():
     assert 1.1 < learner.privacy.epsilon(0.0) < math.sqrt(2.0)
     assert learner.budget.epsilon >= learner.privacy.epsilon(0.0)
     assert learner.expert_epsilon * learner.steps == pytest.approx(learner.privacy.epsilon(0.0))
-    # its node: the length of a gradient and of the leader's own, log2 T + 1 levels, epsilon / K
+    # its node: the length of a gradient and of its regulariser's, log2 T + 1 levels, epsilon / K
     rounds, each = 4_000_000, 1.0 / learner.steps
     added = math.sqrt(2.0 * math.log(rounds) ** 2.5 / (each * rounds))
-    node = (1.0 + added * 2.0 * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
+    node = (1.0 + added * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
     assert learner._sum.sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
     tight = MetaFrankWolfePoints(box, 4_000_000, PURE, **question)
     assert tight.certified_regret < 0.1 * learner.certified_regret

@@ -597,7 +597,7 @@ class FrankWolfePointSettings(FrankWolfeSettings):
         found = replace(found, added_curvature=curvature, claimed_expert_epsilon=claimed)
         if found.event is None:
             return found
-        length = found.gradient_bound + curvature * 2.0 * found.leader.radius
+        length = found.gradient_bound + curvature * found.leader.radius  # of a gradient with its regulariser
         scale = length * (math.ceil(math.log2(max(found.rounds, 2))) + 1) / claimed
         return replace(found, event=SphericalLaplaceNoise(found.payoffs.difference(share.neighbours), scale))
 
