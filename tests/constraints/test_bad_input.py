@@ -167,18 +167,6 @@ def test_bad_exchanges(constraint):
             constraint.addable([0, 1, 2, 3])
 
 
-def test_a_cardinality_learns_its_ground_set_from_vectors():
-    limit = Cardinality(2)
-    assert limit.n_items is None
-    assert limit.rank == 2
-    assert limit.contains([1_000_000, 3])
-    assert limit.over(5).addable([1, 2]).tolist() == [False] * 5
-    assert limit.maximize([1.0, 3.0, 2.0]).tolist() == [0.0, 1.0, 1.0]
-    assert limit.maximize([1.0, 1.0, 1.0, -1.0]).tolist() == [1.0, 1.0, 0.0, 0.0]
-    assert limit.in_polytope([0.5] * 4)
-    assert not limit.in_polytope([0.6] * 4)
-
-
 def test_a_knapsack_forgives_the_rounding_of_decimal_costs():
     bag = Knapsack([0.1, 0.2, 0.4], 0.3)
     assert bag.contains([0, 1])

@@ -19,7 +19,6 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
     WeightedTopics,
-    greedy,
 )
 from tests.refusals import refused
 
@@ -61,11 +60,6 @@ def test_shapes(matrix, words) -> None:
         Coverage(matrix)
 
 
-def test_words_are_not_numbers() -> None:
-    with pytest.raises(TypeError, match="people x items array of numbers"):
-        FacilityLocation([["a", "b"]])
-
-
 @pytest.mark.parametrize(
     ("items", "error", "words"),
     [
@@ -104,11 +98,6 @@ def test_points_must_be_probabilities() -> None:
         people.lovasz([np.nan, 0, 0])
 
 
-def test_k_larger_than_the_ground_set() -> None:
-    with pytest.raises(ValueError, match="k=4 exceeds n_items=3; choose k <= 3"):
-        greedy(Coverage(GOOD), 4)
-
-
 def test_people_are_held_to_the_bound() -> None:
     with refused("somebody can reach a value above bound=0.9", "^person 1 can reach a value of 1.0$"):
         FacilityLocation(GOOD, bound=0.9)
@@ -134,14 +123,6 @@ def test_labels() -> None:
         Coverage(GOOD, labels=["a", "b", "a"])
     assert Coverage(GOOD, labels="abc").labels == ("a", "b", "c")
     assert Coverage.from_matrix(GOOD, labels="abc")[1].labels == ("a", "b", "c")
-
-
-def test_people_out_of_range() -> None:
-    people = Coverage(GOOD)
-    with pytest.raises(IndexError, match="there is no person 2"):
-        people[2]
-    with pytest.raises(IndexError, match="at least one"):
-        people[2:]
 
 
 def test_concave_functions() -> None:
@@ -225,13 +206,6 @@ def test_mixtures() -> None:
         Coverage(GOOD) + 1
 
 
-def test_mixtures_of_differently_named_items() -> None:
-    plain, named = Coverage(GOOD), Coverage(GOOD, labels="abc")
-    assert (plain + named).labels == ("a", "b", "c")
-    with pytest.raises(ValueError, match="item 1 is 'b' in one part and 'c' in another"):
-        named + Coverage(GOOD, labels="acb")
-
-
 def test_numbers_of_numpy_and_sums_make_mixtures() -> None:
     people = FacilityLocation(GOOD)
     for twice in (np.float64(2) * people, people * np.float64(2), np.int64(2) * people):
@@ -258,10 +232,3 @@ def test_numbers_of_numpy_and_sums_make_mixtures() -> None:
 def test_what_is_no_matrix_of_numbers(matrix, error, words) -> None:
     with pytest.raises(error, match=words):
         ConcaveOverModular(matrix)
-
-
-def test_other_words() -> None:
-    with pytest.raises(TypeError, match=r"rng must be a numpy.random.Generator or None, got int"):
-        LogDeterminant(np.eye(11) / 100).multilinear([0.5] * 11, rng=5)
-    with pytest.raises(ValueError, match="adjacency must be items x items, or several such matrices"):
-        GraphCut([[[0, 1], [1, 0]], [[0]]])

@@ -6,14 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from discreet.objectives import (
     BudgetAllocation,
     ConcaveOfLinear,
     ConcaveOverModular,
-    Coverage,
     GraphCut,
     MultilinearExtension,
     ProbabilisticCoverage,
@@ -102,11 +99,6 @@ def test_populations_are_averages_of_their_people(people):
         people[5:]
 
 
-def test_budget_allocation_is_the_chance_of_being_reached():
-    person = BudgetAllocation([[0.3, 0.2]], total=2.0, upper=[3.0, 2.0])
-    assert person.value([3.0, 2.0]) == pytest.approx(1.0 - 0.7**3 * 0.8**2)
-
-
 def test_sampled_extensions_repeat_themselves():
     rng = np.random.default_rng(5)
     people = ConcaveOverModular(rng.uniform(0.0, 1.0 / 20.0, (2, 20)), bound=1.0)
@@ -114,13 +106,6 @@ def test_sampled_extensions_repeat_themselves():
     x = rng.random(20)
     assert (extension.gradient(x) == extension.gradient(x)).all()
     assert extension.value(x) == extension.value(x)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3))
-def test_multilinear_extension_is_the_populations(x):
-    people = Coverage([[1, 0, 1], [0, 1, 0]])
-    assert MultilinearExtension(people).value(x) == people.multilinear(x)
 
 
 @pytest.mark.parametrize(

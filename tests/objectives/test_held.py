@@ -74,12 +74,6 @@ def test_the_cap_is_counted(people, touched: int) -> None:
     assert ("cap_items" in str(refused.value)) == offers
 
 
-def test_a_second_cap_does_not_undo_the_first() -> None:
-    rng = np.random.default_rng(0)
-    people = Coverage(np.ones((2, 6))).cap_items(2, rng).cap_items(5, rng)
-    assert people.items_per_person == 2
-
-
 # -- what is kept cannot be changed from outside -------------------------------------------------------------
 
 
@@ -142,19 +136,6 @@ def test_concave_functions_are_held_to_their_word() -> None:
     )
     with pytest.raises(ValueError, match="never fall"):
         dip.value([0, 1])
-
-
-def test_concave_functions_are_asked_for_arrays() -> None:
-    def picky(t: np.ndarray) -> np.ndarray:
-        assert isinstance(t, np.ndarray)
-        assert t.ndim == 1
-        out = t.copy()
-        out[out > 1] = 1
-        return out
-
-    person = ConcaveOverModular([[0.5, 0.75, 0.0]], concave=picky)[0]
-    assert person.value([0, 1]) == 1.0
-    np.testing.assert_allclose(person.gains([0]), [0, 0.5, 0])
 
 
 def test_mixtures_have_a_bound_of_their_own() -> None:

@@ -260,12 +260,6 @@ def test_orders_of_entries(case):
         assert list(zip(matrix.falling.indices[here], matrix.falling.data[here], strict=True)) == entries
 
 
-def test_long_rows_are_put_in_order_too():
-    weights = np.random.default_rng(1).integers(1, 40, size=(1, 500)) / 8.0
-    falling = as_sparse(weights).falling
-    assert falling.indices.tolist() == np.argsort(-weights[0], kind="stable").tolist()
-
-
 def test_one_number_in_memory_counts_for_all_places():
     rng = np.random.default_rng(3)
     full = as_sparse((rng.random((30, 20)) < 0.4).astype(float))

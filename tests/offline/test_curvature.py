@@ -8,17 +8,15 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc
 from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
-from discreet.constraints.residual import Residual
 from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage, SetFunction
 from discreet.offline.continuous import ContinuousGreedy
-from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
-from discreet.privacy import BudgetExceeded, LaplaceNoise
+from discreet.offline.curvature import CurvatureGreedy, best_above
+from discreet.privacy import BudgetExceeded
 from discreet.privacy.account import PublishedCalibrationWarning
 
 FREE = dc.Budget(math.inf)
@@ -89,38 +87,6 @@ def test_climbing_by_the_last_gradient_alone_falls_short():
     with mock.patch("discreet.offline.curvature.step_weight", return_value=0.0):
         point = CurvatureGreedy(constraint, FREE, 4, seed=0).fractional(rivals())
     assert rivals().multilinear(point) < 0.2 * best_value(rivals(), constraint)
-
-
-def test_the_weights_telescope():
-    for steps in (1, 2, 7, 40):
-        within = [step_weight(k, steps, within=True) for k in range(steps)]
-        assert sum(within) / steps == pytest.approx(1 - (1 + 1 / steps) ** -steps)
-        assert within[-1] * (1 + 1 / steps) == pytest.approx(1.0)
-        for w, following in itertools.pairwise(within):
-            assert following == pytest.approx(w * (1 + 1 / steps))
-        between = [step_weight(k, steps, within=False) for k in range(steps)]
-        assert sum(between) / steps >= 1 - 1 / math.e
-        assert between[-1] == 1.0
-
-
-def test_a_modular_objective_is_solved():
-    people = SaturatedCoverage(np.random.default_rng(1).random((50, N_ITEMS)) / N_ITEMS, saturation=1.0)
-    for constraint in (CONSTRAINTS["partition"], CONSTRAINTS["graphic"]):
-        chosen = CurvatureGreedy(constraint, FREE, 3, seed=0).select(people)
-        assert people.value(chosen.items) == pytest.approx(best_value(people, constraint))
-
-
-def test_the_guarantee_rises_and_the_loss_does_not_as_curvature_falls():
-    selector = CurvatureGreedy(PartitionMatroid([range(10), range(10, 20)], [2, 2]), dc.Budget(1.0, 1e-6))
-    kappas = (0.0, 0.3, 0.7, 1.0)
-    shares = [selector.guarantee(kappa) for kappa in kappas]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] == 1.0
-    assert shares[-1] == pytest.approx(1 - 1 / math.e)
-    losses = [selector.certified_loss(100_000, 20, kappa) for kappa in kappas]
-    assert losses == sorted(losses)
-    with pytest.raises(ValueError, match=r"curvature=1\.5"):
-        selector.guarantee(1.5)
 
 
 @pytest.mark.parametrize("noise", ["exponential", "laplace", "gaussian"])
@@ -199,14 +165,6 @@ def test_the_printed_algorithm_is_not_private_at_any_noise(drop, epsilon, steps)
     assert chance_of_the_second(modular(1.0, 1.0 - drop), steps, epsilon) == 0.0
 
 
-@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
-def test_the_counterexample_with_real_noise():
-    runs = 300
-    hits = sum(printed(seed=s).fractional(modular(1.0, 1.0))[1] > 0.0 for s in range(runs))
-    assert stats.binomtest(hits, runs, 1 - 2.0**-3).pvalue > 1e-6
-    assert not any(printed(seed=s).fractional(modular(1.0, 0.5))[1] > 0.0 for s in range(50))
-
-
 def test_the_account_of_the_printed_algorithm_is_infinite():
     selector = printed(seed=0)
     with pytest.warns(PublishedCalibrationWarning, match=r"docs/errata\.md"):
@@ -214,18 +172,6 @@ def test_the_account_of_the_printed_algorithm_is_infinite():
     assert chosen.items in ((), (0,))
     assert selector.privacy.epsilon() == math.inf
     assert chosen.privacy.epsilon(0.5) == math.inf
-
-
-@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
-def test_the_printed_algorithm_keeps_its_noise_when_run_again():
-    selector = printed(seed=0)
-    scales = []
-    for _ in range(2):
-        selector.select(modular(1.0, 0.5))
-        scales.append({e for e in selector.privacy.ledger.events() if isinstance(e, LaplaceNoise)})
-    assert scales[0] == scales[1]
-    assert all(float(event.scale) > 1.0 for event in scales[1])
-    assert sum(selector.privacy.ledger.counts.values()) == 2 * (1 + 3)
 
 
 @pytest.mark.parametrize("name", ["cardinality", "partition", "knapsack"])
@@ -283,16 +229,3 @@ def test_the_published_certificate_pays_for_its_grid_of_guesses():
     lost = best - 3000 * people.multilinear(made().fractional(people))
     assert 3 * made(gamma=1e-9).certified_loss(3000, 6, 0.0) < lost <= made().certified_loss(3000, 6, 0.0)
     assert made(guess=0.0).certified_loss(3000, 6, 0.0) == 3000.0
-
-
-@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
-@pytest.mark.parametrize("gamma", [0.3, 0.5, 0.51, 1.0])
-def test_no_lambda_is_missed_by_more_than_gamma_times_the_best_single_item(gamma):
-    """003, after Algorithm 2: for every lambda up to n m there is a guess in [lambda - gamma m, lambda]."""
-    people = Coverage(np.eye(5)[[0, 0, 1, 2, 3, 4]])
-    selector = CurvatureGreedy(2, dc.Budget(1.0), noise="laplace", calibration="published", gamma=gamma)
-    single = 2.0
-    guesses = np.array(selector._guesses(people, Residual.of(Cardinality(2, n_items=5))))
-    targets = np.linspace(0.0, 5 * single, 10_001)
-    missed = [target - guesses[guesses <= target + 1e-12].max() for target in targets]
-    assert max(missed) <= gamma * single + 1e-9

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
 from discreet.online.learner import Rounds
@@ -181,21 +180,6 @@ def test_who_comes_between_two_batches_is_in_the_one_before():
     rounds.open()
     assert limit.register("ann")
     assert not limit.register("ann")
-
-
-def test_a_file_with_other_rounds_is_refused():
-    rounds = Rounds(None)
-    rounds.close(10)
-    limit = ContributionLimit(3, bytes(32), rounds, lambda number: number)
-    for _ in range(2):
-        assert limit.register("ann")
-        rounds.close()
-    plain, arrays = capture(limit)
-    again = ContributionLimit(3, bytes(32), rounds, lambda number: number)
-    restore(again, plain, arrays)
-    assert [again.register("ann"), again.register("ann")] == [True, False]
-    with pytest.raises(ValueError, match="rounds"):
-        restore(limit, plain, arrays | {"_table.2": np.array([10])})
 
 
 def test_what_cannot_be_counted_together_is_refused():
