@@ -31,18 +31,6 @@ def test_every_command_explains_itself(name, capsys):
     assert max(map(len, ended.out.splitlines())) <= 110
 
 
-def test_overview_lists_every_command(capsys):
-    ended = inside(capsys, "--help")
-    assert ended.code == 0
-    for name in COMMANDS:
-        assert f"\n  {name} " in ended.out
-        assert command(name).HELP in ended.out
-    assert inside(capsys, "help").out == ended.out
-    assert inside(capsys, "help", "select").out == parser_of("select").format_help()
-    alone = inside(capsys)
-    assert (alone.code, alone.out, alone.err) == (2, "", ended.out)
-
-
 def test_help_loads_nothing_heavy():
     program = (
         "import sys; from discreet.cli import main; codes = [main(['--help']), main(['select', '--help'])];"

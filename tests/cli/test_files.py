@@ -128,22 +128,6 @@ def test_no_row_decides_how_others_are_read(capsys, tmp_path, bad):
         assert "the number of people, 4, those" in ended.out
 
 
-def test_a_separator_that_the_name_does_not_tell_is_suspected(capsys, tmp_path):
-    (tmp_path / "a.txt").write_text(text("\t", header=None))
-    (tmp_path / "items.txt").write_text("tea\thot\nmilk\tcold\n")
-    asked = ("select", tmp_path / "a.txt", *ASK, "--items", tmp_path / "items.txt")
-    refused = inside(capsys, *asked, "--items-columns", "page,kind")
-    assert_refused(
-        refused, "items.txt, line 1: 1 cells, and --items-columns has 2; if its columns", "separator tab"
-    )
-    refused = inside(capsys, *asked, "--separator", "tab")
-    assert_refused(refused, "which has 'tea', 'hot'; if", "first line is a row", "with --items-columns")
-    asked = ("select", tmp_path / "a.txt", *ASK, "--items-from-data", "--columns", "user id,page")
-    assert_refused(
-        inside(capsys, *asked), "which has 2; if its columns are separated by tab, say --separator tab;"
-    )
-
-
 def test_a_wrong_column_names_the_near_ones(capsys, tmp_path):
     (tmp_path / "a.csv").write_text(text())
     asked = ["select", tmp_path / "a.csv", *OPTIONS]
@@ -211,15 +195,6 @@ def test_simulate_takes_a_catalogue_and_a_separator(capsys, tmp_path):
     assert_refused(ended, "does not list the item of every event")
 
 
-def test_plan_counts_a_list_of_items(capsys, tmp_path):
-    (tmp_path / "items.csv").write_text("page,price\n" + "".join(f"p{n},1\n" for n in range(30)))
-    rest = ("--k", 2, "--rounds", 500, "--epsilon", 1, "--goal", "certified", "--json")
-    counted = inside(capsys, "plan", "--items", tmp_path / "items.csv", "--item", "page", *rest)
-    said = inside(capsys, "plan", "--n-items", 30, *rest)
-    assert json.loads(counted.out)["candidates"] == json.loads(said.out)["candidates"]
-    assert_refused(inside(capsys, "plan", *rest), "Give --n-items N, or --items FILE")
-
-
 def config(*arguments: object) -> Config:
     """What ``discreet simulate`` would run."""
     return simulate._config(parser_of("simulate").parse_args([str(one) for one in arguments]))
@@ -278,16 +253,6 @@ def test_a_list_of_items_may_call_its_column_otherwise(capsys, tmp_path):
         assert_refused(refused, f"select: {option[0]} cost is not a column of the table in items.csv")
     plain = ("plan", *asked[-2:], "--k", 1, "--rounds", 9, "--epsilon", 1)
     assert_refused(inside(capsys, *plain), "--item (item unless you say which column) is not a column")
-
-
-def test_a_list_without_its_header_is_suspected_where_an_item_is_missing(capsys, tmp_path):
-    """The first item became the name of the column, and somebody has it: the note says so as well."""
-    (tmp_path / "a.csv").write_text(text())
-    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
-    ended = inside(capsys, "select", tmp_path / "a.csv", *ASK, "--items", tmp_path / "items.txt")
-    note, refusal = ended.err.splitlines()
-    assert "note: the first line of items.txt, 'tea', is taken for the name" in note
-    assert "--items does not list the item of every event" in refusal
 
 
 def test_simulate_knows_what_is_learned_after_a_round(capsys):

@@ -50,17 +50,6 @@ def test_an_estimate_makes_nothing(capsys, files):
     assert not (files / "people").exists()
 
 
-def test_several_files_and_a_pattern_are_the_same(capsys, files):
-    catalogue = ["--items", files / "items.csv", "--key", files / "key"]
-    (files / "key").write_text("ab" * 32)
-    assert prepared(capsys, files, files / "monday.csv", files / "tuesday.csv", *catalogue).code == 0
-    first = Store.open(files / "people").manifest["parts"]
-    (files / "people").rename(files / "before")
-    assert not (files / "before" / "key").exists()
-    assert prepared(capsys, files, f"{files}/*day.csv", *catalogue).code == 0
-    assert Store.open(files / "people").manifest["parts"] == first
-
-
 @pytest.mark.parametrize(
     ("rest", "words"),
     [

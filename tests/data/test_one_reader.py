@@ -137,13 +137,6 @@ def test_the_same_events_are_the_same_people_everywhere(rows: Rows, weighed: boo
                 assert selected(made, *flags) == list(map(as_text, chosen))
 
 
-def test_weights_of_one_item_are_not_added_up_anywhere(tmp_path: Path) -> None:
-    rows: Rows = [("ann", "tea", 0.5), ("ann", "tea", 0.5), ("bob", "tea", 0.25)]
-    path = as_csv(rows, tmp_path)
-    for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
-        assert ProbabilisticCoverage.from_events(events, **WEIGHED).data.tolist() == [0.5, 0.25]
-
-
 def test_what_is_missing_is_missing_in_every_table(tmp_path: Path) -> None:
     for nothing in ("", " ", "nan", "NaN", None):
         rows: Rows = [("ann", "tea", 1.0), ("bob", nothing, 1.0)]

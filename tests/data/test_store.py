@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from discreet.core.checks import DataError
@@ -639,12 +638,6 @@ def test_categories_that_no_row_holds_are_no_items(tmp_path):
         assert made(tmp_path, table, name, items=None).labels == ("p0", "p1")
         listed = made(tmp_path, table, f"{name} listed", items=["p0", "p1"])  # nobody has what is not listed
         assert listed.n_entries == 2
-
-
-def test_columns_of_parquet_that_are_not_there(tmp_path):
-    pq.write_table(pa.table({"user": [1], "pages": ["p0"]}), tmp_path / "events.parquet")
-    with pytest.raises(ValueError, match="did you mean 'pages'"):
-        made(tmp_path, tmp_path / "events.parquet")
 
 
 def test_another_process_checks_for_itself(tmp_path):

@@ -91,13 +91,6 @@ def test_decimal_shares_fit_as_a_reader_expects():
         gate.laplace(0.0, scale=1e6, sensitivity=1.0)
 
 
-@pytest.mark.parametrize("count", [1, 3, 10])
-def test_equal_shares_are_the_whole_together(count):
-    shares = dc.Budget(1.0, 1e-6).split(count)
-    assert len(shares) == count
-    assert sum(share.fraction for share in shares) == 1
-
-
 def test_proportional_split_is_exact():
     shares = dc.Budget(1.0, 1e-6).split([0.1, 0.2, 0.4])
     assert [share.fraction for share in shares] == [Fraction(1, 7), Fraction(2, 7), Fraction(4, 7)]

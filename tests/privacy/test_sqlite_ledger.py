@@ -16,7 +16,6 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import discreet as dc
@@ -320,19 +319,6 @@ def test_another_name_of_the_file_is_the_same_ledger(path, tmp_path):
         TreeSum.from_state(*state, _gate(tmp_path / "link"))
 
 
-def test_two_alike_are_two_charges(path):
-    """What one of them was charged for says nothing about the other."""
-    first = _gate(path)
-    mine, yours = (_sum(first).state() for _ in range(2))
-    _close(first)
-    second, third = _gate(path), _gate(path)
-    TreeSum.from_state(*mine, second)
-    for gate in (second, third):
-        with pytest.raises(ValueError, match="in use already"):
-            TreeSum.from_state(*mine, gate)
-    assert TreeSum.from_state(*yours, third).add([0.1, 0.2]).shape == (2,)
-
-
 def test_of_two_that_take_up_at_once_one_is_refused(path, monkeypatch):
     first = _gate(path)
     state = _sum(first).state()
@@ -375,32 +361,6 @@ def test_what_was_closed_releases_nothing(path):
 def test_a_ledger_that_nobody_refers_to_lets_its_charges_go(path):
     state = _sum(_gate(path)).state()
     assert TreeSum.from_state(*state, _gate(path)) is not None
-
-
-def test_learners_come_back_over_the_file(path, tmp_path):
-    people = dc.objectives.Coverage(np.eye(6, dtype=bool)[np.arange(40) % 6])
-    with SQLiteLedger(path) as ledger:
-        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
-        learners = [dc.online.LeaderSelector(6, 2, 40, gate.share(Fraction(1, 4))) for _ in range(2)]
-        chosen = dc.offline.PrivateGreedy(dc.constraints.Cardinality(2), gate.share(0.25)).select(people)
-        assert len(chosen.items) == 2
-        for number, learner in enumerate(learners):
-            learner.run(people[:10])
-            learner.save(tmp_path / f"{number}")
-        spent = gate.spent.to_json()["ledger"]
-    with SQLiteLedger(path) as ledger:
-        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
-        again = [dc.load(tmp_path / f"{number}", gate=gate) for number in (0, 1)]
-        assert [one.round for one in again] == [10, 10]
-        for learner in again:
-            learner.run(people[:5])
-        assert gate.spent.to_json()["ledger"] == spent
-        for number in (0, 1):
-            with pytest.raises(ValueError, match="in use already"):
-                dc.load(tmp_path / f"{number}", gate=gate)
-        assert 0.7 < gate.spent.epsilon() <= 1.0
-        with pytest.raises(dc.BudgetExceeded):
-            dc.online.LeaderSelector(6, 2, 40, gate.share(0.5))
 
 
 # --- processes ---------------------------------------------------------------------------------------------

@@ -417,29 +417,6 @@ def test_sums_of_several_people_pay_for_truncation_and_declare_per_person():
 # --- sharing a gate, saving, bad input ----------------------------------------------------------
 
 
-def test_sums_share_a_gate_exactly():
-    gate = Gate(APPROXIMATE, 0)
-    for _ in range(3):
-        gate.running_sum(2, 50, norm_bound=1.0, share=dc.Budget(1.0).split(3)[0].fraction)
-    assert gate.spent.epsilon() <= 1.0
-    assert gate.spent.epsilon() == pytest.approx(1.0, rel=1e-9)
-    with pytest.raises(dc.BudgetExceeded):
-        gate.running_sum(2, 50, norm_bound=1.0, share=0.01)
-    with pytest.raises(dc.BudgetExceeded, match="nothing of this kind fits any more"):
-        gate.running_sum(2, 50, norm_bound=1.0)
-
-
-def test_by_default_a_sum_takes_what_is_left():
-    gate = Gate(APPROXIMATE, 0)
-    gate.gaussian(0.0, sigma=8.0, sensitivity=1.0)
-    gate.running_sum(2, 50, norm_bound=1.0)
-    assert 0.999 < gate.spent.epsilon() <= 1.0
-    pure = Gate(PURE, 0)
-    pure.laplace(0.0, scale=4.0, sensitivity=1.0)
-    pure.running_sum(2, 50, method="tree", noise="laplace", norm_bound=1.0)
-    assert pure.spent.epsilon() == 1.0
-
-
 def test_a_shared_gate_does_not_come_back_twice(tmp_path):
     gate = Gate(APPROXIMATE, 0)
     first = gate.running_sum(2, 5, norm_bound=1.0, share=0.5)

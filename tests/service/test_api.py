@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from discreet.client import Acknowledgement, Client, ServiceError
+from discreet.client import Acknowledgement, ServiceError
 
 ITEMS = [f"item {number}" for number in range(20)]
 
@@ -61,20 +61,6 @@ def test_a_shop_from_the_first_decision_to_a_release(shared_service):
     assert "exp(1)" in account["promise"]
     releases = client.request("GET", "/v1/experiments/shop/releases?limit=1")["releases"]
     assert set(releases[0]) == {"seq", "epoch", "at", "chain", "items", "values", "shares"}
-
-
-def test_many_at_once(shared_service):
-    client = shared_service.client()
-    experiment(client, "many", outcome_wait=60.0)
-    found = client.request("POST", "/v1/experiments/many/decisions", {"count": 50})["decisions"]
-    assert len({one["decision_id"] for one in found}) == 50
-    outcomes = [{"decision_id": one["decision_id"], "likes": []} for one in found]
-    assert client.report_many(outcomes) == [Acknowledgement("recorded", True)] * 50
-    wrong = [{"decision_id": "nonsense", "likes": []}, {**outcomes[0], "likes": ["item 1"]}]
-    assert client.report_many(wrong) == [
-        Acknowledgement("refused", False),
-        Acknowledgement("duplicate", True),
-    ]
 
 
 def test_excluded_items_are_replaced(shared_service):
@@ -171,28 +157,6 @@ def test_erasure(shared_service):
     assert client.report(first, likes=["item 1"]).status == "recorded"
     client.request("DELETE", "/v1/people/somebody?population=erasing")
     assert client.report(second, likes=["item 1"]) == Acknowledgement("recorded", False)
-
-
-def test_what_was_acknowledged_survives_a_kill(service):
-    client = service.client()
-    experiment(client, "shop", outcome_wait=0.2)
-    open_decisions = []
-    for number in range(100):
-        decision = client.decide("shop", f"person {number}")
-        if number % 3:
-            assert client.report(decision, likes=["item 1"]).status in answers(number)
-        else:
-            open_decisions.append(decision)
-    service.kill()
-    service.start()
-    client = Client(service.url, service.key)
-    assert {client.report(one, likes=["item 1"]).status for one in open_decisions[-3:]} <= {
-        "recorded",
-        "late",
-    }
-    new = client.decide("shop")
-    assert new.id not in {one.id for one in open_decisions}
-    settled(client, "shop", 1)
 
 
 def test_what_cannot_be_meant_is_refused_as_such(shared_service):

@@ -141,16 +141,6 @@ def test_refusals(served, path, body, status):
         assert line.ask(DECIDE, b"{}")[0] == 200
 
 
-def test_whoever_hangs_up_hinders_nobody(served):
-    for _ in range(20):
-        with Line(served) as line:
-            decision = line.ask(DECIDE, b"{}")[2]
-            line.socket.sendall(line.text(outcome_of(decision), b'{"taken": null}'))
-    with Line(served) as line:
-        assert line.ask(outcome_of(decision), b'{"taken": null}')[2]["status"] in ("duplicate", "recorded")
-    assert "Traceback" not in (served.folder / "log").read_text()
-
-
 def test_half_a_body_is_no_request():
     """Whoever hangs up before the end of a body is shown nothing, and takes no decision."""
     parts = iter([{"type": "http.request", "body": b"", "more_body": True}, {"type": "http.disconnect"}])

@@ -81,16 +81,6 @@ def test_a_seed_is_told_where_there_is_one(world, analyst):
         assert ("for tests only, not private" in analyst.get(f"/experiments/{name}").text) == told
 
 
-def test_parts_are_sent_when_something_has_changed(world, analyst):
-    first = analyst.get("/parts/experiments/shop?seen=")
-    assert first.status == 200
-    assert first.headers["hx-trigger"] == "released"
-    again = re.search(r'hx-get="(/parts/experiments/shop\?seen=[0-9a-f]+)"', first.text)[1]
-    assert analyst.get(again).status == 204
-    serve(world[0].client(), "shop", "plain", 1)
-    assert analyst.get(again).status == 200
-
-
 def test_nobody_is_on_pages(admin):
     for path in [*PAGES, "/experiments/other", *(f"/parts/experiments{part}" for part in PARTS)]:
         assert MARKER not in admin.get(path).text
@@ -395,24 +385,6 @@ def test_a_form_offers_learners_groups_and_options(world, operator):
         1000,
         {"resample_every": 10},
     )
-
-
-@pytest.mark.parametrize("feedback", ["taken", "likes", "value"])
-def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
-    """What the plan says is read off the learner that would be made: its block and noise."""
-    form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20))), "visitors": "2000"}
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
-    words = {
-        "taken": "Every 54 people counts leave, with noise of about ± 3.1 people",
-        "likes": "The first counts leave after 81 people",
-        "value": "Every 34 people counts leave, with noise of about ± 1.6 people",
-    }
-    assert words[feedback] in text
-    assert f"after {503 if feedback == 'likes' else 300} people" in text
-    assert "exp(1) times" in text
-    found = operator.post("/parts/forecast", **form)
-    assert found.status == 200
-    assert "of what the best fixed set would serve" in found.text
 
 
 def test_the_catalogue_is_changed_by_a_form(world, operator):
