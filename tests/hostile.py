@@ -21,7 +21,6 @@ from discreet.core.state import read_state, write_state
 
 State = tuple[dict[str, Any], dict[str, np.ndarray]]
 Change = Callable[[], State]
-Place = tuple[Any, ...]
 _GONE = object()
 _WHOLE = [-1, 0, 1, 7, 10**6, 2**31, 2**63 - 1, 2**64, 10**30, -(10**30), 0.5, "1", None, True, []]
 _REAL = [-1.0, 0.0, 1e-300, 1e300, math.nan, math.inf, -math.inf, "0.5", None, True, []]

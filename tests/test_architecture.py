@@ -248,21 +248,6 @@ def test_randomness_of_ones_own_is_noticed(text):
     assert raw_randomness(Module("privacy/new.py", text)) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import numpy as np\ndef f(rng: np.random.Generator | None): ...",
-        "import numpy as np\nfine = isinstance(rng, np.random.Generator)",
-        "from ..privacy import PublicRandomness\nPublicRandomness.seeded(3).generator.random()",
-        "from ..privacy import samplers\ngrid = samplers.Grid.for_noise(1.0, 1.0, 0)",
-        "from ..privacy import Seed\ndef f(release, seed: Seed): return release.words(3)",
-        "def f(gate):\n    return gate.reserve(event).noise(grid, 3), gate.public_randomness().words",
-    ],
-)
-def test_what_draws_nothing_is_allowed(text):
-    assert raw_randomness(Module("online/new.py", text)) == []
-
-
 # --- directions ----------------------------------------------------------------------------------------
 
 
@@ -334,19 +319,6 @@ def test_the_table_has_every_package_and_no_direction_that_nobody_takes():
 )
 def test_wrong_directions_are_noticed(path, text):
     assert wrong_directions(Module(path, text)) != []
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("privacy/new.py", "from ..core import checks\nfrom .gate import Gate\nfrom .. import kernels"),
-        ("cli/new.py", "from .. import __version__\nfrom . import main"),
-        ("__init__.py", "from .online.learner import load"),
-        ("results.py", "def f():\n    from .evaluation.regret import regret\n    return regret"),
-    ],
-)
-def test_right_directions_are_not(path, text):
-    assert wrong_directions(Module(path, text)) == []
 
 
 # --- private names -------------------------------------------------------------------------------------

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
-import gzip
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
-import polars
-import pyarrow.parquet
 import pytest
 
 from discreet.data import EventReader
@@ -29,31 +25,6 @@ COLUMNS = {
     "who": ["ann", "bob", "ann", "cy", "ann"],
     "what": ["tea", "milk", "milk", "tea", "tea"],
     "much": [0.5, 0.25, 1.0, 0.75, 0.5],
-}
-CSV = "extra,who,what,much\n" + "".join(f"x,{w},{t},{m}\n" for w, t, m in zip(*COLUMNS.values(), strict=True))
-
-
-def as_csv(folder: Path, name: str = "events.csv") -> Path:
-    path = folder / name
-    path.write_bytes(gzip.compress(CSV.encode("utf-8-sig")) if name.endswith(".gz") else CSV.encode())
-    return path
-
-
-def as_parquet(folder: Path) -> Path:
-    pyarrow.parquet.write_table(pyarrow.table(COLUMNS), folder / "events.parquet")
-    return folder / "events.parquet"
-
-
-SOURCES: dict[str, Any] = {
-    "dict": lambda _: COLUMNS,
-    "pandas": lambda _: pandas.DataFrame(COLUMNS),
-    "categories": lambda _: pandas.DataFrame(COLUMNS).astype({"who": "category", "what": "category"}),
-    "polars": lambda _: polars.DataFrame(COLUMNS),
-    "lazy polars": lambda _: polars.LazyFrame(COLUMNS),
-    "arrow": lambda _: pyarrow.table(COLUMNS),
-    "csv": lambda folder: str(as_csv(folder)),
-    "gzipped csv": lambda folder: as_csv(folder, "events.csv.gz"),
-    "parquet": as_parquet,
 }
 
 
@@ -157,53 +128,6 @@ def test_words_are_no_weights() -> None:
         ProbabilisticCoverage.from_events(
             {"p": [1, 1], "i": [1, 1], "w": [3, 0.5]}, person="p", item="i", weight="w"
         )
-
-
-@pytest.mark.parametrize(
-    ("content", "words", "details"),
-    [
-        ('p,i\n1,"x\n2,y\n', "events.csv: a cell in quotes does not end on its line", "^line 2$"),
-        ('p,i\nc,"2"3\n', "events.csv: a row has something behind a closing quote", "^line 2$"),
-        ("p,i\n1,2\n3\n", "a row has another number of cells.*header, which has 2", "^line 3: 1 cells$"),
-        ('p,i\n"a,b",1\n\nc,2,3\n', "a row has another number of cells", "^line 4: 3 cells$"),
-        ("p,i\nann,\n", "events.csv: an entry of column 'i' is missing", "^line 2$"),
-        (b"p,i\nJos\xe9,1\n", "an entry of column 'p' is missing, or is neither text", "^line 2$"),
-        (b"p,\xef\n1,2\n", "events.csv is not UTF-8 text; it must be CSV", None),
-        ("p,i,p\n1,2,3\n", "2 columns named 'p'", None),
-        ("", "the first line must name the columns", None),
-    ],
-)
-def test_bad_files_are_blamed(tmp_path: Path, content: str | bytes, words: str, details: str | None) -> None:
-    path = tmp_path / "events.csv"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ValueError, match=words) if details is None else refused(words, details):
-        Coverage.from_events(path, person="p", item="i")
-
-
-def test_what_is_no_table_is_blamed(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
-        Coverage.from_events(tmp_path / "none.csv", person="p", item="i")
-    (tmp_path / "events.xlsx").write_bytes(b"PK\x03\x04" + bytes(50))
-    with pytest.raises(ValueError, match=r"events\.xlsx is an Excel workbook"):
-        Coverage.from_events(tmp_path / "events.xlsx", person="p", item="i")
-    with pytest.raises(TypeError, match="data frame"):
-        Coverage.from_events(7, person="p", item="i")
-    with pytest.raises(ValueError, match="item='j' is not a column"):
-        Coverage.from_events(as_parquet(tmp_path), person="who", item="j")
-
-
-def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = as_parquet(tmp_path)
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install 'discreet\[tables\]'"):
-        Coverage.from_events(path, person="who", item="what")
 
 
 class Bob:

@@ -24,7 +24,6 @@ from discreet.privacy import (
     Entry,
     Gate,
     GaussianNoise,
-    Ledger,
     LedgerConflict,
     MemoryLedger,
     PureRelease,
@@ -43,24 +42,6 @@ def path(tmp_path):
 
 
 # --- one budget --------------------------------------------------------------------------------------
-
-
-def test_gates_over_one_file_share_one_budget(path):
-    mine, yours = (Gate(PURE, ledger=SQLiteLedger(path)) for _ in range(2))
-    assert isinstance(SQLiteLedger(path), Ledger)
-    for _ in range(3):
-        mine.reserve(TENTH)
-        yours.reserve(TENTH, label="other")
-    assert mine.spent.to_json() == yours.spent.to_json()
-    assert mine.spent.epsilon() == 0.6
-    with pytest.raises(dc.BudgetExceeded) as refused:
-        mine.reserve(TENTH, 5)
-    words = str(refused.value)
-    assert "spent epsilon 0.6, asked 5 x PureRelease(epsilon=0.1) which makes 1.1, limit 1" in words
-    assert "largest that fits: 5 x PureRelease(epsilon=0.08), or 4 of those asked for" in words
-    again = Gate(PURE, ledger=SQLiteLedger(path))
-    assert again.spent.to_json() == mine.spent.to_json()
-    assert again.remaining.epsilon == 0.4
 
 
 def test_it_says_what_a_ledger_in_memory_says(path):

@@ -417,24 +417,6 @@ def test_sums_of_several_people_pay_for_truncation_and_declare_per_person():
 # --- sharing a gate, saving, bad input ----------------------------------------------------------
 
 
-def test_a_shared_gate_does_not_come_back_twice(tmp_path):
-    gate = Gate(APPROXIMATE, 0)
-    first = gate.running_sum(2, 5, norm_bound=1.0, share=0.5)
-    first.save(tmp_path / "alone")
-    second = gate.running_sum(2, 5, norm_bound=1.0, share=0.25, method="tree")
-    for total in (first, second):
-        with pytest.raises(ValueError, match="other releases went through this sum's gate"):
-            total.save(tmp_path / "no")
-    again = Gate.from_state(gate.state())
-    resumed = [type(t).from_state(*t.state(), again) for t in (first, second)]
-    again.reserve(GaussianNoise(1.0, 1000.0))  # one budget: whatever is charged, all of them see
-    assert len({str(one.spent) for one in (again, *(total.gate for total in resumed))}) == 1
-    with pytest.raises(ValueError, match="in use already"):
-        type(first).from_state(*first.state(), again)
-    for total, twin in zip((first, second), resumed, strict=True):
-        assert (total.add([0.1, 0.2]) == twin.add([0.1, 0.2])).all()
-
-
 def test_several_rounds_per_person_cost_more_noise():
     one = TreeSum(1, 100, APPROXIMATE, norm_bound=1.0, seed=0)
     three = TreeSum(1, 100, dc.Budget(1.0, 1e-6, max_rounds_per_person=3), norm_bound=1.0, seed=0)
@@ -445,23 +427,6 @@ def test_several_rounds_per_person_cost_more_noise():
     here, there = _streams(5, 0)
     here[1], there[1] = here[0], there[0]
     assert exact_sum_loss(make, here, there, norm=2) <= APPROXIMATE.mu * (1 + 1e-8)
-
-
-@pytest.mark.parametrize(("kind", "options", "budget"), CASES)
-@pytest.mark.parametrize("stop", [0, 1, 6, 7, 8])
-def test_saved_sums_go_on_identically(kind, options, budget, stop, tmp_path):
-    vectors = np.random.default_rng(3).uniform(-0.3, 0.3, size=(12, 3))
-    total = kind(3, 12, budget, norm_bound=1.0, seed=8, **options)
-    for vector in vectors[:stop]:
-        total.add(vector)
-    total.save(tmp_path / "sum.discreet")
-    again = kind.load(tmp_path / "sum.discreet")
-    assert again.gate.spent.to_json() == total.gate.spent.to_json()
-    for vector in vectors[stop:]:
-        assert (again.add(vector) == total.add(vector)).all()
-    assert again.taken == 12
-    with pytest.raises(RuntimeError):
-        again.add(vectors[0])
 
 
 def test_saved_file_is_readable_private_and_checked(tmp_path):

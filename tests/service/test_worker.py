@@ -15,7 +15,7 @@ from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
 from discreet.service.learning import Learning
-from discreet.service.worker import periods_of
+from discreet.service.worker import linked, periods_of
 
 from .world import NOISY, PURE, World, likes, taken
 
@@ -227,3 +227,7 @@ def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
         learning.aggregate(block, dict.fromkeys(range(24), (False, b'"item 1"')))
     assert learning.learner.pending == ()
     assert learning.measure._open[""].decisions == [21, 0]
+
+
+def test_a_link_names_everything_before_it():
+    assert linked(linked(b"", "one"), "two") != linked(linked(b"", "another"), "two")
