@@ -253,29 +253,8 @@ def test_simulated_people_return_as_declared():
 # --- other families ---------------------------------------------------------------------------------
 
 
-def test_bandit_plans_prefer_blocks_and_tell_of_the_paper():
-    found = plan(10, 2, 10**6, BUDGET, feedback="bandit")
-    assert found.best.settings["exploration"] == "blocks"
-    assert not found.vacuous
-    published = next(one for one in found.candidates if "calibration" in one.settings)
-    assert "constants of paper 000" in published.note
-    assert published.formula > 20 * found.best.formula
-    assert not any(
-        "calibration" in one.settings for one in plan(10, 2, 10**6, PURE, feedback="bandit").candidates
-    )
-
-
 def test_a_cardinality_is_k():
     assert plan(10, Cardinality(2), 1_000, BUDGET).candidates == plan(10, 2, 1_000, BUDGET).candidates
-
-
-def test_linear_costs_have_a_better_learner_for_streams_fixed_in_advance():
-    found = PLANS["linear"](BUDGET)
-    assert found.best.name == "LinearLeader"
-    adaptive = dc.plan_convex(
-        dc.domains.Simplex(5), 10**5, BUDGET, lipschitz=1.0, linear=True, adversary="adaptive"
-    )
-    assert {one.name for one in adaptive.candidates} == {"ApproximateLeader"}
 
 
 def test_bad_questions_of_other_families_are_named():
@@ -300,17 +279,6 @@ def test_bad_questions_of_other_families_are_named():
 
 
 # --- what to expect ---------------------------------------------------------------------------------
-
-
-def test_synthetic_people_are_as_described():
-    people = synthetic_people(20_000, 200, seed=3)
-    counts = np.diff(people.indptr)
-    assert 2.0 < counts.mean() < 3.0  # one and two more, less what was drawn twice
-    popular = np.sort(people.gains([]))[::-1]
-    assert popular[0] > 5 * popular[20] > 0.0
-    again = synthetic_people(20_000, 200, seed=3)
-    np.testing.assert_array_equal(people.indices, again.indices)
-    assert (synthetic_people(20_000, 200, seed=4).gains([]) != people.gains([])).any()
 
 
 def test_a_share_is_that_of_the_best_fixed_set():

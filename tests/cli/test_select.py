@@ -154,16 +154,6 @@ def test_several_constraints_hold_together(visits, capsys):
     assert max(sum(about[page][0] == d for page in result["items"]) for d in ("d0", "d1", "d2")) <= 2
 
 
-def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
-    pages = [f"p{page:02}" for page in range(25)]  # five more than anybody has
-    listed = file("page,size\n" + "".join(f"{page},{1 + i}\n" for i, page in enumerate(pages)), "items.csv")
-    result = selected(
-        capsys, visits, *COLUMNS, "--items", listed, "--constraint", "knapsack:size:9", "--epsilon", "9"
-    )
-    assert 0 < sum(1 + pages.index(page) for page in result["items"]) <= 9
-    assert "the 25 items listed by --items" in result["treated_as_public"]
-
-
 def test_what_is_not_private_says_so(visits, pages, capsys):
     listed = (visits, *LISTED, "--items", pages)
     seeded = inside(capsys, "select", *listed, "--seed", "1")
