@@ -13,10 +13,19 @@ from scipy.optimize import linprog
 import discreet as dc
 from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
-from discreet.objectives import ConcaveOverModular, Coverage, SaturatedCoverage, SetFunction
-from discreet.offline.continuous import ContinuousGreedy
+from discreet.constraints.residual import Residual
+from discreet.objectives import (
+    BudgetAllocation,
+    ConcaveOverModular,
+    Coverage,
+    MultilinearExtension,
+    QuadraticProgram,
+    SaturatedCoverage,
+    SetFunction,
+)
+from discreet.offline.continuous import ContinuousGreedy, PointGradient, SummedGradient
 from discreet.offline.curvature import CurvatureGreedy, best_above
-from discreet.privacy import BudgetExceeded
+from discreet.privacy import BudgetExceeded, PublicRandomness
 from discreet.privacy.account import PublishedCalibrationWarning
 
 FREE = dc.Budget(math.inf)
@@ -229,3 +238,109 @@ def test_the_published_certificate_pays_for_its_grid_of_guesses():
     lost = best - 3000 * people.multilinear(made().fractional(people))
     assert 3 * made(gamma=1e-9).certified_loss(3000, 6, 0.0) < lost <= made().certified_loss(3000, 6, 0.0)
     assert made(guess=0.0).certified_loss(3000, 6, 0.0) == 3000.0
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+@pytest.mark.parametrize("gamma", [0.3, 0.5, 0.51, 1.0])
+def test_no_lambda_is_missed_by_more_than_gamma_times_the_best_single_item(gamma):
+    """003, after Algorithm 2: for every lambda up to n m there is a guess in [lambda - gamma m, lambda]."""
+    people = Coverage(np.eye(5)[[0, 0, 1, 2, 3, 4]])
+    selector = CurvatureGreedy(2, dc.Budget(1.0), noise="laplace", calibration="published", gamma=gamma)
+    single = 2.0
+    guesses = np.array(selector._guesses(people, Residual.of(Cardinality(2, n_items=5))))
+    targets = np.linspace(0.0, 5 * single, 10_001)
+    missed = [target - guesses[guesses <= target + 1e-12].max() for target in targets]
+    assert max(missed) <= gamma * single + 1e-9
+
+
+# --- functions of a point ----------------------------------------------------------------------------------
+
+
+def _slopes(seed=0, people=4000, size=6):
+    """Linear functions of a point: curvature 0, and the best point is a vertex."""
+    rng = np.random.default_rng(seed)
+    rows = rng.random((people, size)) * np.linspace(0.1, 0.4, size)
+    return QuadraticProgram(np.zeros((people, size, size)), rows, bound=2.5, gradient_bound=2.5), rows
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_points_of_a_polytope_with_curvature(noise):
+    """003, Section 3.2: of linear functions all is kept but for the noise; of others 1 - c_f / e."""
+    people, rows = _slopes()
+    best = np.sort(rows.sum(axis=0))[-2:].sum()
+    greedy = CurvatureGreedy(2, dc.Budget(2.0, 1e-6), 5, noise, bound=2.5, seed=1)
+    point = greedy.fractional(people)
+    assert Cardinality(2, n_items=6).in_polytope(point)
+    assert greedy.privacy.epsilon() <= 2.0
+    certified = greedy.certified_loss(4000, 6, 0.0, smoothness=0.0)
+    assert best - rows.sum(axis=0) @ point <= certified < 0.5 * best
+    # the same noise as for sets of the same bound
+    sets = CurvatureGreedy(2, dc.Budget(2.0, 1e-6), 5, noise, bound=2.5, seed=1)
+    sets.select(Coverage((rows > 0.1).astype(float)))
+    assert list(greedy.privacy.ledger.events()) == list(sets.privacy.ledger.events())
+
+
+def test_gradients_of_points_are_those_of_a_multilinear_extension():
+    """Sets, and their extension as functions of a point: the same sums, but for one step a person."""
+    people = Coverage((np.random.default_rng(0).random((500, 6)) < 0.3).astype(float))
+    sets = SummedGradient(people, 1.0, 10, PublicRandomness.seeded(0), 500)
+    points = PointGradient(MultilinearExtension(people), 1.0, 500)
+    for x in (np.zeros(6), np.full(6, 0.3), np.ones(6)):
+        assert (np.abs(sets.at(x) - points.at(x)) <= 500).all()
+        assert sets.scores(sets.at(x)) == pytest.approx(500 * people.multilinear_gradient(x), abs=1e-4)
+
+
+def test_smooth_functions_lose_what_their_steps_cost():
+    people = BudgetAllocation(np.random.default_rng(0).random((300, 5)) * 0.15)
+    bound = max(people.bound, people.gradient_bound)
+    free, x = dc.Budget(math.inf), np.zeros(5)
+    constraint = Cardinality(2, n_items=5)
+    for _ in range(3000):  # concave: Frank-Wolfe goes to the best point, and says how near it is
+        x += (constraint.maximize(people.gradient(x)) - x) * 0.01
+    best = people.value(x) + people.gradient(x) @ (constraint.maximize(people.gradient(x)) - x)
+    for steps in (1, 3, 10):
+        greedy = ContinuousGreedy(2, free, steps, "gaussian", bound=bound)
+        lost = (1 - 1 / math.e) * best - people.value(greedy.fractional(people))
+        certified = ContinuousGreedy(2, free, steps, "gaussian", bound=bound).certified_loss(
+            300, 5, smoothness=people.smoothness
+        )
+        assert 300 * lost <= certified
+    assert certified == pytest.approx(300 * people.smoothness * 2 / 20, rel=1e-3)
+
+
+def test_what_points_cannot_have_is_refused():
+    people, _ = _slopes(people=30)
+    for options, message in (
+        ({"noise": "exponential"}, 'points need noise="laplace"'),
+        ({"noise": "laplace", "bound": 1.0}, "must be no less than the people"),
+        ({"noise": "laplace", "include": [0]}, "are for sets"),
+        ({"noise": "laplace", "calibration": "published"}, "points need noise"),
+    ):
+        selector = CurvatureGreedy(2, dc.Budget(2.0, 1e-6), **({"bound": 2.5} | options))
+        with pytest.raises(ValueError, match=message):
+            selector.fractional(people)
+    wide = BudgetAllocation(np.full((3, 2), 0.5), total=9.0, upper=2.0)
+    with pytest.raises(ValueError, match="rescale them"):
+        CurvatureGreedy(1, dc.Budget(2.0), noise="laplace", bound=99.0).fractional(wide)
+    few = dc.Budget(2.0, 1e-6, "add_remove")
+    with pytest.raises(ValueError, match="more than the 20 people"):
+        ContinuousGreedy(2, few, noise="laplace", bound=2.5, max_people=20).fractional(people)
+
+
+def test_one_person_moves_no_entry_of_a_sum_of_gradients_by_more_than_the_bound():
+    """Also somebody who exceeds what they declared, or whose function fails."""
+
+    class Loud(QuadraticProgram):
+        def _gradient(self, x):
+            if len(self) == 1 and self._h[0, 0] > 0.19:
+                raise RuntimeError("a secret")
+            return super()._gradient(x) * 1000.0
+
+    rows = np.array([[0.1, 0.1], [0.2, 0.1]])
+    sums = []
+    for who in ([0], [0, 0], [0, 1]):
+        people = Loud(np.zeros((len(who), 2, 2)), rows[who], bound=1.0, gradient_bound=1.0)
+        gradient = PointGradient(people, 1.0, 10)
+        sums.append(gradient.scores(gradient.at(np.zeros(2))))
+    assert (sums[1] - sums[0] == 1.0).all()
+    assert (sums[2] == sums[0]).all()

@@ -19,7 +19,7 @@ from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
-from ..objectives import MutualInformation, Population, answers
+from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
 from ..objectives.base import SharedSets
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
@@ -131,23 +131,27 @@ class SummedGradient:
         public: PublicRandomness,
         length: int | None = None,
     ) -> None:
-        length = MOST_PEOPLE if length is None else length
-        if len(people) > length:
-            raise ValueError(
-                f"there are more than the {length:,} people for whom sums are laid out; declare a public"
-                " max_people= that is large enough"
-            )
         self.n_items, self._samples, self._public = people.n_items, samples, public
-        mantissa, exponent = math.frexp(bound)
-        self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
+        self._lay_out(len(people), bound, length)
         self._people, self._rows = people, row_parts(people)
-        self._most = math.floor(bound / self.step)
         # People are asked again at every point: what they said before is kept where there is room for it.
         held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
         asked = self._rows is None and held <= _MOST_VALUES
         self._each: Iterable[Population] = list(people) if asked else people
         self._room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
         self._known: list[dict[bytes, Floats]] = [{} for _ in range(len(people) if asked else 0)]
+
+    def _lay_out(self, count: int, bound: float, length: int | None) -> None:
+        """Choose the steps of sums that are laid out for ``length`` people, of whom ``count`` came."""
+        length = MOST_PEOPLE if length is None else length
+        if count > length:
+            raise ValueError(
+                f"there are more than the {length:,} people for whom sums are laid out; declare a public"
+                " max_people= that is large enough"
+            )
+        mantissa, exponent = math.frexp(bound)
+        self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
+        self._most = math.floor(bound / self.step)
         self.queries = 0
 
     def at(self, x: Floats) -> Steps:
@@ -187,6 +191,25 @@ class SummedGradient:
             try:
                 found = sets.gradient(person, known)
                 gradient = answers.vector("multilinear_gradient", found, self.n_items)
+            except Exception:  # somebody's own code: what it raises may hold their data
+                continue
+            total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
+        return total
+
+
+class PointGradient(SummedGradient):
+    """The same for people's functions of a point, whose gradients are asked for person by person."""
+
+    def __init__(self, people: ContinuousPopulation, bound: float, length: int) -> None:
+        self.n_items, self._points = people.dimension, people
+        self._lay_out(len(people), bound, length)
+
+    def at(self, x: Floats) -> Steps:
+        self.queries += self.n_items
+        total = np.zeros(self.n_items, dtype=np.int64)
+        for person in self._points:
+            try:
+                gradient = answers.vector("gradient", person.gradient(x), self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
             total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
@@ -365,6 +388,7 @@ class Setting:
     most: float | None
     sums: bool
     length: int = 1
+    smoothness: float | None = None  # of functions of a point, all together; None for sets
 
     @classmethod
     def of(
@@ -467,7 +491,9 @@ class Setting:
         """A bound on (1 - kappa/e) best - E F(x), or on what is lost but for a ``chance``."""
         assert self.most is not None
         settings = self.settings
-        if settings._picks_afresh:
+        if self.smoothness is not None:
+            lost = self.smoothness * self.reach / (2.0 * steps)  # no vertex is longer than sqrt(reach)
+        elif settings._picks_afresh:
             greedy = steps == 1 and settings.greedy_suffices
             lost = 0.0 if greedy else bounds.lost_within_steps(steps, self.most, curvature)
         else:
@@ -678,14 +704,24 @@ class ContinuousGreedy(OfflineSelector):
         return self._selection(people, left, picks, queries=0 if climb is None else climb.gradient.queries)
 
     def fractional(
-        self, people: Population, *, include: Any = None, exclude: Any = None, progress: bool = False
+        self,
+        people: Population | ContinuousPopulation,
+        *,
+        include: Any = None,
+        exclude: Any = None,
+        progress: bool = False,
     ) -> Floats:
         """The point of the polytope before rounding. It spends the budget, as `select` does.
 
-        Included items have 1, excluded ones 0.
+        Included items have 1, excluded ones 0. ``people`` may also be functions of a point of [0, 1]^n
+        (`objectives.ContinuousPopulation`), with noise on their gradients: ``bound`` then also bounds each
+        entry of a person's gradient.
         """
         with self._turns.take("fractional()"):
-            self._climbed_on(people, include, exclude, progress)
+            if isinstance(people, ContinuousPopulation):
+                self._climbed_to(people, (include, exclude), progress)
+            else:
+                self._climbed_on(people, include, exclude, progress)
             assert self._climbed is not None
             return self._climbed[0].copy()
 
@@ -696,6 +732,7 @@ class ContinuousGreedy(OfflineSelector):
         curvature: float = 1.0,
         *,
         probability: float | None = None,
+        smoothness: float | None = None,
     ) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
@@ -703,7 +740,7 @@ class ContinuousGreedy(OfflineSelector):
         would lose. With ``sensitivity=`` F is the objective itself. ``curvature`` is 1 here; see
         `CurvatureGreedy`. ``probability=.95``: a bound on (1 - kappa/e) best - F(x) itself, for the point x
         that is released, which holds with at least that probability over the noise (of paper 003's Lemmas 3
-        and 4, which have 1 - 1/K).
+        and 4, which have 1 - 1/K). ``smoothness``: F is of functions of a point, which have this in L2.
 
         >>> import discreet as dc
         >>> greedy = ContinuousGreedy(5, dc.Budget(1.0, 1e-6))
@@ -722,10 +759,10 @@ class ContinuousGreedy(OfflineSelector):
             return 0.0
         constraint, size = left.constraint, int(left.free.size)
         touched = min(size, self.items_per_person or size)
-        setting = self._setting(constraint, size, touched, count)
+        setting = self._setting(constraint, size, touched, count, smoothness=smoothness)
         # As many steps as `select` would take, which may not know how many people there are.
         known = count if self.budget.neighbours == "replace" else self.max_people
-        steps = self._setting(constraint, size, touched, known).steps()
+        steps = self._setting(constraint, size, touched, known, smoothness=smoothness).steps()
         assert setting.most is not None
         loss = setting.loss(steps, setting.event(steps), curvature, chance)
         return min(loss, (1.0 - curvature / math.e) * setting.most)
@@ -761,6 +798,7 @@ class ContinuousGreedy(OfflineSelector):
         n_people: int | None,
         stated: float | None = None,
         bound: float | None = None,
+        smoothness: float | None = None,
     ) -> Setting:
         stated = self.sensitivity if stated is None else stated
         bound = self.bound if bound is None else bound
@@ -771,7 +809,8 @@ class ContinuousGreedy(OfflineSelector):
         change = Change.of_sum(bound, self.budget.neighbours, n_items, touched)
         most = None if n_people is None else n_people * bound
         length = self._length(n_people)
-        return Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True, length=length)
+        found = Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True, length=length)
+        return found if smoothness is None else replace(found, smoothness=(n_people or 1) * smoothness)
 
     def _length(self, n_people: int | None) -> int:
         """For how many people sums are laid out, a public number."""
@@ -795,7 +834,30 @@ class ContinuousGreedy(OfflineSelector):
         self._residual = left
         return left, climb
 
-    def _climb(self, people: Population, left: Residual, setting: Setting, progress: bool) -> Climb:
+    def _climbed_to(self, people: ContinuousPopulation, given: tuple[Any, Any], progress: bool) -> None:
+        """Climb on functions of a point of the polytope, which are smooth and not linear along an item."""
+        if self.noise == "exponential" or self.calibration == "published":
+            raise ValueError('points need noise="laplace" or "gaussian", and calibration="tight"')
+        if self.sensitivity is not None or any((*given, self.include, self.exclude)):
+            raise ValueError("sensitivity=, include= and exclude= are for sets; leave them out")
+        if (people.upper != 1.0).any():
+            raise ValueError("amounts must lie in [0, 1], as the polytope's points do; rescale them")
+        if max(people.bound, people.gradient_bound) > self.bound * (1.0 + 1e-12):
+            raise ValueError(
+                f"bound={self.bound:g} must be no less than the people's bound={people.bound:g} and"
+                f" gradient_bound={people.gradient_bound:g}"
+            )
+        size = people.dimension
+        known = len(people) if self.budget.neighbours == "replace" else self.max_people
+        left = Residual.of(self.constraint.over(size))
+        assert left.constraint is not None
+        how: dict[str, Any] = {"smoothness": people.smoothness}
+        self._climb(people, left, self._setting(left.constraint, size, size, known, **how), progress)
+        self._gate.add_caveats(*getattr(people, "caveats", ()))
+
+    def _climb(
+        self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
+    ) -> Climb:
         steps = setting.steps()
         event = setting.event(steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))
@@ -811,8 +873,12 @@ class ContinuousGreedy(OfflineSelector):
         self._climbed = left.point(climb.point), steps
         return climb
 
-    def _gradient(self, people: Population, left: Residual, setting: Setting) -> Gradient:
+    def _gradient(
+        self, people: Population | ContinuousPopulation, left: Residual, setting: Setting
+    ) -> Gradient:
         """The gradient over the items that are left, on top of the included ones."""
+        if isinstance(people, ContinuousPopulation):
+            return PointGradient(people, self.bound, self._length(len(people)))
         public = self._gate.public_randomness()
         gradient: Gradient
         if setting.sums:

@@ -12,7 +12,7 @@ from ..constraints import Constraint
 from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
-from ..objectives import Population
+from ..objectives import ContinuousPopulation, Population
 from ..privacy import Event, GaussianNoise, PublicRandomness
 from ..privacy.accountant import Spending
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
@@ -38,7 +38,9 @@ class CurvatureGreedy(ContinuousGreedy):
 
     Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(n_people, n_items, kappa)``, whatever kappa is.
     With g = F - ell, step k lifts w_k g(x) + ell x by at least [w_k (g(S*) - g(x')) + ell(S*)] / K, which
-    telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*).
+    telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*). The same holds for smooth
+    functions of a point (`fractional`), with paper 003's curvature of continuous functions, c_f, for kappa:
+    the last gradient is at least 1 - c_f of any, and F(x*) at most <gradient at 0, x*>.
 
     ``calibration="published"`` is paper 003's Algorithm 2: it climbs by the gradient of F - ell over the
     points with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one
@@ -88,13 +90,15 @@ class CurvatureGreedy(ContinuousGreedy):
         curvature: float = 1.0,
         *,
         probability: float | None = None,
+        smoothness: float | None = None,
     ) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         The published form may miss lambda by gamma times the best single item, on its grid of guesses. With a
         ``guess`` nothing is certified: it may be wrong by anything.
         """
-        loss = super().certified_loss(n_people, n_items, curvature, probability=probability)
+        how = {"probability": probability, "smoothness": smoothness}
+        loss = super().certified_loss(n_people, n_items, curvature, **how)
         if self.calibration == "tight":
             return loss
         missed = self.gamma if self.guess is None else math.inf
@@ -112,9 +116,12 @@ class CurvatureGreedy(ContinuousGreedy):
 
     # --- as printed ------------------------------------------------------------------------------
 
-    def _climb(self, people: Population, left: Residual, setting: Setting, progress: bool) -> Climb:
+    def _climb(
+        self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
+    ) -> Climb:
         if self.calibration == "tight":
             return super()._climb(people, left, setting, progress)
+        assert isinstance(people, Population)
         if not setting.sums:
             kind = type(people).__name__
             raise ValueError(f'calibration="published" takes sums over people only, which {kind} is not')
