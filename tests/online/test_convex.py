@@ -499,6 +499,25 @@ def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
     assert 4.0 * APPROXIMATE.mu <= exact_sum_loss(clipped, here, there, norm=2) < math.inf
 
 
+@pytest.mark.parametrize("epsilon", [0.7, 40.0])
+def test_published_noise_is_for_costs_with_their_regulariser(epsilon):
+    """Section 2.1 runs Algorithm 1 on f + H/2 |w|^2: a tree for the norm L + H R, where people move 2 L.
+
+    The bandit form sees values of such costs, up to B + H R^2 / 2. Stored numbers say only that this stays.
+    """
+    budget, rounds, levels = dc.Budget(epsilon), 1000, 10
+    grown = 2.0 / 6.0 * 2 * math.log(rounds) ** 2.5 / (epsilon * math.sqrt(rounds))
+    leader = _leader(budget, calibration="published", domain=Ball(2, 3.0), lipschitz=2.0)(rounds=rounds)
+    assert leader.settings.growing == pytest.approx(grown)
+    assert float(leader.settings.event.scale) == pytest.approx((2.0 + grown * 3.0) * levels / epsilon)
+    assert leader.privacy.epsilon() == pytest.approx(2 * 2.0 * epsilon / (2.0 + grown * 3.0))
+    seen = _bandit(budget, Ball(1, 20.0), calibration="published", bound=2.0)(rounds=rounds)
+    value = 2.0 + seen.settings.growing * 20.0**2 / 2.0
+    assert seen.settings.growing > 0.0
+    assert float(seen.settings.event.scale) == pytest.approx(10.0 * value * levels / epsilon)
+    assert seen.privacy.epsilon() == pytest.approx(2 * 2.0 * epsilon / value)
+
+
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.05])
 def test_published_noise_is_the_papers_whatever_the_delta(neighbours, delta):
