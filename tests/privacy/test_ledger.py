@@ -366,7 +366,7 @@ DRAWS = {
     "steps": (LaplaceNoise(0.1, 1.0), lambda release: release.steps(3)),
     "noise": (LaplaceNoise(0.1, 1.0), lambda release: release.noise(Grid.for_noise(1.0, 0.1, 0), 3)),
     "rows": (LaplaceNoise(0.1, 1.0), lambda release: release.noise_rows(Grid.for_noise(1.0, 0.1, 0), 1, 3)),
-    "noisy": (LaplaceNoise(0.1, 1.0), lambda release: release.noisy(SCORES, Grid.for_noise(1.0, 0.1, 0))),
+    "noisy": (LaplaceNoise(0.1, 1.0), lambda release: release.noisy(SCORES, Grid.for_noise(1.0, 0.1, 1))),
     "bare": (LaplaceNoise(0.0, 0.0), lambda release: release.noisy(SCORES, None)),
 }
 

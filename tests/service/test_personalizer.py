@@ -238,7 +238,7 @@ def shown(url, plan, config=None):
             world.report(sequence, value)
         world.settle()
     one = world.one
-    owner = one.learning.gate.owner.id.encode()  # random, whatever the seed is, and so is a digest of it
+    owner = one.learning.gate._owner.id.encode()  # random, whatever the seed is, and so is a digest of it
     state = re.sub(rb'"%b", "number": \d+|"digest": "\w+"' % owner, b"", one.learning.dump()[""])
     return one.next_sequence, one.seq, one.learning.learner.round, state, world
 

@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """Ordered Hedge experts: weights in sum trees, draws that are certain or say that they are not.
 
 Layout. ``scores`` holds the k experts of item 0, then those of item 1, and so on, in whole fixed-point units.

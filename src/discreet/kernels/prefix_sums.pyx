@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.prefix_sum``.
 
 A step has two halves. `encode` gives what is to be released for a vector, without its noise: the output of a

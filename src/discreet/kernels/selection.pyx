@@ -1,3 +1,4 @@
+# cython: auto_pickle=False
 """What people gain from sets and from further items, in whole units, and rounds of learners that sum it up.
 
 Gains are counted in whole units and rounded down: sums of them are whole numbers, and one person's part in

@@ -32,12 +32,12 @@ from ..privacy import (
     Account,
     ApproximateRelease,
     Budget,
+    Entry,
     Event,
     ExponentialChoice,
     Gate,
     LaplaceNoise,
     PublicRandomness,
-    Release,
     Seed,
     Share,
     spend_from,
@@ -935,17 +935,17 @@ class ValueFeedback(Feedback):
         step = 1 / scale
         self._total: BatchTotal | None = None
         self._draws = gate.post_processing()  # of what leaves with noise; without, what is reserved
-        self._charged: list[tuple[str, Release]] = []
+        self._charged: list[tuple[Entry, int]] = []
         if settings.noise is None:
             gate.expect(*((event, count) for _, event, count in settings.releases))
             for label, event, count in settings.releases:
                 release = gate.reserve(event, count, draws=BY_ROUNDS, label=label)
-                self._charged.append((label, release))
+                self._charged.append((release.entry, release.count))
                 if label != TAIL:
                     self._draws = release
         elif settings.releases:
             self._total = BatchTotal(gate, settings.noise, step, label=SUMS)
-            self._charged.append((SUMS, self._total.release))
+            self._charged.append((self._total.entry, 1))
             step = self._total.step
             if self._total.grid is not None:
                 wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._total.grid.noise_scale))
@@ -979,12 +979,12 @@ class ValueFeedback(Feedback):
     def compiles(self) -> bool:
         return all(total >= 0 for total, _ in self._samples.values())
 
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:
-        for label, release in self._charged:
-            if label != TAIL:
-                yield label, release, min(release.count, self._released)
+    def released(self, round: int) -> Iterator[tuple[Entry, int]]:
+        for entry, count in self._charged:
+            if entry.label != TAIL:
+                yield entry, min(count, self._released)
             elif round:
-                yield label, release, release.count
+                yield entry, count
 
     # --- a round ---------------------------------------------------------------------------------
 
@@ -1241,9 +1241,9 @@ class SlotFeedback(Feedback):
             setattr(self, name, np.pad(getattr(self, name), (0, more)))
         self._settings = settings
 
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
+    def released(self, round: int) -> Iterator[tuple[Entry, int]]:  # noqa: ARG002
         if self._total is not None:
-            yield COUNTS, self._total.release, self._released
+            yield self._total.entry, self._released
 
     # --- a round ---------------------------------------------------------------------------------
 

@@ -341,7 +341,7 @@ class HedgeSelector(OnlineSelector):
 
     def _spent(self) -> Account:
         sets = -(-(self._rounds.number + self._rounds.is_open) // self.settings.resample_every)
-        return self._account((_LABEL, self._release, self.settings.charged(self.settings.draws(sets))))
+        return self._account((self._release.entry, self.settings.charged(self.settings.draws(sets))))
 
 
 def _units(bound: float, scale: float, most: int, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:

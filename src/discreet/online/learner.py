@@ -59,7 +59,6 @@ from ..privacy import (
     ExponentialChoice,
     Gate,
     Participation,
-    Release,
     Releases,
     ScoreChange,
     Seed,
@@ -395,7 +394,7 @@ class OnlineLearner:
     def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
         """Put the parts together, for a new learner or for one that comes back from a file."""
         self.settings = settings
-        self._saved_alone = gate.owner is None  # and not with others that it is a part of
+        self._saved_alone = gate._owner is None  # and not with others that it is a part of
         self._gate, self._own_gate = gate.owned() if self._saved_alone else gate, own_gate
         self._turns = Turns("learner")
         self._rounds = Rounds(settings.rounds, self._finished)
@@ -538,8 +537,8 @@ class OnlineLearner:
 
     def _finished(self) -> None:
         """Nothing more will be decided: earlier states are not to be gone on from."""
-        if self._saved_alone and self._gate.owner is not None:
-            self._gate.owner.finish()
+        if self._saved_alone and self._gate._owner is not None:
+            self._gate._owner.finish()
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -552,8 +551,8 @@ class OnlineLearner:
         """
         with self._turn("save()"):
             write_state(path, *self._saved_whole())
-            if self._gate.owner is not None:
-                self._gate.owner.saved()
+            if self._gate._owner is not None:
+                self._gate._owner.saved()
 
     def to_bytes(self) -> bytes:
         """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
@@ -562,8 +561,8 @@ class OnlineLearner:
 
     def _saved_whole(self) -> State:
         """What a file of this learner alone holds."""
-        assert self._gate.owner is not None
-        owner = self._gate.owner.state()
+        assert self._gate._owner is not None
+        owner = self._gate._owner.state()
         header, arrays = self._saved()
         return header | {"owner": owner}, arrays
 
@@ -737,12 +736,12 @@ class OnlineLearner:
             stream.selections[t] = self._row(decision)
             self._take(self._prepared(self._feedback(person, decision, value)), bool(stream.within_limit[t]))
 
-    def _account(self, *releases: tuple[str, Release, int]) -> Account:
-        """An account of the given (label, release, count) under this learner's budget."""
+    def _account(self, *releases: tuple[Entry, int]) -> Account:
+        """An account of so many of these releases under this learner's budget."""
         ledger = Releases()
-        for label, release, count in releases:
+        for entry, count in releases:
             if count:
-                ledger.add(Entry(label, release.event, release.disjoint), count)
+                ledger.add(entry, count)
         return Account(self.budget, ledger, self._gate.reproducible, self._gate.caveats)
 
 

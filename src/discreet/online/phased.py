@@ -555,4 +555,4 @@ class PhasedSelector(OnlineSelector):
             self._window.keep_stored(some.row_source())
 
     def _spent(self) -> Account:
-        return self._account((_LABEL, self._release, self.settings.releases if self._window.served else 0))
+        return self._account((self._release.entry, self.settings.releases if self._window.served else 0))

@@ -410,8 +410,8 @@ class Segments:
 
     @property
     def _owner(self) -> Owner:
-        assert self._gate.owner is not None
-        return self._gate.owner
+        assert self._gate._owner is not None
+        return self._gate._owner
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
         self._gate.check_process()

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ..kernels.prefix_sums import PrefixSum
 from ..objectives import Population
 from ..privacy import (
+    Entry,
     Event,
     Gate,
     LaplaceNoise,
     PublicRandomness,
-    Release,
     RunningSum,
     SumSpec,
     TreeSum,
@@ -82,7 +82,7 @@ class PrivateTotal:
         **how: Any,
     ) -> None:
         self._shape, self._units, self._public = shape, units, public
-        self._gate, self._trees, self._ahead = gate, trees, how.get("ahead", False)
+        self._gate, self._trees = gate, trees
         self.sum: RunningSum | None = None
         if (spec is None) != (event is None):
             raise ValueError("noise has to be declared where sums are released, and nowhere else")
@@ -110,10 +110,10 @@ class PrivateTotal:
         # Whether nothing more will be released: nobody who comes then is in any sum.
         self.exhausted = self.sum is None or self.sum.taken >= self.sum.spec.rounds
 
-    def entries(self) -> Iterator[tuple[str, Release, int]]:
-        """What the account has to list so far: (label, release, count)."""
+    def entries(self) -> Iterator[tuple[Entry, int]]:
+        """What the account has to list so far."""
         if self.sum is not None and self.sum.taken:
-            yield *self.sum.charged, self.sum.spec.count
+            yield self.sum.charged
 
     def add(self, amounts: Values) -> None:
         """Take up the feedback of one person, or of several together."""
@@ -144,16 +144,8 @@ class PrivateTotal:
         if (spec is None) != (before is None):
             raise ValueError("with these items another number of sums is to be released")
         if before is not None and spec is not None:
-            release = before.charged[1]
-            if not release.disjoint:
-                raise ValueError(
-                    "all rounds of a person were counted together (min_separation), and could be in two sums:"
-                    " make a new learner, with start= this one"
-                )
-            how: dict[str, Any] = {"event": release.event, "clip": before.clip, "label": before.label}
-            how |= {"disjoint": True, "release": release, "ahead": self._ahead}
+            self.sum = before._of_others(spec)
             self._earlier += before.taken
-            self.sum = type(before).of(spec, self._gate, **how)
             self._resumed()
         self._shape = shape
         released, pending = np.zeros(shape), self._nothing()
@@ -415,7 +407,8 @@ class BatchTotal:
     def __init__(
         self, gate: Gate, event: LaplaceNoise, finest: Fraction, *, truncation: int = 0, label: str
     ) -> None:
-        self.release: Release = gate.reserve(event, disjoint=True, label=label)
+        self._release = gate.reserve(event, disjoint=True, label=label)
+        self.entry = self._release.entry
         self.grid: samplers.Grid | None = None
         if event.scale:
             self.grid = samplers.Grid.for_noise(event.scale, event.sensitivity, truncation)
@@ -429,13 +422,13 @@ class BatchTotal:
         """Noise for ``count`` sums, in steps: for a compiled loop that releases several batches."""
         if self.grid is None:
             return np.zeros(count, dtype=np.int64)
-        return self.release.noise(self.grid, count)
+        return self._release.noise(self.grid, count)
 
     def noise_one_by_one(self, count: int) -> NDArray[np.int64]:
         """The same, as if it were drawn for one sum after the other."""
         if self.grid is None:
             return np.zeros(count, dtype=np.int64)
-        return self.release.noise_rows(self.grid, count, 1)[:, 0]
+        return self._release.noise_rows(self.grid, count, 1)[:, 0]
 
 
 class CostTotal(BatchTotal):
@@ -462,16 +455,15 @@ class CostTotal(BatchTotal):
         if type(event) is not LaplaceNoise or exact(event.sensitivity) < exact(needed.sensitivity):
             raise ValueError(f"event={event} is not for costs that move a sum by {moves:g}")
         super().__init__(gate, event, finest or Fraction(1), truncation=truncation, label=label)
-        self._label = label
         self._whole = finest is not None or self.grid is not None
         self._unit = float(self.step)
         self.pending: int | float = 0
         self.count = 0  # sums that were released
 
-    def entries(self) -> Iterator[tuple[str, Release, int]]:
-        """What the account has to list so far: (label, release, count)."""
+    def entries(self) -> Iterator[tuple[Entry, int]]:
+        """What the account has to list so far."""
         if self.count:
-            yield self._label, self.release, 1
+            yield self.entry, 1
 
     def add(self, steps: NDArray[np.int64]) -> None:
         """Take up what some people cost, in steps."""

@@ -16,7 +16,7 @@ from ..core.state import in_range
 from ..core.text import track
 from ..kernels.selection import add_set, subtract_outer
 from ..objectives.rows import Rows
-from ..privacy import Gate, LaplaceNoise, PublicRandomness, Release, Seed, Share
+from ..privacy import Entry, Gate, LaplaceNoise, PublicRandomness, Seed, Share
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
@@ -385,8 +385,8 @@ class BlockFeedback(Feedback):
         self._current = np.full(settings.k, -1, dtype=np.int32)
         self._released = 0
 
-    def released(self, round: int) -> Iterator[tuple[str, Release, int]]:  # noqa: ARG002
-        yield LABEL, self._total.release, self._released
+    def released(self, round: int) -> Iterator[tuple[Entry, int]]:  # noqa: ARG002
+        yield self._total.entry, self._released
 
     def show(self, round: int) -> NDArray[np.int32]:
         """The set of this round's block."""

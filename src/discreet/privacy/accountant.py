@@ -199,6 +199,9 @@ class Accountant:
         if self.shared:
             self.ledger.check_open()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an accountant is not copied or pickled, or its budget could be spent twice")
+
     # --- what is known ---------------------------------------------------------------------------
 
     @property
@@ -362,6 +365,9 @@ class Owner:
             with contextlib.suppress(OSError):
                 self._accountant.ledger.note(self.id, self._number, finished=True)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an owner of charges is not copied or pickled, or they could be taken up twice")
+
     # --- while it is made again ------------------------------------------------------------------
 
     @property
@@ -413,13 +419,15 @@ class Release:
         source: Randomness,
         alive: Callable[[], None],
     ) -> None:
-        _, self._event, self._disjoint = entry
+        self._entry, self._event = entry, entry.event
         self._count, self._left = count, most
         self._source, self._alive = source, alive
 
     def _draw(self, draws: int = 1) -> None:
         """So many draws are about to be made: refused, before anything is drawn, where they were not paid."""
         self._alive()
+        if draws < 0:
+            raise ValueError(f"{draws} draws cannot be made")
         if self._left is None:
             return
         if draws > self._left or not self._count:
@@ -439,7 +447,12 @@ class Release:
 
     @property
     def disjoint(self) -> bool:
-        return self._disjoint
+        return self._entry.disjoint
+
+    @property
+    def entry(self) -> Entry:
+        """How it stands in the account."""
+        return self._entry
 
     # --- noise -----------------------------------------------------------------------------------
 
@@ -496,6 +509,10 @@ class Release:
                 raise ValueError(f"{self._event} does not pay for values without noise")
             self._draw()
             return values.copy()
+        moves = exact(cast(LaplaceNoise, self._event).sensitivity)
+        self._check_grid(grid)
+        if moves and (moves + grid.step) * self._scale > moves * grid.step * Fraction(2) ** grid.bits:
+            raise ValueError(f"{self._event} does not pay for rounding to steps of {float(grid.step):g}")
         return grid.values(grid.truncate(values) + self.noise(grid, values.size))
 
     def _check_grid(self, grid: samplers.Grid) -> None:
@@ -559,16 +576,21 @@ class Release:
         event = self._event
         if isinstance(event, _NOISE):
             raise TypeError(f"{event} does not pay for choices")
-        if not isinstance(event, _CHOICES):
-            if given is None:
+        own = event.rate if isinstance(event, _CHOICES) else None
+        if given is None:
+            if own is None:
                 raise TypeError(f"{event} does not say at which rate to choose; give rate=")
-            return given
-        if given is not None and exact(given) > exact(event.rate):
+            return own
+        # Below 0 the scores would be turned round, by any factor.
+        if not 0.0 <= given < math.inf or (own is not None and exact(given) > exact(own)):
             raise ValueError(f"{event} does not pay for choices at rate {given:g}")
-        return event.rate if given is None else given
+        return given
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a release is not copied or pickled, or its draws could be made twice")
 
     def __repr__(self) -> str:
-        return f"Release({self._event}, count={self._count}, disjoint={self._disjoint})"
+        return f"Release({self._event}, count={self._count}, disjoint={self.disjoint})"
 
 
 @fixed
@@ -598,7 +620,7 @@ class Gate:
     (0.5, 0.5)
     """
 
-    owner: Owner | None  # whose charges those are that are made here; None where nobody goes on with them
+    _owner: Owner | None  # whose charges those are that are made here; None where nobody goes on with them
 
     def __init__(
         self,
@@ -614,7 +636,7 @@ class Gate:
         self._view((), sources.randomness(randomness), None)
 
     def _view(self, group: Group, source: Randomness, owner: Owner | None) -> None:
-        self._group, self._source, self.owner = group, source, owner
+        self._group, self._source, self._owner = group, source, owner
         self.check_process = self._accountant.check_process
 
     def _seen_as(
@@ -623,7 +645,7 @@ class Gate:
         """The same accountant, for a part of the people, by another source or for an owner."""
         view = object.__new__(Gate)
         view._accountant = self._accountant
-        view._view(self._group if group is None else group, source or self._source, owner or self.owner)
+        view._view(self._group if group is None else group, source or self._source, owner or self._owner)
         return fix(view)
 
     @classmethod
@@ -873,11 +895,13 @@ class Gate:
         """
         checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
         number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
-        entry, most = Entry(label, event, bool(disjoint)), draws
-        if draws is None:
+        entry = Entry(label, event, bool(disjoint))
+        if draws is not None:
+            most = checks.whole("draws", draws, at_least=0, at_most=checks.ANY)
+        else:
             most = number * (event.number if isinstance(event, ExactChoices) else 1)
         if number:
-            owner = self.owner
+            owner = self._owner
             charge = Charge(self._group, entry, number, None if owner is None else owner.id)
             if owner is not None and owner.comes_back:
                 self.check_process()
@@ -938,7 +962,7 @@ class Gate:
 
         The gate of something that is a part of another one is returned as it is: they are saved together.
         """
-        return self if self.owner is not None else self._seen_as(owner=Owner(self._accountant))
+        return self if self._owner is not None else self._seen_as(owner=Owner(self._accountant))
 
     @contextmanager
     def _again(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
@@ -949,22 +973,22 @@ class Gate:
         the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
         """
         name, number = str(saved["id"]), checks.whole("number", saved["number"], at_least=1, at_most=1 << 62)
-        if self.owner is not None:  # a part of something that is made again as a whole
-            if self.owner.id != name:
+        if self._owner is not None:  # a part of something that is made again as a whole
+            if self._owner.id != name:
                 raise ValueError("it belongs to something else")
-            if not self.owner.comes_back:
+            if not self._owner.comes_back:
                 raise ValueError("its charges are in use already: it goes on here")
             yield self
             return
         view = self._seen_as(owner=Owner(self._accountant, name, number))
-        assert view.owner is not None
-        view.owner.begin()
+        assert view._owner is not None
+        view._owner.begin()
         yield view
-        view.owner.end()
+        view._owner.end()
 
     @property
     def _comes_back(self) -> bool:
-        return self.owner is not None and self.owner.comes_back
+        return self._owner is not None and self._owner.comes_back
 
     def state(self) -> dict[str, Any]:
         """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, runtime_checkable
 
 from ..core import checks
 from .account import Entry, Group, flag
@@ -166,6 +166,9 @@ class MemoryLedger:
         self._owners: dict[str, _Life] = {}
         self._terms: dict[str, Any] | None = None
         self._caveats: tuple[str, ...] = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ledger is not copied or pickled, or what it holds could be spent twice")
 
     @property
     def id(self) -> str:

@@ -34,7 +34,7 @@ from ..core.guards import fix, fixed
 from ..core.state import Settings, State, capture, read_state, refusing, restore, write_state
 from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
 from . import samplers
-from .account import published_share
+from .account import Entry, published_share
 from .accountant import BY_ROUNDS, Gate, Release, Spending, spend_from
 from .budget import Share
 from .conversions import exact, root_above, rounded_up
@@ -491,7 +491,7 @@ class RunningSum(ABC):
         self.spec, self.clip, self.label = spec, bool(clip), label
         self.rounds, self.method, self.noise = spec.rounds, spec.method, spec.noise
         self.bounds, self.dimension = spec.added, spec.added.dimension
-        self._saved_alone = gate.owner is None  # and not with a learner that it is a part of
+        self._saved_alone = gate._owner is None  # and not with a learner that it is a part of
         self.gate = gate = gate.owned() if self._saved_alone else gate
         if share is None:
             share = gate.left if event is None else gate.budget.share()
@@ -511,6 +511,17 @@ class RunningSum(ABC):
         self._start()
         self._resumed()
 
+    def _of_others(self, spec: SumSpec) -> Self:
+        """A sum of people who are in no other one: what was charged for this one pays for it."""
+        if not self._release.disjoint:
+            raise ValueError(
+                "all rounds of a person were counted together (min_separation), and could be in two sums:"
+                " make a new learner, with start= this one"
+            )
+        how: dict[str, Any] = {"event": self.event, "clip": self.clip, "label": self.label}
+        how |= {"disjoint": True, "release": self._release, "ahead": self._draws_ahead}
+        return self.of(spec, self.gate, **how)
+
     # --- for users -------------------------------------------------------------------------------
 
     @property
@@ -519,9 +530,9 @@ class RunningSum(ABC):
         return self._release.event
 
     @property
-    def charged(self) -> tuple[str, Release]:
-        """Under which label the sum is in the account, and the release itself."""
-        return f"{self.label} ({self._name})", self._release
+    def charged(self) -> tuple[Entry, int]:
+        """How the sum stands in the account, and how many such releases one person's data enters."""
+        return self._release.entry, self.spec.count
 
     @property
     def taken(self) -> int:
@@ -539,8 +550,8 @@ class RunningSum(ABC):
             answer = self._add(checked)
             self._at.taken += 1
             self._at.interrupted = False
-            if self._saved_alone and self._at.taken == self.rounds and self.gate.owner is not None:
-                self.gate.owner.finish()
+            if self._saved_alone and self._at.taken == self.rounds and self.gate._owner is not None:
+                self.gate._owner.finish()
             return answer
 
     @contextmanager
@@ -633,8 +644,8 @@ class RunningSum(ABC):
             inside, arrays = capture(self)
             settings: dict[str, Any] = {"spec": self.spec.to_json(), "event": self.event.to_json()}
             settings |= {"clip": self.clip, "label": self.label, "ahead": self._draws_ahead, "inside": inside}
-            if self._saved_alone and self.gate.owner is not None:
-                settings["owner"] = self.gate.owner.state()
+            if self._saved_alone and self.gate._owner is not None:
+                settings["owner"] = self.gate._owner.state()
             return settings, arrays
 
     @classmethod
@@ -672,8 +683,8 @@ class RunningSum(ABC):
                     " state() together, or the gate would come back once for each of them"
                 )
             write_state(path, {"class": type(self).__name__, "settings": settings, "gate": gate}, arrays)
-            if self.gate.owner is not None:
-                self.gate.owner.saved()
+            if self.gate._owner is not None:
+                self.gate._owner.saved()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -182,8 +182,8 @@ class Learning:
     def dump(self) -> dict[str, bytes]:
         """Everything, for the database: private, and to be guarded. Of segments, those that have changed."""
         measured = None if self.measure is None else self.measure.state()
-        assert self.gate.owner is not None
-        said = {"measured": measured, "public": capture(self._public)[0], "owner": self.gate.owner.state()}
+        assert self.gate._owner is not None
+        said = {"measured": measured, "public": capture(self._public)[0], "owner": self.gate._owner.state()}
         own = json.dumps(said).encode() + b"\n"
         if not isinstance(self.learner, Segments):
             return {"": own + self.learner.to_bytes()}
