@@ -226,7 +226,7 @@ def test_a_small_share_says_so_in_warnings_and_in_print():
         selector.select(PEOPLE["rows"])
     assert "0.25 of epsilon=0.01" in repr(selector)
     with pytest.warns(UserWarning, match=r"^0\.25 of epsilon=0\.01 is too small"):
-        ContinuousGreedy(BLOCKS, share, seed=0).select(PEOPLE["rows"])
+        ContinuousGreedy(BLOCKS, dc.Budget(0.01).split(4)[1], seed=0).select(PEOPLE["rows"])
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -90,10 +90,10 @@ def test_a_period_that_begins_in_between_is_noticed(ledger):
 
 @pytest.mark.parametrize("end", ["horizon", "finish()"])
 def test_a_learner_that_outlives_its_period_is_in_the_account_of_both(ledger, end):
-    """Who is learned from by learners of two periods takes part in both; once one is over, no more."""
+    """Who was learned from by learners of two periods has taken part in both, whatever comes after."""
     periods = Periods(dc.Budget(1.0), ledger)
     old = dc.online.ThompsonSelector(3, 1, 30, periods.gate("2026-11"), block=5)
-    said = "learners of the period '2026-11' are not over in '2026-12'"
+    said = "learners of the period '2026-11' were not over in '2026-12'"
 
     def accounts():
         return [
@@ -118,7 +118,31 @@ def test_a_learner_that_outlives_its_period_is_in_the_account_of_both(ledger, en
         for _ in range(10):
             old.choose()
             old.learn(1.0)
-    assert not any(said in str(account) for account in (*accounts(), new.privacy))
+    assert all(said in str(account) for account in (*accounts(), new.privacy))
+    new.finish()
+    periods.gate("2027-01").reserve(HALF)
+    assert all(said in str(account) for account in (*accounts(), new.privacy))
+    assert periods.account("2027-01").caveats == ()  # both were over by then
+    assert said not in str(periods.total())
+
+
+def test_accounts_name_every_period_that_a_learner_outlives():
+    periods = Periods(dc.Budget(1.0))
+    old = dc.online.ThompsonSelector(3, 1, 30, periods.gate("10"), block=5)
+    for name in ("11", "12"):
+        periods.gate(name).reserve(HALF)
+    old.finish()
+    periods.gate("13").reserve(HALF)
+    said = {name: [one.partition(":")[0] for one in periods.account(name).caveats] for name in periods.names}
+    both = [f"learners of the period '10' were not over in '{name}'" for name in ("11", "12")]
+    assert said == {"10": both, "11": both[:1], "12": both[1:], "13": []}
+
+
+def test_a_learner_that_is_over_in_time_leaves_no_caveat():
+    periods = Periods(dc.Budget(1.0))
+    dc.online.ThompsonSelector(3, 1, 30, periods.gate("10"), block=5).finish()
+    periods.gate("11").reserve(HALF)
+    assert periods.account("10").caveats == periods.account("11").caveats == ()
 
 
 def test_names_follow_each_other():

@@ -452,7 +452,7 @@ class SelectRequest:
             release_gains=self.options.release_gains,
             max_people=self.options.max_people,
             include=listed.named("--include", self.include),
-            exclude=[] if listed.catalogue == "private" else self.excluded(listed),
+            exclude=[] if listed.catalogue in ("private", "seeded") else self.excluded(listed),
         )
 
     def excluded(self, listed: Listing) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -165,6 +165,14 @@ def pair(name: str, value: Any) -> None:
     """Refuse what is not two things in order."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
         raise ValueError(f"{name} must be a pair (low, high), got {shown(value)}")
+
+
+def in_order(name: str, values: Any) -> list[Any]:
+    """The entries of a list by position, whatever index they have of their own: a table's may be permuted."""
+    ordered = isinstance(values, Iterable) and not isinstance(values, Mapping | Set | str | bytes)
+    if not ordered or getattr(values, "ndim", 1) != 1 or hasattr(values, "columns"):
+        raise TypeError(f"{name} must be a list, with one entry for each person; got {shown(values)}")
+    return list(values)
 
 
 def named_rows(which: Any, count: int) -> NDArray[np.int64]:

@@ -69,8 +69,8 @@ def names_of(people: Iterable[Any]) -> list[int | str | None]:
 def _of_others(person: Any) -> int | str | None:
     if isinstance(person, np.datetime64 | np.timedelta64):
         return None
-    if isinstance(person, np.float16 | np.float32) and not abs(person) < 2 << np.finfo(person.dtype).nmant:
-        return None  # narrow floats skip integers from there on
+    if isinstance(person, np.floating) and not abs(person) < first_skipped(person.dtype):
+        return None
     value = person.item() if isinstance(person, np.generic) else person
     if isinstance(value, bool):
         return None
@@ -90,6 +90,11 @@ def _of_others(person: Any) -> int | str | None:
         parts = tuple(map(name_of, value))
         return None if not parts or None in parts else ascii(tuple(map(str, parts)))
     return None
+
+
+def first_skipped(kind: np.dtype[Any]) -> int:
+    """From where on floats of this kind skip integers: narrow ones earlier; no kind counts further."""
+    return int(min(_EXACT, 2 << np.finfo(kind).nmant))
 
 
 def canonical(person: Hashable) -> int | str:

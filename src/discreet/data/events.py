@@ -47,6 +47,7 @@ _EXACT = 1 << 53  # from here on floats skip integers
 _NOTHING = frozenset(("", "nan", "NaN", b"nan", b"NaN"))
 _WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | timedelta | UUID | tuple  # type: ignore[type-arg]
 # As Python's dicts have it: nobody arranges texts that are slow to tell apart. Nothing depends on it.
+PRIVATE = ("private", "seeded")  # lists that were chosen from the data: for nobody to know, or with a seed
 _KEY = np.array([hash("texts"), hash("that were met")], dtype=np.int64).view(np.uint64)
 _SAFE = {str, int}  # types of cells that are equal only where they are the same
 
@@ -55,7 +56,7 @@ _SAFE = {str, int}  # types of cells that are equal only where they are the same
 class Events:
     """What was read: for each person their items with their weights, in compressed sparse rows.
 
-    ``catalogue`` says where the list of items came from: "public", "private" or "from data". ``facts`` has
+    ``catalogue`` says where the list of items came from: a key of `objectives.base.CATALOGUES`. ``facts`` has
     the columns that constraints are about, by item, where they were asked for.
     """
 
@@ -188,8 +189,8 @@ class EventReader:
         one_of("unknown_items", unknown_items, ("error", "drop"))
         self._catalogue = "public"
         if items is None or isinstance(items, PrivateCatalogue):
-            self._catalogue = "from data" if items is None else "private"
-        self._drop = unknown_items == "drop" or self._catalogue == "private"
+            self._catalogue = "from data" if items is None else items.origin
+        self._drop = unknown_items == "drop" or self._catalogue in PRIVATE
         self._items = Names(item_name, items)
         self._people = Names(name_of, people, "people")
         self._highest, self._facts = highest, facts
@@ -695,6 +696,11 @@ class PrivateCatalogue(tuple[Any, ...]):
         made = super().__new__(cls, items)
         made.privacy = privacy
         return made
+
+    @property
+    def origin(self) -> str:
+        """Where people of this list say that it came from."""
+        return PRIVATE[self.privacy.reproducible]
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return tuple(self), self.privacy

@@ -31,6 +31,7 @@ from ..kernels import stores
 from .costs import Needs
 from .events import (
     MISSING,
+    PRIVATE,
     UNLISTED,
     GoodRows,
     Names,
@@ -150,7 +151,7 @@ def append(
     secret = read_key(old.path) if key is None else checked_key(key)
     if key_id(secret) != old.manifest["key_id"]:
         raise ValueError("key is not the secret that this store was made with")
-    drop = unknown_items == "drop" or old.catalogue == "private"
+    drop = unknown_items == "drop" or old.catalogue in PRIVATE
     work = Work(person, item, weight, names, old.catalogue, drop, old.cap, old.highest, secret)
     work.set_buckets(old.n_buckets)
     needs = Needs.of(row_count(table), old.n_items, old.weighted, memory, known=old.n_entries + old.n_people)
@@ -200,9 +201,9 @@ class Work:
             whole("cap", cap, at_least=1)
         real("highest", highest, above=0.0, infinite=True)
         secret = secrets.token_bytes(32) if key is None else checked_key(key)
-        catalogue = "private" if isinstance(items, PrivateCatalogue) else "public"
+        catalogue = items.origin if isinstance(items, PrivateCatalogue) else "public"
         names = Names(item_name, None if items is None else [plain_label(one) for one in items])
-        drop = unknown_items == "drop" or catalogue == "private"
+        drop = unknown_items == "drop" or catalogue in PRIVATE
         found = "from data" if items is None else catalogue
         return cls(person, item, weight, names, found, drop, cap, highest, secret)
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError, shown
-from ..core.identity import is_text
+from ..core.identity import first_skipped, is_text
 from ..core.text import install
 from ..kernels.csv import BEHIND, ENDLESS, FINE, OPEN, CsvLines
 
@@ -43,7 +43,6 @@ BLOCK = 1 << 22  # bytes of text that are read at a time
 LONGEST_LINE = 1 << 20
 _START = 8  # bytes that tell what a file is
 _BUFFER = 1 << 20  # bytes of a column of Parquet
-_EXACT = 1 << 53  # from here on floats skip integers
 _SUFFIXES = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv", ".tab")
 _GZIP, _ZSTD, _BZIP2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
 _OTHER_KINDS = (
@@ -934,7 +933,7 @@ def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
         return Column(column)
     if role == "person" and kind == "f":
         # Those that are integers are names; the others name nobody.
-        nobody = ~((np.abs(column) < _EXACT) & (column == np.floor(column)))
+        nobody = ~((np.abs(column) < first_skipped(column.dtype)) & (column == np.floor(column)))
         return Column(np.where(nobody, 0, column).astype(np.int64), missing=nobody)
     if kind in "mM":
         column = _coarse_times(column)

@@ -136,7 +136,7 @@ class Store:
 
     @property
     def catalogue(self) -> str:
-        """Where the list of items came from: "public", "private" or "from data"."""
+        """Where the list of items came from: "public", "private", "seeded" or "from data"."""
         return str(self.manifest["catalogue"])
 
     @property

@@ -174,6 +174,10 @@ CATALOGUES = {
         "the list of items was chosen privately from the people's data: what that cost is in this account"
         " only if it is among the releases above",
     ),
+    "seeded": (
+        "the list of items was chosen from the people's data with a seed: NOT private, anyone who knows the"
+        " seed can remove the noise",
+    ),
     "from data": (
         "CONDITIONAL on the list of items, which was taken from the people's data: an item that only one"
         " person has gives them away (give a public list as items=, or choose one with"
@@ -196,7 +200,8 @@ class Population(ABC):
     let pass and counted in ``sensitivity``. Whatever arrays come in are copied.
 
     ``catalogue`` says where the list of items came from: ``"public"`` (a list that was given, or the columns
-    of a matrix, which are taken for public), ``"private"`` (`discreet.data.private_catalogue`) or
+    of a matrix, which are taken for public), ``"private"`` (`discreet.data.private_catalogue`), ``"seeded"``
+    (the same with a seed) or
     ``"from data"`` (the items that occur in a table of events). ``caveats`` is what every account about these
     people says of it: a guarantee says nothing of what the list of items itself gives away.
     """

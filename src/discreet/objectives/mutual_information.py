@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,9 +21,13 @@ class MutualInformation(Population):
     """f(S) = I(class; features in S) in nats, under the naive Bayes model fitted to the people's table.
 
     ``features``: people x features, integers from 0 (categories). ``classes``: one integer per
-    person, below the public ``n_classes``. Features are taken to be independent given the class, with the
-    frequencies observed; that is what makes f submodular (Krause and Guestrin 2005) and it is the setting of
-    Example 1 of paper 003. Exact, by a table over all values of the chosen features, so for small S.
+    person, below the public ``n_classes``. ``n_values``: public, how many values each feature has, one number
+    for all of them or a list. Without it a choice of k features takes as many values of each as make a table
+    of at most 2^22 cells, and refuses whoever has a larger one.
+
+    Features are taken to be independent given the class, with the frequencies observed; that is what makes f
+    submodular (Krause and Guestrin 2005) and it is the setting of Example 1 of paper 003. Exact, by a table
+    over all values of the chosen features, so for small S.
 
     This is not an average over people: ``people[rows]`` is the same question asked of fewer people, and the
     influence of one person is not bound / N. See :meth:`sensitivity`.
@@ -39,6 +43,7 @@ class MutualInformation(Population):
         classes: ArrayLike,
         *,
         n_classes: int = 2,
+        n_values: int | Sequence[int] | None = None,
         labels: Iterable[Any] | None = None,
     ) -> None:
         table = _categories("features", features, 2)
@@ -55,7 +60,15 @@ class MutualInformation(Population):
                 f"classes[{row}]={kinds[row]}",
             )
         self.n_items = table.shape[1]
+        self._n_values: list[int] | None = None
+        if n_values is not None:
+            given = [n_values] * self.n_items if isinstance(n_values, int | np.integer) else list(n_values)
+            if len(given) != self.n_items:
+                raise ValueError(f"n_values has {len(given)} entries; there are {self.n_items} features")
+            self._n_values = [whole("n_values", one, at_least=1) for one in given]
         self._table, self._kinds = table, kinds
+        if self._n_values is not None:
+            self._hold(self._n_values, "were declared by n_values=")
         self._name_items(labels)
         self._declared = math.log(self._n_classes)
 
@@ -67,11 +80,28 @@ class MutualInformation(Population):
         return False
 
     def check_picks(self, picks: int) -> None:
-        sizes = sorted((within.shape[1] for within in self._model[1]), reverse=True)
+        """Refuse a table that is too large by what is public, and rows that do not keep to that."""
+        if self._n_values is None:
+            cells = LARGEST_TABLE // self._n_classes
+            most = int(cells ** (1.0 / max(picks, 1))) + 1
+            while most ** max(picks, 1) > cells:
+                most -= 1
+            self._hold([most] * self.n_items, f"{picks} features can be chosen of; declare n_values=")
+            return
+        sizes = sorted(self._n_values, reverse=True)
         if self._n_classes * math.prod(sizes[:picks]) > LARGEST_TABLE:
             raise ValueError(
                 f"the joint table of {picks} features may have more than {LARGEST_TABLE} cells; choose fewer"
                 " features or merge their values"
+            )
+
+    def _hold(self, most: list[int], why: str) -> None:
+        """Refuse rows with values that are not below these: each row is looked at alone."""
+        if (wrong := self._table >= np.array(most)).any():
+            row, item = (int(place) for place in np.argwhere(wrong)[0])
+            raise DataError(
+                f"features holds a number that is not below the {most[item]} values that {why}",
+                f"features[{row}, {item}]={self._table[row, item]}",
             )
 
     def sensitivity(

@@ -36,7 +36,6 @@ from ..privacy import (
     LaplaceNoise,
     PureRelease,
     Releases,
-    Seed,
     Share,
 )
 from ..privacy.accountant import Spending
@@ -108,7 +107,11 @@ def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.floa
         ) from error
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise ValueError("bounds must be finite, with low < high for every feature")
-    return np.clip((table - low) / (high - low), 0.0, 1.0)
+    with np.errstate(over="ignore"):
+        width = high - low
+    if not np.isfinite(width).all():
+        raise ValueError("bounds are too far apart: high - low must be finite for every feature")
+    return (np.clip(table, low, high) - low) / width  # in this order: no difference leaves the floats
 
 
 # Products of numbers in [0, 1] are summed as integers of this many steps to 1, so that sums are exact.
@@ -211,19 +214,10 @@ class RepeatedFitWarning(UserWarning):
 
 @dataclass
 class Family:
-    """All objects that were cloned from one another: their accounts, and the shares they were given."""
+    """All objects that were cloned from one another: their accounts."""
 
     accounts: list[Account] = field(default_factory=list)
     warned: bool = False
-    _shares: list[tuple[Share, Allowance]] = field(default_factory=list)
-
-    def allowance(self, share: Share, seed: Seed) -> Allowance:
-        """The one allowance of a share, whichever of the objects asks for it: it is spent once."""
-        for given, known in self._shares:
-            if given is share:
-                return known
-        self._shares.append((share, Allowance(share, seed)))
-        return self._shares[-1][1]
 
 
 @dataclass
@@ -426,7 +420,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
                 " says itself how much there is"
             )
         if isinstance(given, Share):
-            return self._fits.family.allowance(given, self.random_state)
+            return given.once(Allowance, lambda: Allowance(given, self.random_state))
         return Allowance(given, None if gated else self.random_state)
 
     def _greedy(
@@ -659,7 +653,7 @@ class PrivateFeatureSelector(_PrivateSelector):
                 " choose fewer features, fewer bins, or objective='covariance'"
             )
         parts = np.minimum((scaled * bins).astype(np.int64), bins - 1)
-        people = MutualInformation(parts, kinds, n_classes=len(known), labels=self._names())
+        people = MutualInformation(parts, kinds, n_classes=len(known), n_values=bins, labels=self._names())
         self._greedy(people, Cardinality(k), allowance, self._instead(allowance, left, scaled.shape[0]))
         return self
 

@@ -56,8 +56,10 @@ class BanditLeaderSettings(LearnerSettings):
         self._put(
             rounds=checks.whole("rounds", self.rounds, at_least=1),
             bound=cost_range(self.bound),
-            lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
-            strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
+            lipschitz=checks.bound(self.lipschitz, "lipschitz"),
+            strong_convexity=checks.real(
+                "strong_convexity", self.strong_convexity, at_least=0.0, at_most=1e100
+            ),
             isotropic=bool(self.isotropic),
         )
         if self.isotropic and not isinstance(self.domain, Box):
@@ -269,8 +271,9 @@ def cost_range(bound: float | tuple[float, float]) -> tuple[float, float]:
         low, high = checks.real("bound[0]", bound[0]), checks.real("bound[1]", bound[1])
         if not low < high:
             raise ValueError(f"bound={checks.shown(bound)} must have low < high")
+        checks.bound(max(-low, high), "the largest size in bound")
         return low, high
-    size = checks.real("bound", bound, above=0.0)
+    size = checks.bound(bound)
     return -size, size
 
 

@@ -299,8 +299,10 @@ class ApproximateLeaderSettings(GradientSumSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._put(
-            lipschitz=checks.real("lipschitz", self.lipschitz, above=0.0),
-            strong_convexity=checks.real("strong_convexity", self.strong_convexity, at_least=0.0),
+            lipschitz=checks.bound(self.lipschitz, "lipschitz"),
+            strong_convexity=checks.real(
+                "strong_convexity", self.strong_convexity, at_least=0.0, at_most=1e100
+            ),
         )
         if not self.strong_convexity + self.regularization + self.growing > 0.0:
             raise ValueError("regularization, growing and strong_convexity are all 0")
@@ -515,6 +517,10 @@ class LinearLeaderSettings(GradientSumSettings):
         if self.box is None and self.lipschitz is None:
             raise ValueError("say how large a cost vector can be: box=(low, high), or lipschitz=...")
         self._put(box=self.declared_bounds.box, lipschitz=self.declared_bounds.norm_bound)
+        if self.lipschitz is not None:
+            checks.bound(self.lipschitz, "lipschitz")
+        if self.box is not None:
+            checks.bound(max(-self.box[0], self.box[1]), "the largest entry of box")
         simplex = isinstance(self.domain, Simplex)
         if checks.one_of("regularizer", self.regularizer, ("auto", *REGULARIZERS)) == "auto":
             self._put(regularizer="entropy" if simplex else "euclidean")

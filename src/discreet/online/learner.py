@@ -65,7 +65,7 @@ from ..privacy import (
     Share,
     spend_from,
 )
-from ..privacy.accountant import Spending
+from ..privacy.accountant import SEEDED, Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
 from .partial import Merged, Partial, SummedPart
@@ -73,10 +73,12 @@ from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import (
     ContributionLimit,
     FunctionRounds,
+    caveats_of,
     check_population,
     counted_people,
     counted_person,
     given_person,
+    in_order,
 )
 from .registry import REGISTRY
 from .released import Pooled, Released
@@ -482,15 +484,17 @@ class OnlineLearner:
         decision and not learned from.
         """
         with self._turn("run()"):
+            people = in_order(people)
             self._check_people(people)
-            if person_ids is not None and len(person_ids) != len(people):
+            ids = None if person_ids is None else checks.in_order("person_ids", person_ids)
+            if ids is not None and len(ids) != len(people):
                 raise ValueError("person_ids must have as many entries as there are people")
             # Of people who live in a store, some are in memory at a time.
             pieces = people.batches() if getattr(people, "stored", False) else [people]
             played, start = [], 0
             for some in pieces:
-                ids = None if person_ids is None else person_ids[start : start + len(some)]
-                played.append(self._run_all(some, ids, progress))
+                named = None if ids is None else ids[start : start + len(some)]
+                played.append(self._run_all(some, named, progress))
                 start += len(some)
             rewards, shown = zip(*played, strict=True)
             return self._trace_type(np.concatenate(rewards), np.concatenate(shown), type(self).__name__)
@@ -508,7 +512,7 @@ class OnlineLearner:
         start = self._rounds.number
         try:
             if left:
-                self._gate.add_caveats(*getattr(people, "caveats", ()))
+                self._gate.add_caveats(*caveats_of(people))
                 self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
@@ -718,7 +722,7 @@ class OnlineLearner:
             raise RuntimeError(
                 f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
             )
-        ready, caveats = self._prepared(person), getattr(person, "caveats", ())
+        ready, caveats = self._prepared(person), caveats_of(person)
         if caveats:  # first: where they cannot be written down, nobody has been counted
             self._gate.add_caveats(*caveats)
         self._take(ready, self._contribution.register(person_id))
@@ -926,8 +930,9 @@ class OnlineSelector(OnlineLearner):
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
             values, people, deviations = self._estimates()
-            about = (self.n_items, self.labels, values, people, deviations, self._gate.caveats)
-            return Released(items, *about)
+            seeded = (SEEDED,) if self._gate.reproducible else ()
+            caveats = tuple(dict.fromkeys((*self._gate.caveats, *seeded)))
+            return Released(items, self.n_items, self.labels, values, people, deviations, caveats)
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
         """Numbers of items that can be shown, by what was released about them, best first."""

@@ -181,6 +181,27 @@ def capped(people: Population, cap: int | None, public: PublicRandomness, first:
     return found
 
 
+def in_order(people: Any) -> Any:
+    """A stream whose ``people[t]`` is the person at place t; a table's rows have to be taken by position."""
+    if isinstance(people, Mapping) or hasattr(people, "columns"):
+        raise TypeError("run() takes people in order, and a table has columns; give table.to_numpy()")
+    return list(people) if hasattr(people, "iloc") else people
+
+
+def caveats_of(people: Any) -> tuple[str, ...]:
+    """What accounts have to say of people, of everybody in a list, or of whose methods functions are."""
+    own = getattr(people, "caveats", None)
+    if own is not None:
+        return tuple(own)
+    several = isinstance(people, list | tuple) or (isinstance(people, np.ndarray) and people.dtype.hasobject)
+    found = (
+        one
+        for person in (people if several else ())
+        for one in caveats_of(getattr(person, "__self__", person))
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def check_population(
     people: Any, n_items: int, bound: float, *, monotone: bool = False, one: str | None = None
 ) -> None:

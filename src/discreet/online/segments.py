@@ -271,8 +271,9 @@ class Segments:
 
         People of a segment whose declared horizon is over are served its last set and not learned from.
         """
-        places = [self._index(segment) for segment in segments]
-        if len(places) != len(people) or (person_ids is not None and len(person_ids) != len(people)):
+        places = [self._index(segment) for segment in checks.in_order("segments", segments)]
+        ids = [None] * len(people) if person_ids is None else checks.in_order("person_ids", person_ids)
+        if len(places) != len(people) or len(ids) != len(people):
             raise ValueError("segments and person_ids must have as many entries as there are people")
         with self._turns.look():
             self._learners[0]._check_people(people)
@@ -286,7 +287,7 @@ class Segments:
             rows.append(learner._row(shown))
             if not learner.over:
                 heard = learner._feedback(person, shown, value)
-                self.learn(heard, segment=segment, person_id=None if person_ids is None else person_ids[t])
+                self.learn(heard, segment=segment, person_id=ids[t])
         chosen = np.array(rows, dtype=learner._played_type) if rows else np.empty((0, 0), dtype=np.int32)
         return Trace(rewards, chosen, f"Segments of {type(self._learners[0]).__name__}")
 

@@ -69,6 +69,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 REPRODUCIBLE = "reproducible randomness"  # what a ledger is told by gates whose noise somebody may know
+SEEDED = (
+    "what this began with was released with a seed: not private for the people of that, anyone who knows the"
+    " seed can remove the noise"
+)
 BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
@@ -227,7 +231,7 @@ class Accountant:
         with self.lock:
             if self.shared:
                 self.refresh()
-            said = (*self.ledger.caveats, *self.ledger.remarks())
+            said = self.ledger.caveats
             caveats = tuple([one for one in said if one != REPRODUCIBLE])
             known = reproducible or REPRODUCIBLE in said
             return Account(self.budget, self.releases.copy(), known, caveats, self.definition)
@@ -1087,16 +1091,17 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
     """What may be spent, at the gate where it is: ``share.gate`` is always there.
 
     A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
-    that holds no more. Of a `Gate` all that is left is spent, in its privacy definition.
+    that holds no more, where whoever is given the same share later spends as well. Of a `Gate` all that is
+    left is spent, in its privacy definition.
     """
     if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):
         if seed is not None:
             raise ValueError("seed= is for a budget; a gate has its own randomness")
         return budget.left if isinstance(budget, Gate) else budget
     if isinstance(budget, Share):
-        gate = Gate.of_share(budget, seed)
+        gate = budget.once(Gate, lambda: Gate.of_share(budget, seed))
         definition = budget.definition if budget.whole else gate.definition
-        return replace(budget, definition=definition, gate=gate, own_gate=True)
+        return replace(budget, definition=definition, gate=gate, own_gate=gate._accountant.releases.empty)
     return Share(budget, Fraction(1), None, Gate(budget, seed), own_gate=True)
 
 

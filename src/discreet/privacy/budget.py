@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import checks
 from . import conversions
@@ -15,6 +15,7 @@ from .conversions import exact, root_below
 if TYPE_CHECKING:
     from .accountant import Gate
 
+_T = TypeVar("_T")
 DEFINITIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")
 LEAST_EPSILON = 1e-12
@@ -131,10 +132,15 @@ class Share:
     definition: str | None = None
     gate: Gate | None = field(default=None, repr=False, compare=False)
     own_gate: bool = field(default=False, repr=False, compare=False)  # made for this share alone
+    _made: dict[type, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
+        for name in () if self.gate is None else ("neighbours", "max_rounds_per_person"):
+            asked, kept = getattr(self.budget, name), getattr(self.gate.budget, name)
+            if asked != kept:
+                raise ValueError(f"{name}={asked!r}, but the gate keeps an account with {name}={kept!r}")
         if self.definition is not None:
             checks.one_of("definition", self.definition, DEFINITIONS)
             if self.definition != "pure" and self.private and not self.budget.delta:
@@ -202,6 +208,13 @@ class Share:
             return self.budget.mu
         square = self.mu_squared
         return float(root_below(square)) if isinstance(square, Fraction) else math.inf
+
+    def once(self, kind: type[_T], make: Callable[[], _T]) -> _T:
+        """What spends this share: whoever is given it later gets the same, with what was spent there."""
+        if kind not in self._made:
+            self._made[kind] = make()
+        found: _T = self._made[kind]
+        return found
 
     def __sklearn_clone__(self) -> Share:
         """Estimators that are cloned go on with the same share, which is spent once."""

@@ -81,10 +81,6 @@ class Ledger(Protocol):
 
     def add_caveats(self, *sentences: str) -> None: ...
 
-    def remarks(self) -> tuple[str, ...]:
-        """What accounts must say beside caveats, which stay: what is so at the moment."""
-        ...
-
     def take_up(self, owner: str, number: int) -> None:
         """Use the charges of an owner from now on, as of its state of that number.
 
@@ -216,9 +212,6 @@ class MemoryLedger:
     def add_caveats(self, *sentences: str) -> None:
         with self._lock:
             self._caveats = tuple(dict.fromkeys((*self._caveats, *sentences)))
-
-    def remarks(self) -> tuple[str, ...]:
-        return ()
 
     def take_up(self, owner: str, number: int) -> None:
         with self._lock:
@@ -415,9 +408,6 @@ class SQLiteLedger:
         with self._writing() as database:
             rows = [(sentence,) for sentence in sentences]
             database.executemany("INSERT OR IGNORE INTO caveat (sentence) VALUES (?)", rows)
-
-    def remarks(self) -> tuple[str, ...]:
-        return ()
 
     def take_up(self, owner: str, number: int) -> None:
         with self._writing() as database:

@@ -46,7 +46,8 @@ class Periods:
     ``budget``; one who takes part in several has the sequential composition of them, `total`, in the same
     privacy definition. It holds for periods chosen in any way, and for releases of a period that were chosen
     after seeing those of earlier ones. A learner that goes on after its period is over learns from people of
-    a later one: they take part in both. As long as there is one, the accounts of both periods say so.
+    a later one: they take part in both. Where one is not over when a later period begins, the accounts of
+    both say so from then on: `finish` it before.
 
     >>> import discreet as dc
     >>> periods = dc.privacy.Periods(dc.Budget(1.0))
@@ -101,8 +102,8 @@ class Periods:
         for group, entry, count, _ in self.ledger.entries():
             if group and group[0] in chosen:
                 whole.of_group(group).add(entry, count)
-        said = self.ledger.caveats
-        caveats = tuple(one for one in said if one != REPRODUCIBLE) + _go_on(self.ledger, chosen)
+        said = _about(self.ledger.caveats, chosen)
+        caveats = tuple(one for one in said if one != REPRODUCIBLE)
         definition = self.definition if self.budget.private else None
         return Account(self._limit_of(len(chosen)), whole, REPRODUCIBLE in said, caveats, definition)
 
@@ -152,7 +153,7 @@ class _Period:
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger, self._name = ledger, name
-        self._latest = name
+        self._latest, self._begun = name, False
 
     @property
     def id(self) -> str:
@@ -184,6 +185,7 @@ class _Period:
                 raise ValueError("the ledger has charges that belong to no period; give another one")
             self._latest = max(self._latest, charge.group[0], key=_order)
             if charge.group[0] == self._name:
+                self._begun = True
                 found.append(charge._replace(group=charge.group[1:]))
         return found
 
@@ -194,37 +196,43 @@ class _Period:
                 f"{self._latest!r} has begun, and {self._name!r} takes no more charges; use the gate of"
                 f" {self._latest!r}"
             )
+        if not self._begun:  # whoever is not over by now may learn from people of this period
+            others = {one.group[0] for one in self._ledger.unfinished() if one.group} - {self._name}
+            self._ledger.add_caveats(*(_outlived(one, self._name) for one in sorted(others, key=_order)))
         mine = charge._replace(group=(self._name, *charge.group))
         self._ledger.append(mine, expected_version=expected_version)
+        self._begun = True
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        return self._ledger.caveats
+        return _about(self._ledger.caveats, [self._name])
 
     def add_caveats(self, *sentences: str) -> None:
         self._ledger.add_caveats(*sentences)
-
-    def remarks(self) -> tuple[str, ...]:
-        return (*self._ledger.remarks(), *_go_on(self._ledger, [self._name]))
 
     def agree(self, terms: Mapping[str, Any]) -> None:
         """The terms say so: whoever would take the groups for disjoint people is refused."""
         self._ledger.agree({**terms, "per": "period"})
 
 
-def _go_on(ledger: Ledger, periods: Sequence[str]) -> tuple[str, ...]:
-    """What accounts of these periods have to say of learners that go on in a period that is not theirs."""
-    charged = {charge.group[0] for charge in ledger.entries() if charge.group}
-    if not charged or not periods:
-        return ()
-    latest = max(charged, key=_order)
-    going = {charge.group[0] for charge in ledger.unfinished() if charge.group} - {latest}
-    return tuple(
-        f"learners of the period {name!r} are not over in {latest!r}: whoever they learn from takes part in"
-        " both periods, and has what `Periods.total` says of the two"
-        for name in sorted(going, key=_order)
-        if (name in periods) != (latest in periods)
+_LEARNERS, _IN = "learners of the period ", " were not over in "
+
+
+def _outlived(period: str, later: str) -> str:
+    return (
+        f"{_LEARNERS}{period!r}{_IN}{later!r}: whoever they learn from then takes part in both periods, and"
+        " has what `Periods.total` says of the two"
     )
+
+
+def _about(caveats: tuple[str, ...], periods: Sequence[str]) -> tuple[str, ...]:
+    """What accounts of these periods have to say; of two that a learner is in, where one is among them."""
+
+    def told(one: str) -> bool:
+        earlier = any(one.startswith(f"{_LEARNERS}{name!r}{_IN}") for name in periods)
+        return earlier != any(f"{_IN}{name!r}: whoever" in one for name in periods)
+
+    return tuple(one for one in caveats if not one.startswith(_LEARNERS) or told(one))
 
 
 def _name(period: str) -> str:

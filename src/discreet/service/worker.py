@@ -93,10 +93,6 @@ class PopulationLedger:
     def add_caveats(self, *sentences: str) -> None:
         self._caveats += [sentence for sentence in sentences if sentence not in self._caveats]
 
-    def remarks(self) -> tuple[str, ...]:
-        """Nothing beside its caveats."""
-        return ()
-
     def take_up(self, owner: str, number: int) -> None:
         """Use the charges of an owner of this experiment; its lease sees to it that nobody else does."""
         check_known(number, (0, False) if owner in self._known else None, owner in self._used)
