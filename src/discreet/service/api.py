@@ -709,13 +709,7 @@ NO_ACTION = Problem(400, "no-action", "There must be actions, each of them once,
 NO_VALUES = Problem(409, "feedback", "This experiment does not learn from values.")
 BAD_EVENT = Problem(400, "event", "An eventId has 1 to 256 characters, and no slash.")
 BAD_VALUE = Problem(400, "value", "A reward is a number from 0 to the experiment's bound.")
-<<<<<<< HEAD
 OTHERS_EVENT = Problem(409, "other-person", "An event of this id is of another person; take another id.")
-=======
-OTHERS_EVENT = Problem(
-    409, "other-person", "An event of this id was made for another person; take another id."
-)
->>>>>>> f8c73ee (People are taken by their place, shares are spent once, and accounts keep what they rest on: seeds, periods that a learner outlives, everybody's caveats; tables, clipped values, narrow floats and large bounds are judged by what is public)
 
 _Id = Annotated[str, msgspec.Meta(max_length=256)]
 
