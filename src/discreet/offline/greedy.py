@@ -81,7 +81,9 @@ class Allowance:
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Refuse (event, count) releases that the share or the gate does not hold, before any is made."""
         share, lost = self.share, self._lost
-        definition = share.definition or (None if share.whole else self.gate.definition)
+        definition = share.definition
+        if definition is None and share.fraction < 1:
+            definition = self.gate.definition
         if definition is not None and share.private:
             limit = filter_of(share.budget, definition).part(share.fraction)
             for event, count in releases:

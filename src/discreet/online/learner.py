@@ -65,7 +65,7 @@ from ..privacy import (
     Share,
     spend_from,
 )
-from ..privacy.accountant import SEEDED, Spending
+from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
 from .partial import Merged, Partial, SummedPart
@@ -484,7 +484,7 @@ class OnlineLearner:
         decision and not learned from.
         """
         with self._turn("run()"):
-            people = in_order(people)
+            people = people if isinstance(people, Population) else in_order(people)
             self._check_people(people)
             ids = None if person_ids is None else checks.in_order("person_ids", person_ids)
             if ids is not None and len(ids) != len(people):
@@ -512,7 +512,8 @@ class OnlineLearner:
         start = self._rounds.number
         try:
             if left:
-                self._gate.add_caveats(*caveats_of(people))
+                own = people.caveats if isinstance(people, Population) else caveats_of(people)
+                self._gate.add_caveats(*own)
                 self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
             if person_ids is not None:  # after a failure, people who were not reached have not been here
@@ -722,7 +723,9 @@ class OnlineLearner:
             raise RuntimeError(
                 f"learn() comes after choose(): this round's {self._noun} has not been asked for yet"
             )
-        ready, caveats = self._prepared(person), caveats_of(person)
+        ready, caveats = self._prepared(person), getattr(person, "caveats", None)
+        if caveats is None and isinstance(person, tuple):
+            caveats = caveats_of(person)
         if caveats:  # first: where they cannot be written down, nobody has been counted
             self._gate.add_caveats(*caveats)
         self._take(ready, self._contribution.register(person_id))
@@ -930,9 +933,8 @@ class OnlineSelector(OnlineLearner):
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
             values, people, deviations = self._estimates()
-            seeded = (SEEDED,) if self._gate.reproducible else ()
-            caveats = tuple(dict.fromkeys((*self._gate.caveats, *seeded)))
-            return Released(items, self.n_items, self.labels, values, people, deviations, caveats)
+            about = (self.n_items, self.labels, values, people, deviations, self._gate.passed_on)
+            return Released(items, *about)
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
         """Numbers of items that can be shown, by what was released about them, best first."""

@@ -408,11 +408,15 @@ class BatchTotal:
         self, gate: Gate, event: LaplaceNoise, finest: Fraction, *, truncation: int = 0, label: str
     ) -> None:
         self._release = gate.reserve(event, disjoint=True, label=label)
-        self.entry = self._release.entry
         self.grid: samplers.Grid | None = None
         if event.scale:
             self.grid = samplers.Grid.for_noise(event.scale, event.sensitivity, truncation)
         self.step = finest if self.grid is None else self.grid.step
+
+    @property
+    def entry(self) -> Entry:
+        """How a batch stands in the account."""
+        return self._release.entry
 
     def noisy(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sums of one batch as they leave. Empty the batch first: it leaves once."""

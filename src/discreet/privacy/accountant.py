@@ -743,6 +743,14 @@ class Gate:
         """What the accounts of this gate say they take for granted; see `add_caveats`."""
         return tuple(one for one in self._accountant.ledger.caveats if one != REPRODUCIBLE)
 
+    @property
+    def passed_on(self) -> tuple[str, ...]:
+        """What accounts of whatever begins with releases of this gate have to say: its caveats, and a seed."""
+        said = dict.fromkeys(self._accountant.ledger.caveats)
+        if not self._source.secure or REPRODUCIBLE in said:
+            said[SEEDED] = said.pop(REPRODUCIBLE, None)
+        return tuple(said)
+
     def add_caveats(self, *sentences: str) -> None:
         """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
         if sentences:
@@ -899,10 +907,10 @@ class Gate:
         """
         checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
         number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
-        entry = Entry(label, event, bool(disjoint))
-        if draws is not None:
-            most = checks.whole("draws", draws, at_least=0, at_most=checks.ANY)
-        else:
+        entry, most = Entry(label, event, bool(disjoint)), draws
+        if draws is not None and not draws >= 0:
+            raise ValueError(f"draws={draws} must be a number of draws")
+        if draws is None:
             most = number * (event.number if isinstance(event, ExactChoices) else 1)
         if number:
             owner = self._owner

@@ -123,8 +123,8 @@ class Share:
     ``definition`` ("pure", "zcdp" or "gdp") it is the fraction of that definition's limit, and ``epsilon``,
     ``rho`` and ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as
     well: shares of one definition fit together wherever they are spent. ``gate`` is where it is spent.
-    Whoever is given a share without one makes a gate that holds no more; its definition is "zcdp" ("pure"
-    without a delta) if none is given.
+    Whoever is given a share without one makes a gate that holds no more, at which all who are given the same
+    share spend; its definition is "zcdp" ("pure" without a delta) if none is given.
     """
 
     budget: Budget
@@ -137,8 +137,9 @@ class Share:
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
-        for name in () if self.gate is None else ("neighbours", "max_rounds_per_person"):
-            asked, kept = getattr(self.budget, name), getattr(self.gate.budget, name)
+        kept_to = self.budget if self.gate is None else self.gate._accountant.budget
+        for name in ("neighbours", "max_rounds_per_person"):
+            asked, kept = getattr(self.budget, name), getattr(kept_to, name)
             if asked != kept:
                 raise ValueError(f"{name}={asked!r}, but the gate keeps an account with {name}={kept!r}")
         if self.definition is not None:

@@ -205,7 +205,8 @@ class _Period:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        return _about(self._ledger.caveats, [self._name])
+        said = self._ledger.caveats
+        return said if _LEARNERS not in "".join(said) else _about(said, [self._name])
 
     def add_caveats(self, *sentences: str) -> None:
         self._ledger.add_caveats(*sentences)
