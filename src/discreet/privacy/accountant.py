@@ -745,7 +745,7 @@ class Gate:
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """What accounts of whatever begins with releases of this gate have to say: its caveats, and a seed."""
+        """What accounts of whatever begins with releases of this gate have to say: caveats, and a seed."""
         said = dict.fromkeys(self._accountant.ledger.caveats)
         if not self._source.secure or REPRODUCIBLE in said:
             said[SEEDED] = said.pop(REPRODUCIBLE, None)
