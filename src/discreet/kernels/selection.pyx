@@ -1,4 +1,3 @@
-# cython: auto_pickle=False
 """What people gain from sets and from further items, in whole units, and rounds of learners that sum it up.
 
 Gains are counted in whole units and rounded down: sums of them are whole numbers, and one person's part in
@@ -7,6 +6,7 @@ them is exact.
 
 import numpy as np
 
+cimport cython
 from libc.math cimport floor, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -384,6 +384,7 @@ def subtract_outer(
 # --- whole rounds -------------------------------------------------------------------------------------------
 
 
+@cython.auto_pickle(False)
 cdef class OrderedRounds:
     """Rounds of ordered experts that draw by a running sum of gains, a new set every ``every`` rounds.
 
@@ -497,6 +498,7 @@ cdef class OrderedRounds:
                 vector[i * items + rows.indices[p]] = 0.0
 
 
+@cython.auto_pickle(False)
 cdef class FollowedRounds:
     """Hedge over two, by a running sum of what the first earned beyond the second, in ``units`` to 1.
 
