@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 
@@ -219,13 +220,20 @@ def test_a_value_that_is_clipped_warns_of_nothing(value, objective):
         PrivateFeatureSelector(1, 100.0, bounds=(-1e308, 1e308), classes=[0, 1]).fit(table, np.arange(30) % 2)
 
 
-@pytest.mark.parametrize(("kind", "last"), [(np.float16, 2047), (np.float32, (1 << 24) - 1)])
-def test_narrow_floats_name_people_as_far_as_they_count(kind, last):
+NARROW = {
+    "half": (2047, lambda who: np.array([who], dtype=np.float16)),
+    "single": ((1 << 24) - 1, lambda who: np.array([who], dtype=np.float32)),
+    "coded": ((1 << 24) - 1, lambda who: pa.array([who], pa.float32()).dictionary_encode()),
+}
+
+
+@pytest.mark.parametrize(("last", "column"), NARROW.values(), ids=NARROW)
+def test_narrow_floats_name_people_as_far_as_they_count(last, column):
     """Beyond that a float is the name of two people, or of another one: of nobody, as for one cell."""
     for who, people in ((last, 1), (last + 2, None)):
         chunks = [
             {"who": np.array([who]), "what": ["a"]},
-            {"who": np.array([who], dtype=kind), "what": ["b"]},
+            pa.table({"who": column(float(who)), "what": ["b"]}),
         ]
         read = partial(Coverage.from_events, iter(chunks), person="who", item="what", items=["a", "b"])
         if people is None:

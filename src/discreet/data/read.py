@@ -953,6 +953,8 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
     coded = kinds.is_dictionary(kind)
     if kinds.is_nested(kind.value_type if coded else kind):
         raise ValueError(f"{asked} holds {kind}; a column of text or numbers is needed")
+    if coded and kinds.is_floating(kind.value_type):  # how wide they are tells which of them are names
+        values, coded, kind = values.dictionary_decode(), False, kind.value_type
     if kinds.is_floating(kind) or (role == "weight" and (kinds.is_integer(kind) or kinds.is_temporal(kind))):
         return _of_array(asked, role, values.to_numpy(zero_copy_only=False))
     if kinds.is_integer(kind):

@@ -168,16 +168,17 @@ FAMILY_BOUND = 1.0
 _ENUMERABLE = 10
 NORMS = ("value", "coordinate", "l1", "l2", "range")
 # Where the list of items came from, and what an account has to say about it.
+_CHOSEN = (
+    "the list of items was chosen privately from the people's data: what that cost is in this account"
+    " only if it is among the releases above"
+)
+_SEEDED = (
+    "the list of items was drawn with a seed: NOT private, anyone who knows the seed can remove the noise"
+)
 CATALOGUES = {
     "public": (),
-    "private": (
-        "the list of items was chosen privately from the people's data: what that cost is in this account"
-        " only if it is among the releases above",
-    ),
-    "seeded": (
-        "the list of items was chosen from the people's data with a seed: NOT private, anyone who knows the"
-        " seed can remove the noise",
-    ),
+    "private": (_CHOSEN,),
+    "seeded": (_CHOSEN, _SEEDED),
     "from data": (
         "CONDITIONAL on the list of items, which was taken from the people's data: an item that only one"
         " person has gives them away (give a public list as items=, or choose one with"
