@@ -85,7 +85,7 @@ def test_one_gate_holds_the_catalogue_and_the_choice():
     gate = Gate(dc.Budget(4.0, 1e-9), 0)
     catalogue = private_catalogue(table(), gate, **WHERE, share=0.75)
     people = Coverage.from_events(table(), **WHERE, items=catalogue)
-    assert (people.catalogue, len(people), people.labels) == ("private", 301, tuple(COMMON))
+    assert (people.catalogue, len(people), people.labels) == ("seeded", 301, tuple(COMMON))
     assert people[0].indices.size == 0  # Ann is there, and her item is not
     greedy = PrivateGreedy(2, gate)
     assert (greedy.share.fraction, greedy.share.definition) == (Fraction(1, 4), "pure")
@@ -138,7 +138,7 @@ def test_an_event_reader_leaves_out_what_is_not_in_a_private_catalogue():
     reader.add("Ann", "Ann's own")
     reader.add("bob", "item 1")
     people = reader.population(Coverage)
-    assert (len(people), people.catalogue, people.labels) == (2, "private", tuple(COMMON))
+    assert (len(people), people.catalogue, people.labels) == (2, "seeded", tuple(COMMON))
     with pytest.raises(ValueError, match="the event's item is not in the catalogue"):
         EventReader(items=COMMON).add("Ann", "Ann's own")
 
@@ -161,11 +161,13 @@ def test_bad_tables_are_refused_before_anything_is_spent():
 
 def populations() -> dict:
     private = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
+    unknown = private_catalogue(table(), dc.Budget(40.0, 1e-9), **WHERE)
     reader = EventReader()
     reader.add("ann", "tea")
     return {
         "from data": [Coverage.from_events(table(), **WHERE), reader.population(FacilityLocation)],
-        "private": [FacilityLocation.from_events(table(), **WHERE, items=private)],
+        "private": [FacilityLocation.from_events(table(), **WHERE, items=unknown)],
+        "seeded": [FacilityLocation.from_events(table(), **WHERE, items=private)],
         "public": [
             Coverage.from_events(table(), **WHERE, items=[*COMMON, "Ann's own"]),
             Coverage.from_events(table(), **WHERE, items=COMMON, unknown_items="drop"),

@@ -827,7 +827,7 @@ def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
 
 def test_tables_that_would_grow_too_large_are_refused_before_anything_is_spent():
     rng = np.random.default_rng(0)
-    informed = MutualInformation(rng.integers(0, 4, (50, 12)), rng.integers(0, 2, 50))
+    informed = MutualInformation(rng.integers(0, 4, (50, 12)), rng.integers(0, 2, 50), n_values=4)
     for people in (informed, informed + Coverage(np.ones((50, 12)))):
         selector = PrivateGreedy(11, BUDGET, seed=0)
         with pytest.raises(ValueError, match="table of 11 features"):

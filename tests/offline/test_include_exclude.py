@@ -329,7 +329,7 @@ def test_information_is_charged_for_sets_with_the_given_features():
     assert given.width > plain.width
     chosen = PrivateGreedy(5, dc.Budget(50.0), bound=people.bound, include=[0, 1, 2], seed=0).select(people)
     assert chosen.items[:3] == (0, 1, 2)
-    big = MutualInformation(rng.integers(0, 9, (60, 9)), rng.integers(0, 2, 60))
+    big = MutualInformation(rng.integers(0, 9, (60, 9)), rng.integers(0, 2, 60), n_values=9)
     with pytest.raises(ValueError, match="the joint table of 8 features"):
         PrivateGreedy(8, BUDGET, bound=big.bound, include=range(6)).select(big)
 

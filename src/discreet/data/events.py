@@ -774,4 +774,4 @@ def choose_items(events: Events, gate: Gate, *, share: float = 1.0, items_per_pe
         keys_per_person=items_per_person,
         label=f"catalogue: items by noisy counts, at most {items_per_person} of each person",
     )
-    return events.only(listed)
+    return replace(events.only(listed), catalogue=PRIVATE[gate.reproducible])
