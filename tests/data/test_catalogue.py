@@ -123,15 +123,6 @@ def test_a_shared_gate_keeps_its_definition_whoever_releases(definition, first):
     assert 0.9 <= best.privacy.epsilon() == gate.spent.epsilon() <= 1.0
 
 
-def test_a_gate_of_several_rows_per_person_is_kept_to():
-    gate = Gate(dc.Budget(6.0, 1e-9, max_rounds_per_person=3), 0)
-    people = Coverage.from_events(
-        table(2000), **WHERE, items=private_catalogue(table(2000), gate, **WHERE, share=0.5)
-    )
-    PrivateGreedy(2, gate).select(people)
-    assert 5.99 <= gate.spent.epsilon() <= 6.0
-
-
 def test_an_event_reader_leaves_out_what_is_not_in_a_private_catalogue():
     catalogue = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
     reader = EventReader(items=catalogue)

@@ -114,12 +114,6 @@ def test_bad_tables_are_blamed(change: dict, arguments: dict, words: str) -> Non
         Coverage.from_events({**COLUMNS, **change}, **{"person": "who", "item": "what", **arguments})
 
 
-def test_missing_values_of_pandas_are_missing() -> None:
-    frame = pandas.DataFrame({"p": pandas.array([1, None], dtype="Int64"), "i": [1, 2]})
-    with refused("an entry of column 'p' is missing", "^row 1$"):
-        Coverage.from_events(frame, person="p", item="i")
-
-
 def test_words_are_no_weights() -> None:
     for word in ("much", 10**400, [1.0], None, 1j):
         with refused("column 'w' has a weight that is not allowed", "^row 0: "):

@@ -12,7 +12,7 @@ import pytest
 from discreet import constraints, evaluation
 from discreet.evaluation import best_fixed_set, regret, regret_bands
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
-from discreet.objectives.base import greedy, value_to_each
+from discreet.objectives.base import value_to_each
 from discreet.results import Trace
 
 ALPHA = 1.0 - 1.0 / math.e
@@ -119,26 +119,6 @@ def test_regret_within_a_constraint():
         served.regret(people, constraint=constraints.PartitionMatroid([[0, 1, 2, 3, 4]], 1))
     with pytest.raises(TypeError, match="holds points, not sets"):
         regret(Trace(np.zeros(4), np.full((4, 3), 0.5)), people)
-
-
-def test_an_unfinished_search_still_bounds_the_best_value(monkeypatch):
-    rng = np.random.default_rng(5)
-    for people in _families(rng, 40, 12):
-        k = 4
-        best = max(people.value(chosen) for chosen in itertools.combinations(range(12), k))
-        monkeypatch.setattr(MODULE, "_FEW_SETS", 1)
-        seen = []
-        for opened in (k + 1, 12, 40, 5_000):
-            monkeypatch.setattr(MODULE, "_MOST_OPENED", opened)
-            items, exact, upper = best_fixed_set(people, k)
-            found = people.value(items)
-            assert people.value(greedy(people, k)[0]) - 1e-12 <= found <= best + 1e-12
-            assert upper >= best - 1e-12
-            assert upper <= people.value(greedy(people, k)[0]) / ALPHA + 1e-12
-            assert not exact or found == pytest.approx(best, abs=1e-12)
-            seen.append(upper)
-        assert seen == sorted(seen, reverse=True)
-        monkeypatch.undo()
 
 
 def test_values_to_each_are_those_of_the_people_alone():

@@ -32,13 +32,6 @@ def test_bad_budgets_are_refused_by_name(arguments, message):
         dc.Budget(**arguments)
 
 
-def test_pure_budget_has_no_concentrated_allowance():
-    budget = dc.Budget(1.0)
-    assert (budget.rho, budget.mu) == (0.0, 0.0)
-    with pytest.raises(ValueError, match="Gaussian noise needs delta > 0"):
-        GaussianNoise.within(budget.share(), 1.0)
-
-
 def test_infinite_budget_guarantees_nothing():
     budget = dc.Budget(math.inf)
     assert not budget.private
@@ -100,9 +93,3 @@ def test_proportional_split_is_exact():
         dc.Budget(1.0).split([])
     with pytest.raises(ValueError, match="fraction=2"):
         dc.Budget(1.0).share(2)
-
-
-def test_more_delta_than_there_is_buys_nothing():
-    budget = dc.Budget(1.0, 1e-6)
-    for limit in (budget.limit_rho, budget.limit_mu):
-        assert limit(1e-3) == limit() > limit(1e-9) > 0.0

@@ -138,21 +138,6 @@ def test_kernel_equals_the_slow_twin_to_the_last_digits(width: float, steps: int
         assert exact <= mpmath.mpf(float(value)) <= exact * (1 + 2 * slack)
 
 
-@pytest.mark.parametrize("width", [1e-6, 0.3, 3.0, 40.0])
-def test_one_step_has_its_closed_form(width: float) -> None:
-    grid = np.arange(17) * width / 16
-    exact = np.expm1((grid - width) / 2) ** 2 / -math.expm1(-width)
-    np.testing.assert_allclose(fast_curve(width, 1, 16), exact, rtol=1e-12, atol=0)
-    for epsilon in (0.0, 0.123 * width, 0.9 * width):
-        delta = adaptive_choices_delta(epsilon, [(width, 1)])
-        assert delta == pytest.approx(math.expm1((epsilon - width) / 2) ** 2 / -math.expm1(-width), rel=1e-12)
-        if delta >= SMALLEST_DELTA:
-            back = adaptive_choices_epsilon(delta, [(width, 1)])
-            assert adaptive_choices_delta(back, [(width, 1)]) <= delta * (1 + 1e-14)
-            assert back == pytest.approx(epsilon, abs=1e-9 * width / (1 - delta))
-    assert adaptive_choices_delta(width, [(width, 1)]) == 0.0
-
-
 @pytest.mark.parametrize("width", [0.01, 0.5, 2.0])
 @pytest.mark.parametrize("steps", [2, 3, 4])
 def test_never_below_the_best_adaptive_adversary_and_close_to_it(width: float, steps: int) -> None:
@@ -199,20 +184,6 @@ def test_between_the_best_repeated_pick_and_one_percent_above(steps: int, scale:
         assert achieved <= claimed * (1 + 1e-9)
         assert claimed <= achieved * (1.02 if steps < 100 else 1.01 if steps < 1000 else 1.003)
         assert adaptive_choices_delta(claimed, [(width, steps)]) <= delta * (1 + 1e-4)
-
-
-def test_more_steps_or_larger_ones_never_cost_less() -> None:
-    base = adaptive_choices_epsilon(1e-6, [(0.02, 300)])
-    assert adaptive_choices_epsilon(1e-6, [(0.02, 301)]) > base
-    assert adaptive_choices_epsilon(1e-6, [(0.0201, 300)]) > base
-    assert adaptive_choices_epsilon(1e-6, [(0.02, 300)], mu=0.05) > base
-    assert adaptive_choices_epsilon(1e-6, [(0.02, 300)], pure=[(0.05, 1)]) > base
-    assert adaptive_choices_epsilon(1e-7, [(0.02, 300)]) > base
-    counts = [1, 2, 5, 20, 100, 500, 1023, 1024, 1025, 2049, 5000]
-    values = [adaptive_choices_epsilon(1e-6, [(0.01, count)]) for count in counts]
-    assert values == sorted(values)
-    deltas = [adaptive_choices_delta(e, [(0.01, 2000)]) for e in np.linspace(0.0, 2.0, 21)]
-    assert deltas == sorted(deltas, reverse=True)
 
 
 def test_equal_groups_are_one_group() -> None:
@@ -317,20 +288,6 @@ def test_convolution_of_many_losses_is_exact_far_into_the_tail() -> None:
 
 
 # --- numerics and edges ---------------------------------------------------------------------------------
-
-
-def test_loss_distribution_reproduces_the_curve() -> None:
-    width, steps, cells = 0.05, 40, 8
-    curve = composition._curve(width, steps, cells)
-    spacing = width / cells
-    part = composition.losses_of_curve(curve, spacing, spacing, 1)
-    losses = part.losses(spacing)
-    assert 0.0 <= part.masses.sum() + part.lost - 1.0 < 1e-10  # rounding may only add
-    assert 0.0 <= part.masses @ np.exp(-losses) + part.lost - 1.0 < 1e-10  # the other input's masses
-    for i in range(0, curve.size, 7):
-        above = losses > i * spacing
-        delta = part.masses[above] @ -np.expm1(i * spacing - losses[above]) + part.lost
-        assert curve[i] * (1 - 1e-12) <= delta <= curve[i] * (1 + 1e-9) + 1e-25
 
 
 def test_pure_composition_caps_the_answer() -> None:

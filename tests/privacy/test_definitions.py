@@ -173,24 +173,6 @@ def test_a_refused_release_fixes_nothing():
     assert gate.definition is None
 
 
-def test_pure_release_after_gaussian_ones_is_charged_in_their_definition():
-    """The step of the attack: it fitted as pure epsilon beside Gaussian DP."""
-    gate = dc.Gate(dc.Budget(1.0, 0.01), 0)
-    gate.gaussian(0.0, 1.0 / (0.2 * gate.budget.mu), 1.0)
-    left = 1.0 - gdp_epsilon(0.2 * gate.budget.mu, 0.01)
-    assert gate.preview(pv.PureRelease(0.3)).fits
-    with pytest.raises(dc.BudgetExceeded, match=r"limit 1 at delta 0\.01 by Gaussian DP"):
-        gate.reserve(pv.PureRelease(0.99 * left))
-
-
-def test_gaussian_noise_at_a_pure_gate_says_what_to_do():
-    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
-    with pytest.raises(
-        dc.BudgetExceeded, match=r"keeps to pure epsilon.*definition='zcdp' or definition='gdp'"
-    ):
-        gate.gaussian(0.0, 10.0, 1.0)
-
-
 def test_expected_releases_share_one_definition():
     budget = dc.Budget(1.0, 1e-6)
     picks, gains = pv.ExponentialChoice(0.04, 2.0), pv.LaplaceNoise(1.0, 5.0)

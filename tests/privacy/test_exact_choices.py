@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -14,7 +13,6 @@ from discreet.offline import PrivateGreedy
 from discreet.online import HedgeSelector, PhasedSelector
 from discreet.privacy import (
     BudgetExceeded,
-    Event,
     ExactChoices,
     ExponentialChoice,
     Gate,
@@ -69,16 +67,6 @@ def test_the_gate_refuses_everything_beyond():
         twice.reserve(event)
 
 
-def test_beside_other_releases_epsilons_and_deltas_add_up():
-    budget = dc.Budget(1.0, 1e-6)
-    event = ExactChoices.within(budget.share(0.5), WIDTH, 5)
-    gate = Gate(budget, 0)
-    gate.reserve(event)
-    gate.reserve(PureRelease(0.5))
-    assert 0.999 < gate.spent.epsilon() <= 1.0
-    assert gate.spent.loss.delta == pytest.approx(1e-6)
-
-
 @pytest.mark.parametrize(
     ("share", "said"),
     [
@@ -104,20 +92,6 @@ def test_extremes_are_charged_by_sums():
     for wrong in ({"number": 0}, {"number": 1.5}, {"delta": 1.0}, {"rate": -1.0}):
         with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
             ExactChoices(**({"rate": 0.1, "range": 1.0, "number": 5, "delta": 1e-6} | wrong))
-
-
-def test_the_account_says_what_it_is_and_survives_a_restart():
-    event = ExactChoices.within(BUDGET.share(), WIDTH, 5)
-    gate = Gate(BUDGET, 0)
-    gate.reserve(event, label="picks")
-    assert "exponential, 5 composed exactly at delta 1e-06" in str(gate.spent)
-    assert Event.from_json(json.loads(json.dumps(event.to_json()))) == event
-    again = Gate.from_state(json.loads(json.dumps(gate.state())))
-    assert again.spent.epsilon() == gate.spent.epsilon() <= 1.0
-    with pytest.raises(BudgetExceeded):
-        again.reserve(event)
-    with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
-        Gate(BUDGET, 0).reserve(event).flipped_choice(np.array([0.0, 1.0]))
 
 
 # --- enumerated -------------------------------------------------------------------------------------

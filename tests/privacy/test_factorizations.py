@@ -126,19 +126,6 @@ def test_row_norm_at_long_horizons_is_the_energy_of_the_inverse(make, rounds: in
     assert factorization.row_norm(rounds) == pytest.approx(expected, rel=1e-7)
 
 
-@pytest.mark.parametrize("rounds", range(1, 10))
-def test_square_root_is_exact_for_a_few_rounds(rounds: int) -> None:
-    factorization = square_root(rounds)
-    assert factorization.buffers == rounds // 2
-    np.testing.assert_allclose(
-        factorization.encoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
-    )
-    np.testing.assert_allclose(
-        factorization.decoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
-    )
-    assert factorization.worst_error == pytest.approx(square_root_error(rounds), rel=1e-11)
-
-
 MANY_HORIZONS = sorted({*range(1, 200), *(int(2**power) for power in np.arange(7, 24.01, 0.1))})
 
 

@@ -243,19 +243,6 @@ def test_numbers_that_floats_do_not_hold_are_refused(value):
             gate.laplace(kind, 1000.0, 1.0)
 
 
-def test_refusals_of_a_list_are_about_the_list():
-    gate = dc.Gate(dc.Budget(1.0))
-    with pytest.raises(dc.BudgetExceeded) as refused:
-        gate.expect((pv.PureRelease(0.6), 1), (pv.PureRelease(0.6), 1))
-    preview = refused.value.preview
-    assert not preview.fits
-    assert preview.after == 1.2
-    assert preview.largest_count == 0
-    assert float(preview.largest.epsilon) == pytest.approx(0.4, rel=1e-3)
-    assert "it fits" not in str(refused.value)
-    assert gate.spent.epsilon() == 0.0
-
-
 def test_a_fraction_is_not_the_decimal_that_its_float_prints():
     """Fraction(0.1) is a little more than 1/10, which is what 0.1 is read as, and Python calls them equal."""
     tenth = Fraction(0.1)

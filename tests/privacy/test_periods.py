@@ -290,19 +290,10 @@ def test_groups_of_each_period_take_the_worst_of_each():
     assert periods.total().epsilon() > same_place
 
 
-def test_exact_composition_over_periods():
-    periods = Periods(APPROXIMATE, definition="zcdp")
-    for name in "ab":
-        periods.gate(name).reserve(ExponentialChoice(0.05, 1.0), 20)
-    one = Gate(dc.Budget(5.0, 1e-6), definition="zcdp")
-    one.reserve(ExponentialChoice(0.05, 1.0), 40)
-    total = periods.total()
-    assert total.epsilon(tight=True) == one.spent.epsilon(tight=True) < total.epsilon()
-
-
-def test_exact_composition_for_people_of_several_rounds():
-    """Groups would have no exact curve then; periods alone have one."""
-    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_exact_composition_over_periods(rounds):
+    """Also for people of several rounds: groups would have no exact curve then; periods alone have one."""
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=rounds)
     periods, one = Periods(budget, definition="zcdp"), Gate(replace(budget, epsilon=5.0), definition="zcdp")
     for name in "ab":
         periods.gate(name).reserve(ExponentialChoice(0.02, 1.0), 20)

@@ -11,7 +11,6 @@ import discreet as dc
 from discreet.audit.hooks import Source
 from discreet.core.state import capture, restore
 from discreet.privacy import Gate, PublicRandomness, ReproducibleRandomness
-from discreet.privacy.randomness import public_key
 
 WORDS = [3, 1 << 63, 0, 12345]
 
@@ -29,15 +28,6 @@ def _restored(public):
 
 
 # --- what follows from the words -----------------------------------------------------------------------
-
-
-def test_the_same_words_give_the_same_numbers():
-    one, other = PublicRandomness(WORDS), PublicRandomness(WORDS)
-    assert one.generator.random(5).tolist() == other.generator.random(5).tolist()
-    assert one.words.tolist() == WORDS
-    changed = PublicRandomness([*WORDS[:-1], WORDS[-1] + 1])
-    assert one.generator.random() != changed.generator.random()
-    assert repr(one) == "PublicRandomness()"  # words need not be secret, but nobody asked for them
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**32, 2**63, 2**64 - 1])
@@ -121,13 +111,4 @@ def test_an_audit_holds_them_fixed():
     assert (
         other.public_randomness().words.tolist()
         != Gate(dc.Budget(1.0), Source(1)).public_randomness().words.tolist()
-    )
-
-
-def test_public_keys():
-    public = PublicRandomness(WORDS)
-    assert public_key(public, 2).tolist() == WORDS[:2]
-    assert public_key(7, 2).tolist() == ReproducibleRandomness(7).words(2).tolist()
-    assert public_key(np.random.default_rng(3), 2).tolist() == (
-        np.random.default_rng(3).integers(0, 1 << 64, size=2, dtype=np.uint64).tolist()
     )

@@ -160,16 +160,6 @@ def test_an_unnamed_definition_is_the_same_for_all():
         assert _used(budget, definition, _total(gates)) > 0.99
 
 
-def test_the_whole_budget_is_spent_in_whatever_is_best():
-    part = spend_from(dc.Budget(1.0, 1e-6).share(), 0)
-    assert part.whole
-    assert part.gate.definition is None
-    spent = TreeSum(3, 20, dc.Budget(1.0, 1e-6).share(), norm_bound=1.0, seed=0).gate.spent
-    assert (
-        spent.to_json() == TreeSum(3, 20, dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0).gate.spent.to_json()
-    )
-
-
 # --- injected faults -----------------------------------------------------------------------------------
 
 
@@ -257,17 +247,6 @@ def test_what_is_left_at_a_gate():
         with pytest.raises(dc.BudgetExceeded, match="nothing of this kind fits any more"):
             gate.left  # noqa: B018
         assert _used(budget, definition, gate.spent.loss) > 0.999
-
-
-def test_what_is_left_in_a_part_is_its_own():
-    gate = Gate(dc.Budget(1.0), 0)
-    gate.reserve(PureRelease(0.2))
-    gate.part("north").reserve(PureRelease(0.4))
-    assert gate.part("north").left.fraction == Fraction(2, 5)
-    assert gate.part("south").left.fraction == Fraction(4, 5)
-    share = gate.part("north").split(2)[0]
-    assert share.fraction == Fraction(1, 5)
-    assert TreeSum(2, 4, share, noise="laplace", norm_bound=1.0).gate.spent.epsilon() == 0.8
 
 
 # --- the gate of a share -----------------------------------------------------------------------------------

@@ -63,28 +63,6 @@ def test_a_shop_from_the_first_decision_to_a_release(shared_service):
     assert set(releases[0]) == {"seq", "epoch", "at", "chain", "items", "values", "shares"}
 
 
-def test_excluded_items_are_replaced(shared_service):
-    client = shared_service.client()
-    experiment(client, "excluding")
-    plain = client.decide("excluding")
-    fitted = client.decide("excluding", exclude=[plain.items[0]])
-    assert plain.items[0] not in fitted.items
-    assert len(set(fitted.items)) == 3
-    assert refused(lambda: client.decide("excluding", exclude=ITEMS[:18])).name == "few-items"
-
-
-def test_a_catalogue_that_changes(shared_service):
-    client = shared_service.client()
-    experiment(client, "changing")
-    changes = {"add_items": ["new"], "retire_items": ITEMS[:15]}
-    client.request("PATCH", "/v1/experiments/changing", changes)
-    catalogue = client.request("GET", "/v1/experiments/changing/items")["items"]
-    assert [one["item"] for one in catalogue if not one["retired"]] == [*ITEMS[15:], "new"]
-    for _ in range(64):  # what was leased before may still be served
-        last = client.decide("changing")
-    assert set(last.items) <= {*ITEMS[15:], "new"}
-
-
 def test_roles(shared_service):
     admin = shared_service.client()
     experiment(admin, "ours")

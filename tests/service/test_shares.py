@@ -57,14 +57,6 @@ def test_shares_stay_between_none_and_all():
     assert progress.last.learned.band[0] == 0.0
 
 
-def test_long_histories_are_thinned_and_keep_their_end():
-    progress = Progress()
-    progress.add(release(seq, ((10, 1), (5.0, 0.0))) for seq in range(1, 1001))
-    thin = progress.thinned(100)
-    assert len(thin) <= 100
-    assert thin[-1] is progress.points[-1]
-
-
 def test_margins_hold():
     """In 95 % of simulated experiments the true share and lift are within the margins."""
     rng = np.random.default_rng(3)
