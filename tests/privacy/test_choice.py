@@ -392,3 +392,26 @@ def test_an_exponential_choice_does_not_pay_for_flips():
     )
     with pytest.raises(ValueError, match="infinite budget"):
         dc.privacy.FlippedChoice.within(dc.Budget(math.inf).share(), 2.0)
+
+
+def test_scores_too_far_apart_for_floats_are_chosen_exactly():
+    """The difference overflows, the weights do not: exp(-1e-308 * 1.82e308) is about .16."""
+    scores = np.array([9.1e307, -9.1e307])
+    source = ReproducibleRandomness(4)
+    picks = [samplers.exponential_choice(source, scores, 1e-308) for _ in range(400)]
+    expected = 1 / (1 + math.exp(-1.82))
+    assert stats.binomtest(picks.count(0), 400, expected).pvalue > 1e-6
+    assert picks.count(1) > 0
+
+
+def test_choices_that_are_all_settled_follow_the_weights():
+    """No word is clear, and cells are many times as wide as the weights: most points do not count."""
+    scores = np.array([0.0, 0.5, 1.0, 0.9, -2.0])
+    source, expected = ReproducibleRandomness(5), np.exp(samplers.choice_log_probabilities(scores, 1.3))
+    with (
+        mock.patch.object(samplers, "_UNIT", 1.0),
+        mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as settled,
+    ):
+        picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(3000)]
+    assert settled.call_count == 3000
+    assert stats.chisquare(np.bincount(picks, minlength=5), expected * 3000).pvalue > 1e-6

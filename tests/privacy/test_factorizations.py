@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.linalg import toeplitz
 
 from discreet.privacy.factorizations import Factorization, buffered, square_root
@@ -178,3 +179,30 @@ def test_buffered_says_what_to_use_beyond_its_table() -> None:
 def test_bad_parameters_are_refused(decays, weights, words) -> None:
     with pytest.raises(ValueError, match=words):
         Factorization(np.array(decays), np.array(weights), 10, "bad")
+
+
+def decode(factorization: Factorization, released: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The streaming decoder of the module's docstring."""
+    decays, weights = factorization.decays[:, None], factorization.weights
+    memory = np.zeros((factorization.buffers, released.shape[1]))
+    prefix = np.zeros(released.shape[1])
+    out = np.empty_like(released)
+    for t, y in enumerate(released):
+        x_hat = y - weights @ memory
+        memory = decays * memory + x_hat
+        prefix = prefix + x_hat
+        out[t] = prefix
+    return out
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_noise_of_the_prefix_sums_has_the_stated_spread(make) -> None:
+    rounds, copies, sigma = 3000, 4000, 2.5
+    factorization = make(rounds)
+    noise = np.random.default_rng(3).normal(scale=sigma, size=(rounds, copies))
+    decoded = decode(factorization, noise)
+    # The sum of squares over its variance is chi-square with one degree of freedom per copy.
+    low, high = stats.chi2.ppf([1e-8, 1 - 1e-8], df=copies)
+    for t in (1, 2, 10, 100, 1000, rounds):
+        statistic = np.sum(decoded[t - 1] ** 2) / (sigma * factorization.row_norm(t)) ** 2
+        assert low < statistic < high, t

@@ -282,3 +282,15 @@ def test_a_full_gate_survives_a_restart():
     assert gate.remaining.rho == 0.0
     assert math.copysign(1.0, gate.remaining.rho) == 1.0
     assert dc.Gate.from_state(gate.state()).spent.loss == gate.spent.loss
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("size", [1, 40])
+def test_released_values_have_the_stated_noise(kind, size):
+    gate = dc.Gate(dc.Budget(math.inf), 3)
+    ideal = {"laplace": stats.laplace(scale=2.5), "gaussian": stats.norm(scale=2.5)}[kind]
+    values = np.linspace(-1000.0, 1000.0, size)
+    release = getattr(gate, kind)
+    errors = np.concatenate([release(values, 2.5, 1.0) - values for _ in range(20_000 // size)])
+    assert stats.kstest(errors, ideal.cdf).pvalue > 1e-6
+    assert stats.kstest(errors * 1.1, ideal.cdf).pvalue < 1e-6

@@ -483,3 +483,11 @@ def test_filters_are_refused_where_their_rounding_would_dominate():
     assert FactorizedSum(2, 1 << 24, budget, norm_bound=1.0).rounds == 1 << 24
     with pytest.raises(ValueError, match="rounding would dominate"):
         FactorizedSum(2, 1 << 27, budget, norm_bound=1.0)
+
+
+@pytest.mark.parametrize("kind", [TreeSum, FactorizedSum])
+def test_noise_is_gaussian_at_the_end(kind):
+    total = kind(20_000, 5, APPROXIMATE, box=(0.0, 1e-3), seed=4)
+    for _ in range(5):
+        answer = total.add(np.zeros(20_000))
+    assert stats.kstest(answer / total.noise_std(5), stats.norm.cdf).pvalue > 1e-6

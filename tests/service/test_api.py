@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from discreet.client import Acknowledgement, ServiceError
+from discreet.client import Acknowledgement, Client, ServiceError
 
 ITEMS = [f"item {number}" for number in range(20)]
 
@@ -236,3 +236,44 @@ def test_a_decision_that_is_sent_again_has_the_same_answer_and_counts_once(servi
             refused(lambda headers=headers: client.request("POST", path, asked, headers=headers)).status
             == 422
         )
+
+
+def test_what_was_acknowledged_survives_a_kill(service):
+    client = service.client()
+    experiment(client, "shop", outcome_wait=0.2)
+    open_decisions = []
+    for number in range(100):
+        decision = client.decide("shop", f"person {number}")
+        if number % 3:
+            assert client.report(decision, likes=["item 1"]).status in answers(number)
+        else:
+            open_decisions.append(decision)
+    service.kill()
+    service.start()
+    client = Client(service.url, service.key)
+    assert {client.report(one, likes=["item 1"]).status for one in open_decisions[-3:]} <= {
+        "recorded",
+        "late",
+    }
+    new = client.decide("shop")
+    assert new.id not in {one.id for one in open_decisions}
+    settled(client, "shop", 1)
+
+
+def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_service):
+    """The share that is released is that of decisions that count, however often people come."""
+    client = shared_service.client()
+    people = {"name": "again", "epsilon": 4000.0}
+    client.request("POST", "/v1/populations", people)
+    asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
+    more = {"outcome_wait": 0.2, "block_size": 10, "measure": 0.5, "holdout": 0.0}
+    client.request("POST", "/v1/experiments", asked | more)
+    for number in range(120):
+        decision = client.decide("again", f"person {number % 30}")
+        client.report(decision, taken=decision.items[0])
+    settled(client, "again", 6)
+    found = client.request("GET", "/v1/experiments/again/releases")["releases"]
+    blocks = [block for one in found for block in one["shares"]]
+    sequences, served = (sum(sum(one[name]) for one in blocks) for name in ("decisions", "served"))
+    assert 0 < sequences <= 30
+    assert served / sequences > 0.9

@@ -272,3 +272,69 @@ def world_rows(url, sql):
     """What is in a store whose engine has stopped."""
     world = World(url)
     return world.rows(sql)
+
+
+def test_the_first_decisions_of_a_person_count_over_blocks(url):
+    world = Told(url, block_size=2, outcome_wait=60.0)
+    sequences = []
+    for pseudonym in (BEN, ANN, BEN, ANN, ANN, BEN):
+        sequences.append((world.serve(pseudonym=pseudonym)[1], pseudonym))
+        world.write()
+    for sequence, pseudonym in reversed(sequences):
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=pseudonym) == Acknowledged(
+            "recorded", sequence < 4
+        )
+    with world.store.transaction() as tx:
+        tx.do("UPDATE block SET closed_at = 0 WHERE state = 1")
+    world.settle()
+    assert [*world.heard] == [0, 1, 2, 3]
+    assert sorted(world.rows("SELECT pseudonym, times FROM visit")) == [(ANN, 3), (BEN, 3)]
+
+
+def test_what_is_not_counted_is_not_kept(url):
+    world = Told(url, block_size=4, outcome_wait=3600.0)
+    for number in range(4):
+        sequence = world.serve(pseudonym=ANN)[1]
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", number < 2)
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged(
+            "duplicate", number < 2
+        )
+    bodies = world.rows("SELECT body FROM outcome ORDER BY sequence")
+    assert [body is None for (body,) in bodies] == [False, False, True, True]
+
+
+def test_decisions_without_a_person_are_not_limited(url):
+    world = Told(url, block_size=4)
+    for sequence in [world.serve()[1] for _ in range(4)]:
+        assert world.acknowledged(sequence, ["item 1"]) == Acknowledged("recorded", True)
+    world.settle()
+    assert len(world.heard) == 4
+    assert None not in world.heard.values()
+    assert not world.rows("SELECT * FROM visit")
+
+
+def test_a_request_that_is_sent_again_has_its_answer_and_counts_once(url):
+    world = Told(url, block_size=4)
+    first = world.serve(pseudonym=ANN, request=b"r")[1]
+    assert [one.sequence for one in world.write().requests] == [first]
+    again = world.serve(pseudonym=ANN, request=b"r")[1]
+    second = world.serve(pseudonym=ANN, request=b"s")[1]
+    third = world.serve(pseudonym=ANN, request=b"s")[1]  # in the same group
+    assert [one.sequence for one in world.write().requests] == [first, second, second]
+    assert world.rows("SELECT times FROM visit") == [(2,)]
+    for sequence, counted in ((first, True), (again, False), (second, True), (third, False)):
+        assert world.acknowledged(sequence, ["item 1"], pseudonym=ANN) == Acknowledged("recorded", counted)
+    world.settle()
+    assert [*world.heard] == [first, second]
+
+
+def test_a_request_is_known_after_a_crash_if_it_was_written_down(url):
+    world = Told(url, block_size=4)
+    first = world.serve(pseudonym=ANN, request=b"r")[1]
+    world.write()
+    world.serve(pseudonym=ANN, request=b"lost")
+    world.crash()
+    world.serve(pseudonym=ANN, request=b"r")
+    new = world.serve(pseudonym=ANN, request=b"lost")[1]
+    assert [one.sequence for one in world.write().requests] == [first, new]
+    assert world.rows("SELECT times FROM visit") == [(2,)]

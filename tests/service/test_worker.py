@@ -17,7 +17,7 @@ from discreet.service.database import open_store
 from discreet.service.learning import Learning
 from discreet.service.worker import linked, periods_of
 
-from .world import NOISY, PURE, World, likes, taken
+from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
@@ -231,3 +231,32 @@ def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
 
 def test_a_link_names_everything_before_it():
     assert linked(linked(b"", "one"), "two") != linked(linked(b"", "another"), "two")
+
+
+def liked(rng):
+    return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
+
+
+def test_state_after_a_crash_is_that_of_the_last_commit(url):
+    world = World(url, likes(seed=None))
+    rng = np.random.default_rng(1)
+    for number in range(60):
+        _, sequence, _ = world.serve()
+        assert world.report(sequence, liked(rng)) == "recorded"
+        if number % 7 == 3:
+            before = world.one.seq, world.one.next_sequence, world.rows("SELECT count(*) FROM outcome")
+            released = world.one.learning.learner.released
+            world.crash()
+            world.shop = 1
+            assert (
+                world.one.seq,
+                world.one.next_sequence,
+                world.rows("SELECT count(*) FROM outcome"),
+            ) == before
+            assert world.one.learning.learner.released.items == released.items
+            with pytest.raises(IndexError):
+                world.blocks[0]  # what was leased is not served again
+        world.settle()
+    firsts = [first for (first,) in world.rows("SELECT first FROM block ORDER BY first")]
+    assert len(set(firsts)) == len(firsts)
+    assert periods_of(world.store, 1).account("2026-11").epsilon() <= 1.0
