@@ -56,7 +56,7 @@ HANDS_OVER = {
 }
 # Where randomness is taken from elsewhere, and why.
 OWN_RANDOMNESS = {
-    "audit/hooks.py": "its Source tells public randomness from the other words of a run",
+    "audit/hooks.py": "its AuditRandomness tells public randomness from the other words of a run",
     "client.py": "makes idempotency keys of requests, which no answer follows from",
     "service/auth.py": "makes keys of pseudonyms and decision ids, which no answer follows from",
     "spark.py": "makes the secret of the hash of people, and names of files",
@@ -367,17 +367,16 @@ def test_private_names_of_others_are_noticed(text):
 # --- sizes ---------------------------------------------------------------------------------------------
 
 SOURCES = (".py", ".pyx", ".pxd", ".h")
-# Packages with modules that exactly one other imports and that hold no public name: how many, at most.
-ONE_IMPORTER = {"evaluation": 1, "objectives": 1, "service": 1}
+# Modules that exactly one other imports, that hold no public name, and that stand alone all the same.
+ONE_IMPORTER = {
+    "objectives.gpu": "loads an optional package: kernels of a GPU are compiled where it is there",
+    "service.postgres": "loads an optional package: the driver of a database that not everybody has",
+    "evaluation.demo": "loads everything else, when its command runs: commands are listed without that",
+}
 # Classes with more than three classes of ours in their method resolution order.
 DEEP_CLASSES = {"online": 2}
 # Functions with more than eight parameters, other than public functions and constructors.
 WIDE_FUNCTIONS = {"objectives": 3}
-# Class names that several modules use.
-SEVERAL_MEANINGS = {
-    "Rows",
-    "Source",
-}
 PUBLIC = ("privacy", "constraints", "objectives", "data", "bounds", "online", "offline", "planning",
           "evaluation", "audit")  # fmt: skip
 
@@ -423,7 +422,8 @@ def single_importers(modules: list[Module], public: set[str]) -> dict[str, list[
 
 
 def test_modules_with_one_importer_hold_public_names():
-    assert_at_most(single_importers(MODULES, exported()), ONE_IMPORTER)
+    found = single_importers(MODULES, exported())
+    assert sorted(one for modules in found.values() for one in modules) == sorted(ONE_IMPORTER)
 
 
 def test_a_new_module_with_one_importer_is_noticed():
@@ -493,7 +493,7 @@ def test_a_class_name_has_one_meaning():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(module.path)
     several = {name: found for name, found in homes.items() if len(found) > 1}
-    assert set(several) - SEVERAL_MEANINGS == set(), several
+    assert several == {}
 
 
 def assert_at_most(found: dict[str, list[str]], limits: dict[str, int]) -> None:
@@ -514,17 +514,17 @@ class Cost(NamedTuple):
 
 # Measured when everything is loaded. None of the three may rise.
 WALKS = {
-    "HedgeSelector": Cost(10, 43, 33),
+    "HedgeSelector": Cost(9, 42, 32),
     "RunningSumSelector": Cost(11, 60, 36),
     "LeaderSelector": Cost(8, 37, 21),
-    "PhasedSelector": Cost(12, 129, 103),
+    "PhasedSelector": Cost(10, 123, 87),
     "BestOfBothSelector": Cost(13, 98, 78),
-    "ThompsonSelector": Cost(11, 61, 49),
-    "MetaFrankWolfe": Cost(17, 98, 58),
-    "MetaFrankWolfe: construction": Cost(25, 2190, 2275),
-    "PrivateGreedy": Cost(18, 468, 476),
-    "discreet select": Cost(27, 2413, 1560),
-    "a block of the service": Cost(24, 536, 307),
+    "ThompsonSelector": Cost(10, 59, 46),
+    "MetaFrankWolfe": Cost(16, 95, 53),
+    "MetaFrankWolfe: construction": Cost(24, 1628, 1812),
+    "PrivateGreedy": Cost(16, 292, 248),
+    "discreet select": Cost(24, 2021, 1171),
+    "a block of the service": Cost(23, 536, 288),
 }
 
 

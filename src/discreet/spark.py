@@ -29,7 +29,7 @@ import numpy as np
 from .core.checks import DataError
 from .data.costs import Needs
 from .data.events import Names, in_order, item_name
-from .data.preparing import Rows, Spill, Work
+from .data.preparing import KeyedRows, Spill, Work
 from .data.read import Source, batches
 from .data.store import Store, new_folder, write_bucket
 
@@ -111,12 +111,12 @@ def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any
     def written(found: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as arrow
 
-        held: dict[int, list[Rows]] = defaultdict(list)
+        held: dict[int, list[KeyedRows]] = defaultdict(list)
         for part in found:
             which, keys, items, weights = (part.column(at).to_numpy(zero_copy_only=False) for at in range(4))
             for bucket in np.unique(which).tolist():
                 here = which == bucket
-                held[bucket].append(Rows(keys[here].view(np.uint64), items[here], weights[here]))
+                held[bucket].append(KeyedRows(keys[here].view(np.uint64), items[here], weights[here]))
         for bucket, rows in held.items():
             said = json.dumps(_write(work, folder, rows))
             schema = arrow.schema([("bucket", arrow.int32()), ("said", arrow.string())])
@@ -125,19 +125,19 @@ def _writing(work: Work, folder: Path) -> Callable[[Iterator[Any]], Iterator[Any
     return written
 
 
-def _write(work: Work, folder: Path, rows: list[Rows]) -> dict[str, Any]:
+def _write(work: Work, folder: Path, rows: list[KeyedRows]) -> dict[str, Any]:
     """One bucket, in a folder of its own: of a task that runs twice each attempt has one."""
     spill = Spill(folder, 1, _known(work), work.weight is not None, 1 << 62)
     weighted = work.weight is not None
     for some in rows:
         weights = some.weights if weighted else np.zeros(0)
         start = np.array([0, some.keys.size])
-        spill.add(start, Rows(some.keys, some.items.astype(spill.kind), weights))
+        spill.add(start, KeyedRows(some.keys, some.items.astype(spill.kind), weights))
     own = folder / f".try-{uuid.uuid4().hex}"  # a name alone: nothing that is written depends on it
     return write_bucket(own, work.bucket(spill, None, 0)) | {"folder": own.name}
 
 
-def _batch(buckets: Any, rows: Rows) -> Any:
+def _batch(buckets: Any, rows: KeyedRows) -> Any:
     import pyarrow as arrow
 
     weights = rows.weights if rows.weights.size else np.ones(rows.keys.size)

@@ -20,7 +20,8 @@ from discreet.constraints import (
     Matroid,
     PartitionMatroid,
 )
-from discreet.constraints.residual import Residual, Rest
+from discreet.constraints.residual import Rest
+from discreet.offline.greedy import Residual
 
 from .matroid_zoo import CLASSES, subsets
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as some
 
 import discreet as dc
 from discreet import spark
-from discreet.core.identity import canonical, name_of
+from discreet.core.names import canonical, name_of
 from discreet.data import EventReader, append, prepare
 from discreet.data.preparing import Identities
 from discreet.data.read import Column, Source, batches, column_of

@@ -20,7 +20,7 @@ from hypothesis import strategies as some
 
 import discreet as dc
 from discreet.cli import main
-from discreet.core.identity import name_of
+from discreet.core.names import name_of
 from discreet.data import EventReader, private_catalogue
 from discreet.data.events import as_text
 from discreet.data.read import Source, batches

@@ -19,7 +19,7 @@ from discreet.kernels.selection import (
     row_weights,
 )
 from discreet.kernels.softmax import draw_ordered, follows_first
-from discreet.objectives.matrices import as_sparse
+from discreet.objectives.rows import as_sparse
 from discreet.privacy.prefix_sum import factorization
 from tests.objectives.test_row_loops import CAP, COVER, KINDS, SURVIVE, gain, step
 

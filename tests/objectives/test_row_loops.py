@@ -10,7 +10,7 @@ import pytest
 
 from discreet.kernels import rows as kernels
 from discreet.kernels.rows import BEST, CAP, COVER, LOG, SQRT, SURVIVE, Compressed, RowTable
-from discreet.objectives.matrices import as_sparse, constant
+from discreet.objectives.rows import as_sparse, constant
 
 KINDS = (COVER, SURVIVE, BEST, SQRT, LOG, CAP)
 OF_SUMS = (SQRT, LOG, CAP)

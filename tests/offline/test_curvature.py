@@ -13,7 +13,6 @@ from scipy.optimize import linprog
 import discreet as dc
 from discreet.bounds import continuous as bounds
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
-from discreet.constraints.residual import Residual
 from discreet.objectives import (
     BudgetAllocation,
     ConcaveOverModular,
@@ -25,6 +24,7 @@ from discreet.objectives import (
 )
 from discreet.offline.continuous import ContinuousGreedy, PointGradient, SummedGradient
 from discreet.offline.curvature import CurvatureGreedy, best_above
+from discreet.offline.greedy import Residual
 from discreet.privacy import BudgetExceeded, PublicRandomness
 from discreet.privacy.account import PublishedCalibrationWarning
 

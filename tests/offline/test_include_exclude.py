@@ -20,7 +20,6 @@ from discreet.constraints import (
     Knapsack,
     PartitionMatroid,
 )
-from discreet.constraints.residual import Residual
 from discreet.objectives import Coverage, MutualInformation, SetFunction
 from discreet.offline import (
     ContinuousGreedy,
@@ -31,6 +30,7 @@ from discreet.offline import (
     greedy,
 )
 from discreet.offline.continuous import Change
+from discreet.offline.greedy import Residual
 from discreet.privacy import picks as accounts
 
 NAMES = ("tea", "milk", "jam", "bread", "eggs", "salt")

@@ -18,7 +18,7 @@ import numpy as np
 from ..privacy import Account, Budget, BudgetExceeded, PublicRandomness
 from . import faults, hooks, measures
 from .faults import EXACT, OUTPUTS, PAST_THE_GATE, SAMPLED, TWICE, Fault, no_fault
-from .hooks import Floats, Source
+from .hooks import AuditRandomness, Floats
 from .measures import Pair, Space
 
 # What rounding in the audit itself may add to a delta or, relatively, to an epsilon.
@@ -48,7 +48,7 @@ class Played:
 
 
 # Everybody's numbers, row by row, and a source of randomness.
-Play = Callable[[Floats, Source], Played]
+Play = Callable[[Floats, AuditRandomness], Played]
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class Case:
     starts: tuple[Pair, ...] = ()
     unseen: tuple[str, ...] = ()
 
-    def source(self, seed: int) -> Source:
+    def source(self, seed: int) -> AuditRandomness:
         """Randomness for one run; public randomness is the same in all of them."""
-        return Source(seed, self.public)
+        return AuditRandomness(seed, self.public)
 
     def audit(self, effort: Effort) -> Finding:
         """All parts: exact loss at the worst neighbours, the sampler, outputs alone, injected faults."""
@@ -206,7 +206,7 @@ class Case:
 def _telling_all(play: Play) -> Play:
     """The same, but everybody's numbers are also shown as they are."""
 
-    def leaking(stream: Floats, source: Source) -> Played:
+    def leaking(stream: Floats, source: AuditRandomness) -> Played:
         played = play(stream, source)
         return Played([*played.published, stream], played.account)
 
@@ -396,7 +396,7 @@ class NoiseCase(Case):
 
     watched: bool = False
     spread: float = 3.0
-    many: Callable[[Floats, int, Source], Floats] | None = None
+    many: Callable[[Floats, int, AuditRandomness], Floats] | None = None
 
     def _answers(self, number: int, size: int) -> Floats:
         return PublicRandomness.seeded(number).generator.uniform(-self.spread, self.spread, size)

@@ -27,7 +27,7 @@ ONE = 1 << samplers.STEPS_BITS  # one scale of noise on the grid, in steps
 _NOISY = ("laplace", "gaussian", "spherical_laplace")  # methods of a gate
 
 
-class Source:
+class AuditRandomness:
     """Random words for one run: public randomness follows ``public`` in every run, all others follow a seed.
 
     Audits condition on public randomness (`PublicRandomness`), which protects nobody: everybody may see it.

@@ -34,7 +34,7 @@ from ..privacy import (
 )
 from .cases import Case, ChoiceCase, MixedCase, NoiseCase, Play, Played
 from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, RETURNING, SHOWN_TELLS, TWICE
-from .hooks import Floats, Source
+from .hooks import AuditRandomness, Floats
 from .measures import Pair, Space
 
 # Whoever decides something about people does it by one of these.
@@ -134,7 +134,7 @@ def choosing(budget: Budget) -> Play:
     """Two picks, the second without the first, by the sums of people's scores in [0, 1]."""
     change = ScoreChange(1.0, one_directional=budget.neighbours == ADD_REMOVE)
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         gate = Gate(budget, source)
         scores = stream.sum(axis=0)
         event = ExponentialChoice.within(budget.share(), change.range, 2)
@@ -163,7 +163,7 @@ def releasing(kind: str, budget: Budget, columns: int) -> Play:
     """Sums of people's vectors in [0, 1]^d, released twice, the second time doubled."""
     most = float(columns) if kind == "laplace" else float(np.sqrt(columns)) * (1.0 + 1e-12)
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         gate = Gate(budget, source)
         size = _calibrated(kind, budget, most, 2)
         published = [getattr(gate, kind)(stream.sum(axis=0), *size) for _ in range(2)]
@@ -175,7 +175,7 @@ def releasing(kind: str, budget: Budget, columns: int) -> Play:
 def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int, **options: Any) -> Play:
     """A running sum of people's vectors in [-1, 1]^d, shortened to length 1."""
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         gate = Gate(budget, source)
         total = kind(stream.shape[1], rows, gate, norm_bound=1.0, clip=True, **options)
         published = [total.add(vector) for vector in stream]
@@ -184,18 +184,18 @@ def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int
     return play
 
 
-def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, Source], Floats]]:
+def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, AuditRandomness], Floats]]:
     """A single number released once, and the same for many numbers at once, each of them somebody's own."""
 
-    def released(values: Floats, source: Source) -> tuple[Any, Gate]:
+    def released(values: Floats, source: AuditRandomness) -> tuple[Any, Gate]:
         gate = Gate(budget, source)
         return getattr(gate, kind)(values, *_calibrated(kind, budget, 1.0, 1), changed=1), gate
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         published, gate = released(stream.sum(axis=0), source)
         return Played([published], lambda: gate.spent)
 
-    def many(stream: Floats, runs: int, source: Source) -> Floats:
+    def many(stream: Floats, runs: int, source: AuditRandomness) -> Floats:
         published, _ = released(np.full(runs, stream.sum()), source)
         return np.asarray(published, dtype=np.float64)
 
@@ -320,7 +320,7 @@ def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any
     """
     publish = _PUBLISH[example.publishes]
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         learner = example.make(REGISTRY[name].kind(name), seed=source)
         decisions = []
         for visit, row in enumerate(np.concatenate(np.split(stream, example.visits, axis=1))):
@@ -453,7 +453,7 @@ def present(stream: Floats) -> Floats:
 def selecting(make: Callable[..., Any], publish: Callable[[Any, Coverage], Any]) -> Play:
     """A selector, made anew, and what is published of its choice for people who like some items."""
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         selector, rows = make(seed=source), present(stream)
         people = _crowd(rows.shape[1], *rows.ravel().tolist())
         return Played(publish(selector, people), lambda: selector.privacy)
@@ -529,7 +529,7 @@ def _many_picks() -> Iterator[Case]:
     budget, items, picks = Budget(2.0, 0.05, ADD_REMOVE), 16, 14
     greedy = selecting(partial(PrivateGreedy, picks, budget, "decomposable", max_people=8), _picked)
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         played = greedy(np.repeat(stream, [1, items - 1], axis=1), source)
         chosen = played.published
         return Played(chosen.index(0) if 0 in chosen else picks, played.account)
@@ -608,7 +608,7 @@ def _continuous() -> Iterator[Case]:
 def fitting(make: Callable[..., Any], given: Callable[[Floats], tuple[Floats, ...]]) -> Play:
     """An estimator of scikit-learn's kind, fitted to what it is ``given`` of people's numbers."""
 
-    def play(stream: Floats, source: Source) -> Played:
+    def play(stream: Floats, source: AuditRandomness) -> Played:
         fitted = make(random_state=source).fit(*given(stream))
         return Played(fitted.selection_.items, lambda: fitted.privacy_)
 

@@ -322,7 +322,7 @@ class Listing:
         A text that is one label in full is that one, whatever commas it holds. Labels that were read off
         people's data may not decide on it: with ``missing`` it is a label, and so is each of its parts.
         """
-        from ..core.labels import unknown_item
+        from ..core.names import unknown_item
 
         items = dict(zip(_texts(self.items), self.items, strict=True)) if given else {}
         found = {}

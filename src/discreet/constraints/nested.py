@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import vector, whole
+from ..core.guards import settle
 from ..kernels.matroids import AskedOracle
 from .base import (
     POLYTOPE_TOLERANCE,
@@ -248,13 +249,21 @@ class Cardinality(Matroid):
     [0.75, 0.75, 0.25, 0.25]
     """
 
+    k: int
+    # The limits for the ground set last met; rounding in a loop meets the same one again and again.
+    _latest: NestedLimits | None = None
+
     def __init__(self, k: int, n_items: int | None = None) -> None:
-        self.k = self.rank = whole("k", k, at_least=1)
-        self.n_items = None if n_items is None else whole("n_items", n_items, at_least=1)
-        # The limits for the ground set last met; rounding in a loop meets the same one again and again.
-        self._latest: NestedLimits | None = None
-        if self.n_items is not None:
-            self._sets_over(self.n_items)
+        most, size = whole("k", k, at_least=1), None
+        if n_items is not None:
+            size = self._room(most, whole("n_items", n_items, at_least=1))
+        settle(self, k=most, rank=most, n_items=size)
+
+    @staticmethod
+    def _room(k: int, n_items: int) -> int:
+        if k > n_items:
+            raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
+        return n_items
 
     def _arguments(self) -> dict[str, Any]:
         return {"k": self.k, "n_items": self.n_items}
@@ -277,9 +286,8 @@ class Cardinality(Matroid):
 
     def _sets_over(self, n_items: int) -> NestedLimits:
         if self._latest is None or self._latest.n_items != n_items:
-            if self.k > n_items:
-                raise ValueError(f"k={self.k} exceeds n_items={n_items}; choose k <= {n_items}")
-            self._latest = NestedLimits(n_items, [np.arange(n_items)], np.array([self.k]))
+            size = self._room(self.k, n_items)
+            self._latest = NestedLimits(size, [np.arange(size)], np.array([self.k]))
         return self._latest
 
     def contains(self, S: Iterable[int]) -> bool:

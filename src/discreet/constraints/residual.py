@@ -3,102 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import shown
-from .base import Constraint, Items, Vector, item_set
+from .base import Constraint, Items, item_set
 from .knapsack import RELATIVE_SLACK, Knapsack
 from .matroids import Matroid, MatroidMinor
 from .nested import Cardinality, LaminarMatroid, PartitionMatroid
-
-
-@dataclass(frozen=True)
-class Residual:
-    """A choice that starts from public items: ``included`` are in, ``free`` may be added, all others are out.
-
-    ``constraint`` says which of the free items, renumbered from 0, may be added together: those that the
-    whole constraint allows on top of ``included``. None where nothing can be added.
-    """
-
-    n_items: int
-    included: Items
-    free: Items
-    constraint: Constraint | None
-
-    @classmethod
-    def of(
-        cls,
-        constraint: Constraint,
-        include: Sequence[int] = (),
-        exclude: Sequence[int] = (),
-        labels: Sequence[Any] | None = None,
-    ) -> Residual:
-        """What ``constraint``, which knows its items, leaves; ``labels`` are for errors.
-
-        >>> left = Residual.of(Cardinality(3, n_items=6), include=[4], exclude=[0, 1])
-        >>> left.constraint, left.free.tolist(), left.items([2, 0])
-        (Cardinality(2, n_items=3), [2, 3, 5], [4, 5, 2])
-        """
-        size = constraint.n_items
-        assert size is not None
-        if not len(include) and not len(exclude):
-            return cls(size, np.zeros(0, dtype=np.intp), np.arange(size), constraint)
-
-        def named(items: Iterable[int]) -> str:
-            shown = [str(item) if labels is None else repr(labels[item]) for item in items]
-            return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")
-
-        included = item_set("include", list(dict.fromkeys(include)), size)
-        excluded = item_set("exclude", list(dict.fromkeys(exclude)), size)
-        both = np.intersect1d(included, excluded)
-        if both.size:
-            raise ValueError(
-                f"include and exclude both hold {named(both)}; an item is in one of them at most"
-            )
-        if not constraint.contains(included):
-            raise ValueError(
-                f"include holds {named(included)}, which {constraint!r} does not allow together; include"
-                " fewer items, or allow more"
-            )
-        open_items = constraint.addable(included)
-        if not open_items.any() and not included.size:
-            raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
-        open_items[excluded] = False
-        free = np.flatnonzero(open_items)
-        if not free.size and not included.size:
-            raise ValueError(f"exclude leaves no item that {constraint!r} allows; there is nothing to choose")
-        return cls(size, included, free, _left(constraint, included, free) if free.size else None)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the choice is among all items, from nothing."""
-        return self.free.size == self.n_items
-
-    @property
-    def forced(self) -> bool:
-        """Whether there is nothing to choose: no item can be added, or all of them together."""
-        left = self.constraint
-        if left is None:
-            return True
-        return left.rank >= self.free.size and left.contains(np.arange(self.free.size))
-
-    def items(self, chosen: Iterable[int]) -> list[int]:
-        """Items in the whole numbering: the included ones, then the chosen free ones."""
-        return [*self.included.tolist(), *self.free[list(chosen)].tolist()]
-
-    def point(self, x: Vector) -> Vector:
-        """A point of the free items among all items: 1 where included, 0 where ruled out."""
-        if self.whole:
-            return x
-        point = np.zeros(self.n_items)
-        point[self.included] = 1.0
-        point[self.free] = x
-        return point
 
 
 class Intersection(Constraint):
@@ -192,7 +107,7 @@ class Rest(Constraint):
         return np.concatenate([self._included, self._free[item_set("S", S, self.n_items)]])
 
 
-def _left(constraint: Constraint, included: Items, free: Items) -> Constraint:
+def rest_of(constraint: Constraint, included: Items, free: Items) -> Constraint:
     """``constraint`` on top of ``included``, over ``free`` alone, each of which fits.
 
     Of the same kind where there is one, so that what is known about the kind is known about the rest. A class
@@ -223,5 +138,5 @@ def _left(constraint: Constraint, included: Items, free: Items) -> Constraint:
         return Knapsack(constraint.costs[free], max(left, float(constraint.costs[free].min())))
     if kind is Intersection:
         assert isinstance(constraint, Intersection)
-        return Intersection(*(_left(part, included, free) for part in constraint.constraints))
+        return Intersection(*(rest_of(part, included, free) for part in constraint.constraints))
     return Rest(constraint, included, free)

@@ -37,6 +37,12 @@ def fixed(kind: _T) -> _T:
     return kind
 
 
+def settle(owner: Any, /, **settings: Any) -> None:
+    """Write all settings of an object that is being made in one go; public arrays are copied, as always."""
+    for name, value in settings.items():
+        _set(owner, name, _own_copy(value) if isinstance(value, np.ndarray) and name[0] != "_" else value)
+
+
 def fix(owner: _T) -> _T:
     """From here on its public attributes are read-only. Constructors end with it by themselves."""
     _set(owner, "_fixed", True)
@@ -55,10 +61,17 @@ def _set_once(self: Any, name: str, value: Any) -> None:
     if name[0] != "_":
         if self._fixed:
             raise _refusal(self, name)
-        if isinstance(value, np.ndarray) and value.flags.writeable:
-            value = value.copy()  # somebody else may hold the one that was given
-            value.setflags(write=False)
+        if isinstance(value, np.ndarray):
+            value = _own_copy(value)
     _set(self, name, value)
+
+
+def _own_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """The array for readers only; a copy, as somebody else may hold the one that was given."""
+    if array.flags.writeable:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
 
 
 def _delete_once(self: Any, name: str) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError, instance, one_of, whole
-from ..core.identity import is_text, name_of
+from ..core.names import is_text, name_of
 from ..kernels.stores import TextNumbers
 from ..privacy import Account, Budget, Gate, Seed, select_partitions
 from .read import FINE_TIMES, Batch, Column, Source, Text, Wording, batches, columns_of, constraint_role
@@ -447,7 +447,7 @@ class Names:
     people, `item_name` for items. Cells of the same name are one label. With ``listed``, whose labels stay as
     they are written there, no others get a number.
 
-    >>> from discreet.core.identity import name_of
+    >>> from discreet.core.names import name_of
     >>> names = Names(name_of)
     >>> names.of(Column(["ann", "7", "", 7.0, "ann"])).tolist(), names.labels
     ([0, 1, -1, 1, 0], ['ann', 7])

@@ -1,6 +1,6 @@
 """Events to a store, out of core: one pass over the rows, then one over the buckets.
 
-A person is known by a keyed hash of their name by the rule of `core.identity`, whatever type a column has. A
+A person is known by a keyed hash of their name by the rule of `core.names`, whatever type a column has. A
 person whose rows got two keys would stand in two buckets, count twice and be protected half as well. Two
 people with the same key count as one, which harms nobody.
 """
@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import instance, one_of, real, whole
-from ..core.identity import names_of
-from ..core.labels import plain_label
+from ..core.names import names_of, plain_label
 from ..core.text import track
 from ..kernels import stores
 from .costs import Needs
@@ -230,7 +229,7 @@ class Work:
         spill.finish()
         return spill
 
-    def rows(self, batch: Batch, nothing: int, kind: np.dtype[Any]) -> Rows:
+    def rows(self, batch: Batch, nothing: int, kind: np.dtype[Any]) -> KeyedRows:
         """A batch as keys, numbers of items and weights; what is wrong with it is refused, or left out."""
         rows = GoodRows(batch)
         keys, missing = self.identities.of(batch.columns["person"])
@@ -250,8 +249,8 @@ class Work:
         if not rows.good.all() and weights.size:
             weights = np.where(rows.good, weights, 0.0)
         if somebody.all():
-            return Rows(keys, kept, weights)
-        return Rows(keys[somebody], kept[somebody], weights[somebody] if weights.size else weights)
+            return KeyedRows(keys, kept, weights)
+        return KeyedRows(keys[somebody], kept[somebody], weights[somebody] if weights.size else weights)
 
     @cached_property
     def _marks(self) -> Words:
@@ -282,7 +281,7 @@ class Work:
         rows = spill.taken(number)
         if old is not None:
             before = rows_of(old.bucket(number), spill.kind, spill.nothing)
-            rows = Rows(*map(np.concatenate, zip(before, rows, strict=True)))
+            rows = KeyedRows(*map(np.concatenate, zip(before, rows, strict=True)))
         known = len(self.names.labels)
         weighted = self.weight is not None
         return bucket_of(rows, spill.nothing, known, weighted, self.cap, self._cap_key, self._marks, place)
@@ -452,7 +451,7 @@ class Identities:
 # --- rows by bucket -------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class KeyedRows(NamedTuple):
     """Some rows: keys of people, items, and weights (empty where there are none)."""
 
     keys: NDArray[np.uint64]
@@ -473,16 +472,16 @@ class Spill:
         self.nothing = int(np.iinfo(self.kind).max)
         self._row = 8 + self.kind.itemsize + 8 * weighted
         self._memory, self._held = memory, 0
-        self._parts: list[tuple[NDArray[np.int64], Rows]] = []
+        self._parts: list[tuple[NDArray[np.int64], KeyedRows]] = []
         self.rows = 0
         self.on_disk = False
 
-    def scattered(self, rows: Rows) -> tuple[NDArray[np.int64], Rows]:
+    def scattered(self, rows: KeyedRows) -> tuple[NDArray[np.int64], KeyedRows]:
         """The same rows in the order of their buckets, and where each bucket begins."""
         starts, to = stores.scatter(*rows, self._buckets)
-        return starts, Rows(*to)
+        return starts, KeyedRows(*to)
 
-    def add(self, starts: NDArray[np.int64], rows: Rows) -> None:
+    def add(self, starts: NDArray[np.int64], rows: KeyedRows) -> None:
         """Take up rows that are in the order of their buckets."""
         self._parts.append((starts, rows))
         self.rows += rows.keys.size
@@ -508,7 +507,7 @@ class Spill:
         if self.on_disk:
             self._write()
 
-    def taken(self, bucket: int) -> Rows:
+    def taken(self, bucket: int) -> KeyedRows:
         """All rows of a bucket, once; its file is removed."""
         if not self.on_disk:
             return self._in_memory(bucket)
@@ -525,32 +524,32 @@ class Spill:
                 at += self.kind.itemsize * count
                 weights = np.frombuffer(data, "<f8", count * self._weighted, at)
                 at += 8 * count * self._weighted
-                found.append(Rows(keys, items, weights))
+                found.append(KeyedRows(keys, items, weights))
         return self._joined(found)
 
     def remove(self) -> None:
         if self.on_disk:
             self._folder.rmdir()
 
-    def _in_memory(self, bucket: int) -> Rows:
+    def _in_memory(self, bucket: int) -> KeyedRows:
         found = []
         for starts, rows in self._parts:
             here = slice(int(starts[bucket]), int(starts[bucket + 1]))
-            found.append(Rows(rows.keys[here], rows.items[here], rows.weights[here]))
+            found.append(KeyedRows(rows.keys[here], rows.items[here], rows.weights[here]))
         return self._joined(found)
 
-    def _joined(self, found: list[Rows]) -> Rows:
+    def _joined(self, found: list[KeyedRows]) -> KeyedRows:
         if len(found) == 1:
             return found[0]
-        nothing = Rows(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=self.kind), np.zeros(0))
-        return Rows(*(np.concatenate(parts) for parts in zip(nothing, *found, strict=True)))
+        nothing = KeyedRows(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=self.kind), np.zeros(0))
+        return KeyedRows(*(np.concatenate(parts) for parts in zip(nothing, *found, strict=True)))
 
     def _path(self, bucket: int) -> Path:
         return self._folder / f"rows-{bucket:05d}"
 
 
 def bucket_of(
-    rows: Rows,
+    rows: KeyedRows,
     nothing: int,
     n_items: int,
     weighted: bool,
@@ -578,14 +577,14 @@ def bucket_of(
     )
 
 
-def rows_of(bucket: Bucket, kind: np.dtype[Any], nothing: int) -> Rows:
+def rows_of(bucket: Bucket, kind: np.dtype[Any], nothing: int) -> KeyedRows:
     """The rows that a bucket would be made of; people without items have one without an item."""
     counts = np.diff(bucket.ends)
     alone = np.asarray(bucket.keys)[counts == 0]
     weights = np.zeros(0)
     if bucket.weights is not None:
         weights = np.concatenate((bucket.weights, np.zeros(alone.size)))
-    return Rows(
+    return KeyedRows(
         np.concatenate((np.repeat(np.asarray(bucket.keys), counts), alone)),
         np.concatenate((bucket.items.astype(kind), np.full(alone.size, nothing, dtype=kind))),
         weights,

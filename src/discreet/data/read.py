@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import DataError, shown
-from ..core.identity import first_skipped, is_text
+from ..core.names import first_skipped, is_text
 from ..core.text import install
 from ..kernels.csv import BEHIND, ENDLESS, FINE, OPEN, CsvLines
 

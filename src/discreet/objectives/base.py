@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import checks
 from ..core.checks import DataError, named_rows, one_of, one_person, real, shown, vector, whole
 from ..core.guards import fixed
-from ..core.labels import all_numbers, check_distinct, item_numbers
+from ..core.names import all_numbers, check_distinct, item_numbers
 from ..privacy import PublicRandomness
 from . import answers
 from .answers import ROUNDING
@@ -300,7 +300,7 @@ class Population(ABC):
         if self.stored:
             return self.kept(release.words(2), keep)
         rows = release.sample(len(self), keep)
-        return self[rows] if rows.size else None
+        return self._take(rows) if rows.size else None
 
     def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
         """Those of a store whose coin under a secret of two words is below ``keep``."""

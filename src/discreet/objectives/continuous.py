@@ -21,7 +21,7 @@ from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population
 from .devices import QUIET, row_lengths, row_sums
-from .matrices import SparseMatrix, checked
+from .rows import SparseMatrix, checked
 
 
 @fixed

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.checks import DataError, per_person, shown, whole
 from ..core.guards import fix, read_only
 from .base import Floats, Items, Population
-from .matrices import SparseMatrix, as_sparse, checked
+from .rows import SparseMatrix, as_sparse, checked
 
 
 class Arcs(NamedTuple):

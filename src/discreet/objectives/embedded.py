@@ -17,8 +17,7 @@ from .arrays import ArrayRows, numbers
 from .base import FAMILY_BOUND, Floats, Items, Population
 from .devices import NUMPY, Device, device_of, row_sums, slices
 from .fixed_point import StepSource
-from .matrices import constant
-from .rows import BEST, Rows
+from .rows import BEST, Rows, constant
 
 Steps = NDArray[np.int64]
 

@@ -15,8 +15,7 @@ from .arrays import DeviceRows, GrowingArray, check_finite, matrix_of, whole_til
 from .base import Floats, Items, random_rows
 from .devices import QUIET, Device, GainSums, device_of, row_sums, slices
 from .fixed_point import StepPopulation
-from .matrices import checked
-from .rows import largest_totals
+from .rows import checked, largest_totals
 
 Steps = NDArray[np.int64]
 # So many entries of people's matrices are held at once, or those of one person.

@@ -10,7 +10,7 @@ import numpy as np
 from ..constraints import Matroid
 from ..core import checks
 from .base import Floats, Items, Population
-from .matrices import as_sparse, checked
+from .rows import as_sparse, checked
 
 
 class MatroidRank(Population):

@@ -27,7 +27,6 @@ from ..kernels.stores import Scan as CompiledScan
 from ..kernels.stores import extent, person_coins
 from .base import Floats, Items, random_rows
 from .fixed_point import StepPopulation, step
-from .matrices import SparseMatrix, as_sparse, checked, chunks, constant
 from .rows import (
     CAP,
     KINDS,
@@ -35,9 +34,14 @@ from .rows import (
     Kind,
     RowPopulation,
     Rows,
+    SparseMatrix,
     TopicSteps,
     WeightedTopics,
+    as_sparse,
+    checked,
+    chunks,
     clip,
+    constant,
     row_totals,
     weight_steps,
 )

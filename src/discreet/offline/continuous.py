@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..bounds import continuous as bounds
 from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
-from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
@@ -36,7 +35,7 @@ from ..privacy.account import true_budget
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..results import Selection
-from .greedy import Allowance, OfflineSelector, least_epsilon
+from .greedy import Allowance, OfflineSelector, Residual, least_epsilon
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]

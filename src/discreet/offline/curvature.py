@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Constraint
-from ..constraints.residual import Residual
 from ..core import checks
 from ..core.text import track
 from ..objectives import ContinuousPopulation, Population
 from ..privacy import Event, GaussianNoise, PublicRandomness
 from ..privacy.accountant import Spending
 from .continuous import Climb, ContinuousGreedy, Gradient, Setting
-from .greedy import Allowance
+from .greedy import Allowance, Residual
 
 Floats = NDArray[np.float64]
 

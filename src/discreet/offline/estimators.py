@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 
 from .. import objectives
 from ..constraints import Cardinality, Constraint
-from ..constraints.residual import Residual
 from ..core import checks
-from ..core.labels import item_numbers
+from ..core.names import item_numbers
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
@@ -41,7 +40,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, rounded_up
 from ..results import Selection
-from .greedy import Allowance, PrivateGreedy, least_epsilon
+from .greedy import Allowance, PrivateGreedy, Residual, least_epsilon
 
 # What scikit-learn says about data without telling what stands in it, or how many rows it has.
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")

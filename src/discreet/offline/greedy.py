@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from ..bounds import charged_costs, greedy
 from ..bounds.charged_costs import ChargedCosts
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid
-from ..constraints.residual import Residual
+from ..constraints.base import Items, item_set
+from ..constraints.residual import rest_of
 from ..core import checks
-from ..core.guards import Turns, fixed
-from ..core.labels import item_numbers, listed
+from ..core.guards import Turns, fixed, settle
+from ..core.names import item_numbers, listed
 from ..core.text import track
 from ..objectives import MutualInformation, Population, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
@@ -36,7 +37,6 @@ from ..privacy import (
     GaussianNoise,
     LaplaceNoise,
     Release,
-    ScoreChange,
     Seed,
     Share,
     spend_from,
@@ -78,8 +78,11 @@ class Allowance:
         """
         return replace(self.gate.spent, definition=None) if self.alone else self.gate.spent
 
-    def expect(self, *releases: tuple[Event, int]) -> None:
-        """Refuse (event, count) releases that the share or the gate does not hold, before any is made."""
+    def expect(self, *releases: tuple[Event, int], charged: bool = False) -> None:
+        """Refuse (event, count) releases that the share or the gate does not hold, before any is made.
+
+        ``charged``: it is one, which is charged in one go after this; the gate then looks at it by itself.
+        """
         share, lost = self.share, self._lost
         definition = share.definition
         if definition is None and share.fraction < 1:
@@ -93,12 +96,97 @@ class Allowance:
                     refusal = BudgetExceeded(refused)
                     refusal.add_note("The share that was given for this is spent; the gate's others are not.")
                     raise refusal
-        self.gate.expect(*releases)
+        if not charged:
+            self.gate.expect(*releases)
         self._lost = lost
 
     def __str__(self) -> str:
         part = self.share.fraction
         return ("" if part == 1 else f"{float(part):.3g} of ") + f"epsilon={self.share.budget.epsilon:g}"
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A choice that starts from public items: ``included`` are in, ``free`` may be added, all others are out.
+
+    ``constraint`` says which of the free items, renumbered from 0, may be added together: those that the
+    whole constraint allows on top of ``included``. None where nothing can be added.
+    """
+
+    n_items: int
+    included: Items
+    free: Items
+    constraint: Constraint | None
+
+    @classmethod
+    def of(
+        cls,
+        constraint: Constraint,
+        include: Sequence[int] = (),
+        exclude: Sequence[int] = (),
+        labels: Sequence[Any] | None = None,
+    ) -> Residual:
+        """What ``constraint``, which knows its items, leaves; ``labels`` are for errors.
+
+        >>> left = Residual.of(Cardinality(3, n_items=6), include=[4], exclude=[0, 1])
+        >>> left.constraint, left.free.tolist(), left.items([2, 0])
+        (Cardinality(2, n_items=3), [2, 3, 5], [4, 5, 2])
+        """
+        size = constraint.n_items
+        assert size is not None
+        if not len(include) and not len(exclude):
+            return cls(size, np.zeros(0, dtype=np.intp), np.arange(size), constraint)
+
+        def named(items: Iterable[int]) -> str:
+            shown = [str(item) if labels is None else repr(labels[item]) for item in items]
+            return ", ".join(shown[:5]) + (", ..." if len(shown) > 5 else "")
+
+        included = item_set("include", list(dict.fromkeys(include)), size)
+        excluded = item_set("exclude", list(dict.fromkeys(exclude)), size)
+        both = np.intersect1d(included, excluded)
+        if both.size:
+            raise ValueError(
+                f"include and exclude both hold {named(both)}; an item is in one of them at most"
+            )
+        if not constraint.contains(included):
+            raise ValueError(
+                f"include holds {named(included)}, which {constraint!r} does not allow together; include"
+                " fewer items, or allow more"
+            )
+        open_items = constraint.addable(included)
+        if not open_items.any() and not included.size:
+            raise ValueError(f"{constraint!r} allows no item at all; there is nothing to choose")
+        open_items[excluded] = False
+        free = np.flatnonzero(open_items)
+        if not free.size and not included.size:
+            raise ValueError(f"exclude leaves no item that {constraint!r} allows; there is nothing to choose")
+        return cls(size, included, free, rest_of(constraint, included, free) if free.size else None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the choice is among all items, from nothing."""
+        return self.free.size == self.n_items
+
+    @property
+    def forced(self) -> bool:
+        """Whether there is nothing to choose: no item can be added, or all of them together."""
+        left = self.constraint
+        if left is None:
+            return True
+        return left.rank >= self.free.size and left.contains(np.arange(self.free.size))
+
+    def items(self, chosen: Iterable[int]) -> list[int]:
+        """Items in the whole numbering: the included ones, then the chosen free ones."""
+        return [*self.included.tolist(), *self.free[list(chosen)].tolist()]
+
+    def point(self, x: Floats) -> Floats:
+        """A point of the free items among all items: 1 where included, 0 where ruled out."""
+        if self.whole:
+            return x
+        point = np.zeros(self.n_items)
+        point[self.included] = 1.0
+        point[self.free] = x
+        return point
 
 
 @fixed
@@ -113,6 +201,16 @@ class OfflineSelector:
     asked before there are people (``certified_loss``, ``plan``) takes numbers, and labels only under a
     `Cardinality`, where it does not matter which items they are.
     """
+
+    constraint: Constraint
+    bound: float
+    sensitivity: float | None
+    max_people: int | None
+    include: tuple[Any, ...]
+    exclude: tuple[Any, ...]
+    _allowance: Allowance
+    _turns: Turns
+    _residual: Residual | None = None  # once it was chosen for people, who know their labels
 
     def __init__(
         self,
@@ -132,14 +230,21 @@ class OfflineSelector:
             raise TypeError(
                 f"constraint must be a Constraint such as Cardinality(5), got {checks.shown(constraint)}"
             )
-        self.constraint: Constraint = constraint
-        self.bound = checks.bound(bound)
-        self.sensitivity = None if sensitivity is None else checks.real("sensitivity", sensitivity, above=0.0)
-        self.max_people = None if max_people is None else checks.whole("max_people", max_people, at_least=1)
-        self.include, self.exclude = _given("include", include), _given("exclude", exclude)
-        self._residual: Residual | None = None  # once it was chosen for people, who know their labels
-        self._allowance = budget if isinstance(budget, Allowance) else Allowance(budget, seed)
-        self._turns = Turns("selector")
+        if sensitivity is not None:
+            sensitivity = checks.real("sensitivity", sensitivity, above=0.0)
+        if max_people is not None:
+            max_people = checks.whole("max_people", max_people, at_least=1)
+        settle(
+            self,
+            constraint=constraint,
+            bound=checks.bound(bound),
+            sensitivity=sensitivity,
+            max_people=max_people,
+            include=_given("include", include),
+            exclude=_given("exclude", exclude),
+            _allowance=budget if isinstance(budget, Allowance) else Allowance(budget, seed),
+            _turns=Turns("selector"),
+        )
 
     @property
     def budget(self) -> Budget:
@@ -193,16 +298,16 @@ class OfflineSelector:
             )
         known = people.catalogue != "from data"
 
-        def numbers(argument: str, mine: tuple[Any, ...], also: Any) -> list[int]:
-            found: list[int] = []
-            for given in filter(None, (mine, _given(argument, also))):
+        included: list[int] = []
+        excluded: list[int] = []
+        named = [("include", self.include, included), ("exclude", self.exclude, excluded)]
+        if include is not None:
+            named.append(("include", _given("include", include), included))
+        if exclude is not None:
+            named.append(("exclude", _given("exclude", exclude), excluded))
+        for argument, given, found in named:
+            if given:
                 found += item_numbers(argument, given, people.n_items, people.labels, public=known)
-            return found
-
-        included, excluded = (
-            numbers("include", self.include, include),
-            numbers("exclude", self.exclude, exclude),
-        )
         return Residual.of(self.constraint.over(people.n_items), included, excluded, people.labels)
 
     def _check_count(self, people: Population) -> None:
@@ -710,6 +815,12 @@ class PrivateGreedy(OfflineSelector):
     Selection(milk, jam)
     """
 
+    method: str
+    release_gains: float | None
+    _for_gains: Fraction
+    _plan: GreedyPlan | None = None
+    _advice = ""  # what would do better, for whoever is told that the budget is too small
+
     def __init__(
         self,
         constraint: Constraint | int,
@@ -734,15 +845,14 @@ class PrivateGreedy(OfflineSelector):
             include=include,
             exclude=exclude,
         )
-        self.method = checks.one_of("method", method, ("auto", *METHODS))
-        self.release_gains = (
-            None
-            if release_gains is None
-            else checks.real("release_gains", release_gains, above=0.0, below=1.0)
+        if release_gains is not None:
+            release_gains = checks.real("release_gains", release_gains, above=0.0, below=1.0)
+        settle(
+            self,
+            method=checks.one_of("method", method, ("auto", *METHODS)),
+            release_gains=release_gains,
+            _for_gains=exact(release_gains or 0),
         )
-        self._for_gains = exact(self.release_gains or 0)
-        self._plan: GreedyPlan | None = None
-        self._advice = ""  # what would do better, for whoever is told that the budget is too small
         if self.constraint.n_items is not None:
             # A method that cannot be accounted for is refused before there is any data.
             self._chosen_plan(self._problem(Residual.of(self.constraint), None))
@@ -858,8 +968,7 @@ class PrivateGreedy(OfflineSelector):
             self._residual = left
             self._gate.add_caveats(*people.caveats)
             return self._selection(people, left, (), queries=0)
-        one_way = self.budget.neighbours == "add_remove"
-        problem = self._problem(left, None if one_way else len(people), people)
+        problem = self._problem(left, None if self._one_way else len(people), people)
         if left.forced:
             chosen, queries = list(range(left.free.size)), 0
             plan = self._chosen_plan(problem) if self._for_gains else None
@@ -933,7 +1042,7 @@ class PrivateGreedy(OfflineSelector):
             left, constraint, n_items, self.bound, width, size, gap, apart, unit, costs, moved
         )
 
-    @property
+    @cached_property
     def _one_way(self) -> bool:
         return self.budget.neighbours == "add_remove"
 
@@ -946,7 +1055,7 @@ class PrivateGreedy(OfflineSelector):
     ) -> tuple[float, float | None, tuple[float, float]]:
         """For exact sums over people, each person's part of which lies in a public range."""
         if people is None or people.monotone:
-            width = ScoreChange(self.bound, one_directional=self._one_way).range
+            width = self.bound if self._one_way else 2.0 * self.bound  # one comes, or one comes and one goes
             moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
             return width, None if size is None else size * self.bound, moved
         _, _, up, down = people.ranges()
@@ -981,15 +1090,14 @@ class PrivateGreedy(OfflineSelector):
         if whole is not None and not addable(whole, people.n_items, []).size:
             raise ValueError(f"{whole!r} allows no item at all; there is nothing to choose")
         self._check_count(people)
-        one_way = self.budget.neighbours == "add_remove"
-        if one_way and self.max_people is None and len(people) > MOST_PEOPLE:
+        if self._one_way and self.max_people is None and len(people) > MOST_PEOPLE:
             raise ValueError(
                 f"there are more than {MOST_PEOPLE:,} people; declare a public max_people= that is"
                 " large enough"
             )
         if self.sensitivity is None:
             if not people.sums_over_people:
-                if one_way and self.budget.private:
+                if self._one_way and self.budget.private:
                     raise ValueError(
                         f"how far one person moves {type(people).__name__} depends on the number of people,"
                         " which is private when people are added or removed; use neighbours='replace', or"
@@ -1008,12 +1116,12 @@ class PrivateGreedy(OfflineSelector):
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:
         """Whether scores are the population's own averages instead of exact sums."""
+        if plan.method not in ("basic", "zcdp", "exact") or self._one_way:
+            return False
         if self.sensitivity is not None or not people.sums_over_people:
             return False  # already are
         if problem.ends and problem.left.included.size:
             return False  # what the picks add is then a difference of two averages, and rounds twice
-        if plan.method not in ("basic", "zcdp", "exact") or self._one_way:
-            return False
         # Functions of unknown origin are asked one by one: what they give is clipped, and they may fail.
         return people.built_in and row_parts(people) is None
 
@@ -1035,7 +1143,8 @@ class PrivateGreedy(OfflineSelector):
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
-        self._allowance.expect((picks.event, picks.count), *last, *gains)
+        alone = not last and not gains
+        self._allowance.expect((picks.event, picks.count), *last, *gains, charged=alone)
         draws = problem.constraint.rank + 2 * (ends is picks)
         release = end_release = self._gate.reserve(picks.event, picks.count, draws=draws, label="picks")
         if ends is not None and ends is not picks:

@@ -18,10 +18,9 @@ from ..objectives.losses import Losses
 from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
-from .calibration import calibrated, claimed_epsilon
 from .convex import PointLearner, Vector, approximate_leader, printed_noise
 from .learner import LearnerSettings, Stream
-from .sums import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal, calibrated, claimed_epsilon
 
 ADVERSARIES = ("oblivious", "adaptive")
 # How long a horizon is looked for that would be long enough.

@@ -26,7 +26,6 @@ from ..privacy import (
     VectorBounds,
 )
 from ..privacy.accountant import Spending
-from .calibration import calibrated
 from .learner import Stream
 from .minimize import (
     ROUNDING,
@@ -36,7 +35,7 @@ from .minimize import (
     published_regularization,
     wanted_regularization,
 )
-from .sums import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal, calibrated
 from .thompson import Beliefs, Features, Floats, Independent, Joint, Posterior
 
 # As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.

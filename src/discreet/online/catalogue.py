@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.labels import item_numbers, plain_label
+from ..core.names import item_numbers, plain_label
 
 Items = NDArray[np.int32]
 _WHOLE = {int}

@@ -41,9 +41,8 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..results import CostTrace
-from .calibration import calibrated, chosen_sums, claimed_epsilon, gradient_sum, on_sums
 from .learner import LearnerSettings, OnlineLearner, Stream
-from .sums import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, claimed_epsilon, gradient_sum, on_sums
 
 Vector = NDArray[np.float64]
 

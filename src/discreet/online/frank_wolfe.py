@@ -43,12 +43,11 @@ from ..privacy import (
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
 from ..results import Selection
-from .calibration import calibrated, chosen_sums, claimed_epsilon
 from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
 from .partial import Counting
 from .people import capped
 from .released import Released
-from .sums import BatchedSum
+from .sums import BatchedSum, calibrated, chosen_sums, claimed_epsilon
 
 Vector = NDArray[np.float64]
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.guards import Turns, fix, fixed
-from ..core.labels import check_distinct, plain_label
+from ..core.names import check_distinct, plain_label
 from ..core.state import (
     SETTINGS,
     State,

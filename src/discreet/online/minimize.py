@@ -31,10 +31,9 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
-from .calibration import calibrated, chosen_sums, gradient_sum, on_sums
 from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
-from .sums import CostTotal, PrivateTotal
+from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, gradient_sum, on_sums
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.

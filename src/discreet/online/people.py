@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.identity import canonical
+from ..core.names import canonical
 from ..kernels.functions import Questions
 from ..objectives import Population
 from ..objectives.answers import ROUNDING

@@ -17,8 +17,7 @@ from ..core.state import in_range
 from ..objectives import Population, answers
 from ..objectives.base import value_to_rows
 from ..objectives.fixed_point import FixedPointGains, StepSource, step
-from ..objectives.matrices import SparseMatrix
-from ..objectives.rows import KINDS, Kind, Rows, function_rows
+from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix, function_rows
 from ..privacy import (
     Account,
     Event,

@@ -36,7 +36,6 @@ from ..privacy.account import published_share
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..privacy.prefix_sum import METHODS
-from .calibration import claimed_epsilon
 from .learner import (
     CALIBRATIONS,
     OnlineSelector,
@@ -49,7 +48,7 @@ from .learner import (
 from .partial import Counting
 from .people import capped
 from .released import Pooled, Released
-from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked
+from .sums import LONGEST, BatchedSum, claimed_epsilon, first_batch, geometric_ends, masked
 
 # Options of which the published form leaves no choice.
 _AS_PUBLISHED: dict[str, Any] = {

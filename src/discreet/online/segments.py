@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.guards import Turns, fix, fixed
-from ..core.labels import plain_label
+from ..core.names import plain_label
 from ..core.state import State, capture, read_state, restore, state_bytes, write_state
 from ..core.text import track
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from

@@ -87,7 +87,6 @@ class Releases:
 
     def add(self, entry: Entry, count: int) -> None:
         """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
-        checks.instance("entry", entry, Entry, "Entry('picks', LaplaceNoise(1.0, 2.0))")
         self.counts[entry] = self.counts.get(entry, 0) + count
         self._settled, self._running = self._then(entry.event, count)
         place = self
@@ -159,7 +158,8 @@ class Releases:
 
     def copy(self, above: Releases | None = None) -> Releases:
         twin = Releases(above, sequential=self.sequential)
-        twin.counts, twin._settled, twin._worst = dict(self.counts), self.own, self._worst
+        twin.counts, twin._worst = dict(self.counts), self._worst
+        twin._settled, twin._running = self._settled, self._running
         twin.parts = {name: part.copy(twin) for name, part in self.parts.items()}
         return twin
 
@@ -475,10 +475,15 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
     pure = filter_of(budget, "pure")
     if not budget.delta or (loss.delta and pure.fits(loss)):
         return pure if pure.fits(loss) else None
-    pairs = [filter_of(budget, definition, loss.delta) for definition in ("zcdp", "gdp")]
-    fitting = [one for one in pairs if one.limit and one.fits(loss)]
-    if fitting:
-        return min(fitting, key=lambda one: (one.spent(loss) or 0) / one.limit)
+    best, least = None, Fraction(2)  # of what fits, the share is at most 1
+    for definition in ("zcdp", "gdp"):
+        one = filter_of(budget, definition, loss.delta)
+        if one.limit and one.fits(loss):
+            share = (one.spent(loss) or 0) / one.limit
+            if share < least:
+                best, least = one, Fraction(share)
+    if best is not None:
+        return best
     return pure if pure.fits(loss) else None
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
-from ..core.guards import fix, fixed
+from ..core.guards import fix, fixed, settle
 from ..core.state import refusing
 from . import randomness as sources
 from . import samplers
@@ -269,7 +269,6 @@ class Accountant:
                 self.refresh()
             place, listed = self.releases.of_group(group), NOTHING
             for number, (event, count) in enumerate(releases, 1):
-                checks.whole("count", count, at_least=1, at_most=checks.ANY)
                 after = place.loss_with(event, count, listed)
                 if not self.fits_in(after):
                     raise BudgetExceeded(self.preview(group, event, count, listed))
@@ -625,6 +624,9 @@ class Gate:
     """
 
     _owner: Owner | None  # whose charges those are that are made here; None where nobody goes on with them
+    check_process: Callable[[], None]
+    _group: Group
+    _source: Randomness
 
     def __init__(
         self,
@@ -640,8 +642,8 @@ class Gate:
         self._view((), sources.randomness(randomness), None)
 
     def _view(self, group: Group, source: Randomness, owner: Owner | None) -> None:
-        self._group, self._source, self._owner = group, source, owner
-        self.check_process = self._accountant.check_process
+        alive = self._accountant.check_process
+        settle(self, _group=group, _source=source, _owner=owner, check_process=alive)
 
     def _seen_as(
         self, group: Group | None = None, source: Randomness | None = None, owner: Owner | None = None
@@ -761,6 +763,8 @@ class Gate:
 
         A gate whose definition is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit.
         """
+        for _, count in releases:
+            checks.whole("count", count, at_least=1, at_most=checks.ANY)
         if not self._comes_back:
             self._accountant.expect(self._group, *releases)
 

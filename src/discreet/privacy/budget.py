@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import checks
@@ -58,22 +59,22 @@ class Budget:
         for name, value in (("epsilon", epsilon), ("delta", delta), ("max_rounds_per_person", rounds)):
             object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """False for the infinite budget, which guarantees nothing."""
         return not math.isinf(self.epsilon)
 
-    @property
+    @cached_property
     def rho(self) -> float:
         """Largest zCDP parameter a round may spend; 0 for a pure budget."""
         return self.limit_rho()
 
-    @property
+    @cached_property
     def mu(self) -> float:
         """Largest Gaussian-DP parameter a round may spend; 0 for a pure budget."""
         return self.limit_mu()
 
-    @property
+    @cached_property
     def epsilon_per_round(self) -> Fraction | float:
         """Pure epsilon a round may spend, as an exact fraction."""
         return exact(self.epsilon) / self.max_rounds_per_person if self.private else math.inf
@@ -154,7 +155,7 @@ class Share:
         """Whether this is all of a budget, to be spent in whatever definition is best."""
         return self.fraction == 1 and self.definition is None
 
-    @property
+    @cached_property
     def private(self) -> bool:
         """False for a share of the infinite budget."""
         return self.budget.private
@@ -169,7 +170,7 @@ class Share:
         """The delta at which the share is spent; 0 where only pure epsilon is."""
         return 0.0 if self.definition == "pure" else self.budget.delta
 
-    @property
+    @cached_property
     def epsilon(self) -> Fraction | float:
         """Pure epsilon per round."""
         if self.definition == "zcdp":
@@ -180,7 +181,7 @@ class Share:
         whole = self.budget.epsilon_per_round
         return whole * self.fraction if isinstance(whole, Fraction) else whole
 
-    @property
+    @cached_property
     def rho(self) -> Fraction | float:
         """zCDP per round."""
         if self.definition == "pure":
@@ -192,7 +193,7 @@ class Share:
         whole = self.budget.rho
         return exact(whole) * self.fraction if math.isfinite(whole) else whole
 
-    @property
+    @cached_property
     def mu_squared(self) -> Fraction | float:
         """Square of the Gaussian-DP parameter per round (squares are what adds up)."""
         if self.definition == "pure":

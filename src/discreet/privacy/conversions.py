@@ -74,6 +74,7 @@ def _down(value: Any) -> float:
     return max(0.0, min(number - number * _ROOM, math.nextafter(number, -math.inf)))
 
 
+@lru_cache(maxsize=4096, typed=True)  # the same few numbers are asked for again and again
 def exact(value: float | int | Fraction) -> Fraction:
     """The rational number a reader sees: floats are read as the decimal they print.
 
@@ -84,12 +85,7 @@ def exact(value: float | int | Fraction) -> Fraction:
     >>> sum([exact(0.1)] * 10) == 1
     True
     """
-    return Fraction(value) if isinstance(value, int | Fraction) else _as_printed(float(value))
-
-
-@lru_cache(maxsize=4096)  # the same few numbers are asked for again and again
-def _as_printed(number: float) -> Fraction:
-    return Fraction(repr(number))
+    return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
 
 
 def fraction(text: Any) -> Fraction:

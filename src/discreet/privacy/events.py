@@ -6,6 +6,7 @@ An event says what one release costs; how often it happened is multiplied in one
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -131,6 +132,8 @@ class Event:
     def __post_init__(self) -> None:
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
+            if type(value) is float and 0.0 < value < math.inf and name not in self._integers:
+                continue
             if name in self._integers:
                 number: Number = checks.whole(name, value, at_least=1, at_most=checks.ANY)
             else:
@@ -140,7 +143,7 @@ class Event:
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
-        return tuple(_unlike_floats(getattr(self, field.name)) for field in fields(self))
+        return tuple([_unlike_floats(getattr(self, field.name)) for field in fields(self)])
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(self) is type(other) and self._key == other._key)

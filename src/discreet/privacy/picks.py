@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self
 
 from ..core import checks
@@ -43,12 +43,12 @@ class Picks:
     count: int
     keep: int | None = None
 
-    @property
+    @cached_property
     def chance(self) -> float:
         """How likely a person is looked at."""
         return 1.0 if self.keep is None else self.keep * 2.0**-64
 
-    @property
+    @cached_property
     def temperature(self) -> float:
         """The rate that a person's gains enter with on average: what to compare methods by."""
         return self.rate * self.chance
@@ -192,7 +192,8 @@ class SummedPicks(ApproximateRelease):
 
     def rate(self, neighbours: str) -> float:
         """The rate that is paid for."""
-        delta, epsilon = rounded_down(exact(self.delta)), rounded_down(exact(self.epsilon))
+        delta = self.delta if isinstance(self.delta, float) else rounded_down(self.delta)
+        epsilon = rounded_down(exact(self.epsilon))
         return rounded_down(exact(decomposable_rate(epsilon, delta, neighbours)) / exact(self.bound))
 
 
@@ -222,11 +223,12 @@ def decomposable(share: Share, bound: float) -> Picks:
     assert isinstance(budget.epsilon_per_round, Fraction)
     rounds = budget.max_rounds_per_person
     # Group privacy over a person's rows, as the account reckons it.
-    exponent = (rounds - 1) * budget.epsilon_per_round
+    exponent, delta = (rounds - 1) * budget.epsilon_per_round, budget.delta
     if exponent > 700:
         raise ValueError("a person's rows together would need a delta too small for a float")
-    all_rows = rounds * exponential_above(exponent)
-    delta = budget.delta if rounds == 1 else rounded_down(exact(budget.delta) / all_rows * _ALMOST)
+    if rounds > 1:
+        all_rows = rounds * exponential_above(exponent)
+        delta = rounded_down(exact(delta) / all_rows * _ALMOST)
     event = SummedPicks(share.epsilon, delta, bound)
     return Picks("decomposable", event.rate(budget.neighbours), event, 1)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.guards import fixed
-from ..core.identity import canonical
+from ..core.names import canonical
 from ..core.text import table
 from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate

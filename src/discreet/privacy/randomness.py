@@ -88,7 +88,8 @@ class ReproducibleRandomness:
         self._bits = np.random.Philox(checks.whole("seed", seed, at_least=0))
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
+        few = type(count) is int and 0 <= count < _MANY
+        wanted = count if few else checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
         if wanted >= _MANY:
             return self._compiled(wanted)
         return np.asarray(self._bits.random_raw(wanted), dtype=np.uint64)

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .. import __version__
-from ..core.identity import name_of
+from ..core.names import name_of
 from ..privacy import Budget, BudgetExceeded
 from . import groups, queries
 from .auth import ROLES, DecisionId, Key, Keys, new_token

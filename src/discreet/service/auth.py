@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..core.identity import name_of
+from ..core.names import name_of
 from .database import NOBODY, PSEUDONYM, Database
 
 _MAC = 12
