@@ -26,7 +26,7 @@ from discreet.core.checks import DataError
 from discreet.data import Store, append, costs, prepare, preparing, read
 from discreet.data import store as layout
 from discreet.data.events import as_text
-from discreet.data.preparing import Identities, Rows, bucket_of, key_words
+from discreet.data.preparing import Identities, KeyedRows, bucket_of, key_words
 from discreet.data.read import Source
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
@@ -137,7 +137,9 @@ def test_rows_become_people_in_order(rows, people, kind):
     rng = np.random.default_rng(rows)
     who = rng.integers(0, 1 << 64, people, dtype=np.uint64)[rng.integers(0, people, rows)]
     what, weights = rng.integers(0, 5000, rows).astype(kind), rng.integers(0, 3, rows) / 2
-    found = bucket_of(Rows(who, what, weights), 4999, 5000, True, None, *np.zeros((2, 2), dtype=np.uint64))
+    found = bucket_of(
+        KeyedRows(who, what, weights), 4999, 5000, True, None, *np.zeros((2, 2), dtype=np.uint64)
+    )
     expected = {person: {} for person in who.tolist()}
     for person, item, weight in zip(who.tolist(), what.tolist(), weights.tolist(), strict=True):
         if weight > 0.0 and item != 4999:

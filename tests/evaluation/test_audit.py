@@ -426,7 +426,7 @@ def test_goodness_of_fit():
     assert measures.noise_law([wide], "laplace") > 1e-6 > measures.noise_law([wide / 2], "laplace")
     from discreet.privacy.samplers import spherical_steps
 
-    vectors = [spherical_steps(hooks.Source(seed), 3) / hooks.ONE for seed in range(1500)]
+    vectors = [spherical_steps(hooks.AuditRandomness(seed), 3) / hooks.ONE for seed in range(1500)]
     assert measures.noise_law(vectors, "spherical") > 1e-6
     assert measures.noise_law([np.abs(v) for v in vectors], "spherical") < 1e-6
     assert measures.noise_law([v / 2 for v in vectors], "spherical") < 1e-6

@@ -15,7 +15,6 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SaturatedCoverage,
     greedy,
-    matrices,
 )
 from discreet.objectives import rows as people_of_rows
 
@@ -102,11 +101,11 @@ def test_a_population_takes_up_little_more_than_its_matrix(family) -> None:
 def test_numbers_that_repeat_are_stored_once_and_change_nothing(family, monkeypatch) -> None:
     rng = np.random.default_rng(3)
     table = (rng.random((60, 12)) < 0.3) * rng.uniform(0.1, 0.9, (60, 12))
-    monkeypatch.setattr(matrices, "CHUNK", 32)
+    monkeypatch.setattr(people_of_rows, "CHUNK", 32)
     compact, plain = family(sp.csr_array(table)), family(sp.csr_array(table))
-    assert matrices.is_constant(compact._rows.share)
+    assert people_of_rows.is_constant(compact._rows.share)
     rows = plain._rows
-    matrix = matrices.SparseMatrix(rows.sparse.indptr, rows.sparse.indices, rows.sparse.data.copy(), 12)
+    matrix = people_of_rows.SparseMatrix(rows.sparse.indptr, rows.sparse.indices, rows.sparse.data.copy(), 12)
     plain._rows = people_of_rows.Rows(rows.kind, matrix, np.ones(60), np.full(60, np.inf))
     x = rng.random(12)
     assert (compact.data == plain.data).all()
@@ -123,7 +122,7 @@ def test_numbers_that_repeat_are_stored_once_and_change_nothing(family, monkeypa
 
 
 def test_the_first_entry_out_of_range_is_named_in_any_chunk(monkeypatch) -> None:
-    monkeypatch.setattr(matrices, "CHUNK", 16)
+    monkeypatch.setattr(people_of_rows, "CHUNK", 16)
     table = np.full((40, 3), 0.5)
     table[31, 2] = table[33, 1] = 1.5
     with pytest.raises(DataError) as caught:

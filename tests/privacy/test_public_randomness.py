@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.audit.hooks import Source
+from discreet.audit.hooks import AuditRandomness
 from discreet.core.state import capture, restore
 from discreet.privacy import Gate, PublicRandomness, ReproducibleRandomness
 
@@ -100,15 +100,15 @@ def test_that_of_a_gate_follows_its_seed_and_costs_nothing():
 
 def test_an_audit_holds_them_fixed():
     """Public randomness of every run is the same, noise and keys are not."""
-    gates = [Gate(dc.Budget(1.0), Source(seed)) for seed in (1, 2)]
+    gates = [Gate(dc.Budget(1.0), AuditRandomness(seed)) for seed in (1, 2)]
     assert gates[0].public_randomness().words.tolist() == gates[1].public_randomness().words.tolist()
     assert gates[0].public_randomness().generator.random() == gates[1].public_randomness().generator.random()
     noise = [gate.laplace(0.0, scale=2.0, sensitivity=1.0) for gate in gates]
     assert noise[0] != noise[1]
     assert gates[0].key() != gates[1].key()
     assert gates[0].public_randomness().words.tolist() == gates[1].public_randomness().words.tolist()
-    other = Gate(dc.Budget(1.0), Source(1, public=9))
+    other = Gate(dc.Budget(1.0), AuditRandomness(1, public=9))
     assert (
         other.public_randomness().words.tolist()
-        != Gate(dc.Budget(1.0), Source(1)).public_randomness().words.tolist()
+        != Gate(dc.Budget(1.0), AuditRandomness(1)).public_randomness().words.tolist()
     )
