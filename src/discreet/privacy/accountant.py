@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -459,7 +459,7 @@ class Release:
 
     # --- noise -----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def law(self) -> str:
         """The distribution of the noise that was paid for: "gaussian", "laplace" or "spherical"."""
         if isinstance(self._event, GaussianNoise):
@@ -523,7 +523,7 @@ class Release:
         if grid.step * Fraction(2) ** grid.bits < self._scale:
             raise ValueError(f"{self._event} does not pay for noise of scale {grid.noise_scale:g}")
 
-    @property
+    @cached_property
     def _scale(self) -> Fraction:
         """The scale of the noise that was charged for."""
         event = self._event

@@ -591,10 +591,11 @@ class RunningSum(ABC):
         if self._at.ahead.shape[0]:
             row, self._at.ahead = self._at.ahead[0], self._at.ahead[1:]
             return np.asarray(row)
-        drawn = [self._release.noise(self._grid, self._vector) for _ in range(self.dimension // self._vector)]
+        width = self._vector
+        drawn = [self._release.noise(self._grid, width) for _ in range(self.dimension // width)]
         return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
 
-    @property
+    @cached_property
     def _vector(self) -> int:
         """How many coordinates one noise vector has: all, unless the law makes a vector of them."""
         return self.spec.bounds.dimension if self.noise == "spherical" else self.dimension
