@@ -385,7 +385,7 @@ class Rows:
     @cached_property
     def compressed(self) -> Any:
         """The same, whatever the array is like, for loops over people one by one."""
-        return self.table if self.sparse is self.matrix else self._table(self.sparse.view)
+        return self.table if isinstance(self.matrix, SparseMatrix) else self._table(self.sparse.view)
 
     @cached_property
     def gradients(self) -> Any:

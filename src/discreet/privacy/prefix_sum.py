@@ -592,8 +592,10 @@ class RunningSum(ABC):
             row, self._at.ahead = self._at.ahead[0], self._at.ahead[1:]
             return np.asarray(row)
         width = self._vector
+        if width == self.dimension:
+            return self._release.noise(self._grid, width)
         drawn = [self._release.noise(self._grid, width) for _ in range(self.dimension // width)]
-        return drawn[0] if len(drawn) == 1 else np.concatenate(drawn)
+        return np.concatenate(drawn)
 
     @cached_property
     def _vector(self) -> int:
