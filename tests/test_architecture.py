@@ -643,3 +643,31 @@ def test_walks_count_what_is_entered():
     assert cost.frames >= cost.files
     with pytest.raises(AssertionError, match="HedgeSelector"):
         assert_within("HedgeSelector", WALKS["HedgeSelector"]._replace(frames=10_000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np\ndef f(rng: np.random.Generator | None): ...",
+        "import numpy as np\nfine = isinstance(rng, np.random.Generator)",
+        "from ..privacy import PublicRandomness\nPublicRandomness.seeded(3).generator.random()",
+        "from ..privacy import samplers\ngrid = samplers.Grid.for_noise(1.0, 1.0, 0)",
+        "from ..privacy import Seed\ndef f(release, seed: Seed): return release.words(3)",
+        "def f(gate):\n    return gate.reserve(event).noise(grid, 3), gate.public_randomness().words",
+    ],
+)
+def test_what_draws_nothing_is_allowed(text):
+    assert raw_randomness(Module("online/new.py", text)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("privacy/new.py", "from ..core import checks\nfrom .gate import Gate\nfrom .. import kernels"),
+        ("cli/new.py", "from .. import __version__\nfrom . import main"),
+        ("__init__.py", "from .online.learner import load"),
+        ("results.py", "def f():\n    from .evaluation.regret import regret\n    return regret"),
+    ],
+)
+def test_right_directions_are_not(path, text):
+    assert wrong_directions(Module(path, text)) == []

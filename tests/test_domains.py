@@ -167,3 +167,15 @@ def test_a_function_that_does_not_give_the_nearest_point_is_refused():
 )
 def test_sets_of_any_size_pass(domain):
     domain.check()
+
+
+def test_simplex_twin():
+    """The sorted projection against bisection on the shift."""
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        x = rng.normal(size=5) * 10.0 ** rng.uniform(-2, 3)
+        low, high = x.min() - 1.0, x.max()
+        for _ in range(200):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if np.maximum(x - middle, 0.0).sum() > 1.0 else (low, middle)
+        assert np.allclose(Simplex(5).project(x), np.maximum(x - low, 0.0), atol=1e-9)

@@ -176,3 +176,20 @@ def test_a_subclass_of_somebody_has_settings_of_its_own():
     with pytest.raises(AttributeError, match=r"Louder.loud is read-only"):
         learner.loud = False
     assert list(inspect.signature(Louder).parameters) == ["given", "loud", "options"]
+
+
+def test_draws_are_made_at_the_rate_that_is_charged():
+    learner = dc.online.HedgeSelector(N_ITEMS, 3, 20, BUDGET, seed=0)
+    with pytest.raises(AttributeError, match="read-only"):
+        learner.rate = 100.0
+    learner.run(people(count=20))
+    [(_, event, _)] = learner.privacy.spent.ledger.counts
+    assert event.rate == learner.rate == learner.settings.rate
+
+
+def test_arcs_that_come_out_cannot_be_written():
+    cuts = FAMILIES["cut"](np.random.default_rng(0), 2, 4).people
+    for some in (cuts, cuts[:1], cuts[[1, 0]]):
+        for array in some.as_arcs():
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -78,3 +79,20 @@ def test_a_message_that_tells_is_noticed(fuzz, monkeypatch):
     assert _looked_at(fuzz, lambda: dc.privacy.tree_levels(people)) is None
     monkeypatch.setattr(checks, "shown", lambda value: f"{len(value)} people")
     assert "tells about people" in _looked_at(fuzz, lambda: dc.privacy.tree_levels(people))
+
+
+def test_the_end_of_the_interpreter_is_noticed_and_the_rest_goes_on(fuzz, monkeypatch):
+    monkeypatch.setattr(fuzz, "run_case", lambda _, number, *__: os._exit(3) if number == 2 else None)
+    found = fuzz.fuzz(seed=0, first=1, cases=5)
+    assert [one["case"] for one in found] == [2]
+    assert "ends the interpreter" in found[0]["finding"]
+
+
+def test_what_does_not_end_is_noticed(fuzz, monkeypatch):
+    monkeypatch.setattr(fuzz, "STUCK", 0.5)
+    wait = fuzz.time.sleep
+    monkeypatch.setattr(fuzz, "run_case", lambda _, number, *__: wait(60) if number == 2 else None)
+    found = fuzz.fuzz(seed=0, first=1, cases=3)
+    assert [(one["case"], one["finding"]) for one in found] == [
+        (2, "does not end, and cannot be interrupted")
+    ]

@@ -6,6 +6,7 @@ import datetime
 import re
 import shutil
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,30 @@ def test_messages_say_how_to_install_an_extra_here(monkeypatch):
     asked = re.findall(r"install\('(\w+)'\)", "".join(path.read_text() for path in source.rglob("*.py")))
     assert set(asked) <= known
     assert len(asked) > 10
+
+
+def test_a_wheel_without_a_file_is_noticed(there, tmp_path):
+    (wheel,) = (there.folder.parent / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(tmp_path / wheel.name, "w") as new:
+        for name in old.namelist():
+            if not name.endswith("py.typed"):
+                new.writestr(name, old.read(name))
+        new.writestr("tests/extra.py", "")
+    found = release.wrong_with(tmp_path / wheel.name)
+    assert found == ["missing: discreet/py.typed", "not of the package: tests/extra.py"]
+
+
+def test_citations_are_those_of_the_page_of_papers():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors", "version", "references"} <= set(cited)
+    page = (ROOT / "docs" / "papers.md").read_text()
+    assert len(cited["references"]) == 5
+    for number, paper in enumerate(cited["references"]):
+        assert f"Paper 00{number}" in paper["notes"]
+        row = re.search(rf"^\| 00{number} \| (.*) \|$", page, re.MULTILINE)[1]
+        if number == 2:
+            assert row == "the supplement of 000"
+            continue
+        assert f"*{paper['title']}*" in row
+        assert row.startswith(" and ".join(one["family-names"] for one in paper["authors"]))
+        assert row.endswith(str(paper["year"]))

@@ -184,3 +184,19 @@ def test_a_damaged_file_is_noticed(tmp_path):
         (tmp_path / "state").write_bytes(content[:size])
         with pytest.raises(ValueError, match=r"is not a state file|is damaged"):
             dc.load(tmp_path / "state")
+
+
+def test_one_sum_does_not_come_back_twice_behind_one_gate():
+    """Two that go on from one state would release the same people twice, and the gate would know of once."""
+    total = TreeSum(2, 20, dc.Gate(BUDGET, 0), norm_bound=1.0)
+    state = total.state()
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, total.gate)
+    gate = dc.Gate.from_state(total.gate.state())
+    before = gate.spent.to_json()
+    with pytest.raises(ValueError, match="cannot be right"):
+        TreeSum.from_state(state[0], {}, gate)  # refused, and nothing taken up
+    TreeSum.from_state(*state, gate)
+    with pytest.raises(ValueError, match="in use already"):
+        TreeSum.from_state(*state, gate)
+    assert gate.spent.to_json() == before

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import math
+import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -350,3 +351,16 @@ def _said(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_no_message_is_made_of_the_number_of_people(module):
     found = [(line, text) for line, text in _said(ast.parse(module.read_text())) if _TELLING.search(text)]
     assert found == []
+
+
+def test_the_details_name_what_the_message_does_not():
+    with pytest.raises(dc.DataError, match=r"entries must lie in \[0, 1\]") as refused:
+        ProbabilisticCoverage(_rows(4, 3.0, FEW))
+    assert refused.value.details == "matrix[row 4, column 1] is 3"
+    assert pickle.loads(pickle.dumps(refused.value)).details == refused.value.details
+    with pytest.raises(dc.DataError, match=r"somebody can reach a value above bound=1\.0") as refused:
+        FacilityLocation(_rows(4, 3.0, FEW), bound=1.0)
+    assert refused.value.details == "person 4 can reach a value of 3.0"
+    with pytest.raises(dc.DataError, match="somebody values a set at nan, or outside") as refused:
+        SetFunction(_functions(4, 3.0, FEW), 3, 1.0).value([0, 2])
+    assert refused.value.details == "person 4 values [0, 2] at 2"

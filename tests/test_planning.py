@@ -375,3 +375,106 @@ def test_values_of_sets_that_teach_nothing_are_warned_of(kind, n_items, rounds, 
     few = [one for one in caught if issubclass(one.category, FewRoundsWarning)]
     assert bool(few) == warned
     assert all(one.filename == __file__ for one in few)
+
+
+def test_batches_are_better_than_their_neighbours():
+    found = plan(100, 10, 10**6, BUDGET)
+    hedge = next(one for one in found.candidates if "calibration" not in one.settings and one.name[0] == "H")
+    batch = hedge.settings["resample_every"]
+    from discreet.online.hedge import HedgeSelector
+
+    for other in (1, batch // 2, 2 * batch, 10 * batch):
+        learner = HedgeSelector(100, 10, 10**6, BUDGET, resample_every=other, seed=0)
+        assert learner.certified_regret > 0.999 * hedge.certified
+    auto = HedgeSelector(100, 10, 10**6, BUDGET, resample_every="auto", seed=0)
+    assert hedge.certified <= 1.02 * auto.certified_regret
+
+
+def test_what_cannot_be_reached_is_said():
+    found = plan(10**6, 1_000, 2, dc.Budget(1e-6))
+    assert found.vacuous
+    assert found.rounds_needed is None or found.rounds_needed > 10**6
+    few = plan(10**6, 1_000, 2, dc.Budget(math.inf))
+    assert few.vacuous
+    assert few.epsilon_needed is None
+
+
+def _streams(rounds, n_items, rng):
+    turn = np.arange(rounds)
+    yield "alternating", (turn[:, None] % 2 == np.arange(n_items) % 2) * (rng.random((rounds, n_items)) < 0.5)
+    yield "drifting", np.eye(n_items)[(turn * n_items) // rounds]
+    worst = np.zeros((rounds, n_items))
+    worst[: rounds // 2, : n_items // 2] = 1
+    worst[rounds // 2 :, n_items - 1] = 1
+    yield "turning", worst
+
+
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+def test_measured_regret_stays_below_the_certified_one(epsilon):
+    rng = np.random.default_rng(0)
+    rounds, n_items, k = 6_000, 6, 2
+    found = plan(n_items, k, rounds, dc.Budget(epsilon, 1e-6))
+    assert not found.vacuous
+    for name, likes in _streams(rounds, n_items, rng):
+        people = Coverage(likes)
+        totals = [found.learner(seed=seed).run(people).regret(people).total for seed in range(2)]
+        assert np.mean(totals) < found.best.certified, name
+
+
+def test_chance_is_priced_at_what_a_random_set_earns():
+    """A random k-set is worth at least k/n of the best: checked on random coverage functions."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        people = dc.objectives.Coverage((rng.random((30, 6)) < 0.3).astype(float))
+        sets = list(itertools.combinations(range(6), 2))
+        values = [people.value(s) for s in sets]
+        assert np.mean(values) >= max(values) * 2 / 6 - 1e-12
+
+
+def test_people_who_return_under_a_constraint():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    blocks = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
+    found = dc.plan(4, blocks, 300, budget, goal="certified", stream="stationary", min_separation=40)
+    assert all("min_separation" in one.settings for one in found.candidates)
+    assert "at least 40 rounds apart" in found.headline
+
+
+def test_bandit_plans_prefer_blocks_and_tell_of_the_paper():
+    found = plan(10, 2, 10**6, BUDGET, feedback="bandit")
+    assert found.best.settings["exploration"] == "blocks"
+    assert not found.vacuous
+    published = next(one for one in found.candidates if "calibration" in one.settings)
+    assert "constants of paper 000" in published.note
+    assert published.formula > 20 * found.best.formula
+    assert not any(
+        "calibration" in one.settings for one in plan(10, 2, 10**6, PURE, feedback="bandit").candidates
+    )
+
+
+def test_linear_costs_have_a_better_learner_for_streams_fixed_in_advance():
+    found = PLANS["linear"](BUDGET)
+    assert found.best.name == "LinearLeader"
+    adaptive = dc.plan_convex(
+        dc.domains.Simplex(5), 10**5, BUDGET, lipschitz=1.0, linear=True, adversary="adaptive"
+    )
+    assert {one.name for one in adaptive.candidates} == {"ApproximateLeader"}
+
+
+def test_synthetic_people_are_as_described():
+    people = synthetic_people(20_000, 200, seed=3)
+    counts = np.diff(people.indptr)
+    assert 2.0 < counts.mean() < 3.0  # one and two more, less what was drawn twice
+    popular = np.sort(people.gains([]))[::-1]
+    assert popular[0] > 5 * popular[20] > 0.0
+    again = synthetic_people(20_000, 200, seed=3)
+    np.testing.assert_array_equal(people.indices, again.indices)
+    assert (synthetic_people(20_000, 200, seed=4).gains([]) != people.gains([])).any()
+
+
+def test_the_best_set_of_a_constraint_is_greedy():
+    people = synthetic_people(2_000, 12, seed=0)
+    blocks = PartitionMatroid([0] * 6 + [1] * 6, [1, 1])
+    (value,) = best_values([people], blocks)
+    pairs = [people.value([a, b]) for a in range(6) for b in range(6, 12)]
+    assert 0.9 * max(pairs) <= value <= max(pairs)
+    assert at_random([people], [value], blocks).share < 1.0

@@ -11,9 +11,10 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from discreet.cli import parser_of, simulate
+from discreet.cli import COMMANDS, parser_of, simulate
 from discreet.data import Store
 from discreet.evaluation.simulation import Config
+from discreet.objectives import Coverage
 
 from .running import assert_refused, inside, printed
 
@@ -262,3 +263,99 @@ def test_simulate_knows_what_is_learned_after_a_round(capsys):
     assert [one.name for one in config().learners][:2] == ["planner", "PhasedSelector"]
     refused = inside(capsys, "simulate", "--feedback", "bandit", "--learner", "hedge")
     assert_refused(refused, "'HedgeSelector' learns from people's whole taste", "ThompsonSelector, planner")
+
+
+def test_python_takes_patterns_folders_and_lists(tmp_path):
+    kinds(tmp_path)
+    for table in (f"{tmp_path}/part*", tmp_path / "day", [tmp_path / "part1.csv", tmp_path / "part2.tsv"]):
+        people = Coverage.from_events(table, person="user id", item="page")
+        assert (len(people), people.labels) == (4, ("bread", "jam", "milk", "tea"))
+    (tmp_path / "items.csv").write_text("page\ntea\nmilk\njam\nbread\n")
+    options = {"columns": ["user id", "page"], "items": tmp_path / "items.csv"}
+    people = Coverage.from_events(tmp_path / "bare.csv", person="user id", item="page", **options)
+    assert (len(people), people.labels, people.catalogue) == (4, ("tea", "milk", "jam", "bread"), "public")
+
+
+def test_a_separator_that_the_name_does_not_tell_is_suspected(capsys, tmp_path):
+    (tmp_path / "a.txt").write_text(text("\t", header=None))
+    (tmp_path / "items.txt").write_text("tea\thot\nmilk\tcold\n")
+    asked = ("select", tmp_path / "a.txt", *ASK, "--items", tmp_path / "items.txt")
+    refused = inside(capsys, *asked, "--items-columns", "page,kind")
+    assert_refused(
+        refused, "items.txt, line 1: 1 cells, and --items-columns has 2; if its columns", "separator tab"
+    )
+    refused = inside(capsys, *asked, "--separator", "tab")
+    assert_refused(refused, "which has 'tea', 'hot'; if", "first line is a row", "with --items-columns")
+    asked = ("select", tmp_path / "a.txt", *ASK, "--items-from-data", "--columns", "user id,page")
+    assert_refused(
+        inside(capsys, *asked), "which has 2; if its columns are separated by tab, say --separator tab;"
+    )
+
+
+def test_a_list_of_items_without_a_header(chosen, tmp_path):
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
+    listed = ("--items", tmp_path / "items.txt", "--items-columns", "page")
+    assert len(chosen(tmp_path / "a.csv", *ASK, *listed)[0]) == 2
+
+
+def test_plan_counts_a_list_of_items(capsys, tmp_path):
+    (tmp_path / "items.csv").write_text("page,price\n" + "".join(f"p{n},1\n" for n in range(30)))
+    rest = ("--k", 2, "--rounds", 500, "--epsilon", 1, "--goal", "certified", "--json")
+    counted = inside(capsys, "plan", "--items", tmp_path / "items.csv", "--item", "page", *rest)
+    said = inside(capsys, "plan", "--n-items", 30, *rest)
+    assert json.loads(counted.out)["candidates"] == json.loads(said.out)["candidates"]
+    assert_refused(inside(capsys, "plan", *rest), "Give --n-items N, or --items FILE")
+
+
+def test_items_is_a_file_in_every_command():
+    found = set()
+    for name in COMMANDS:
+        options = {one: action for action in parser_of(name)._actions for one in action.option_strings}
+        if "--items" in options:
+            found.add(name)
+            assert (options["--items"].metavar, options["--items"].type) == ("FILE", None), name
+            assert {"--item", "--separator", "--items-columns"} <= set(options), name
+    assert found == {"select", "prepare", "simulate", "plan"}
+
+
+def test_a_list_without_its_header_is_suspected_where_an_item_is_missing(capsys, tmp_path):
+    """The first item became the name of the column, and somebody has it: the note says so as well."""
+    (tmp_path / "a.csv").write_text(text())
+    (tmp_path / "items.txt").write_text("tea\nmilk\njam\nbread\n")
+    ended = inside(capsys, "select", tmp_path / "a.csv", *ASK, "--items", tmp_path / "items.txt")
+    note, refusal = ended.err.splitlines()
+    assert "note: the first line of items.txt, 'tea', is taken for the name" in note
+    assert "--items does not list the item of every event" in refusal
+
+
+def test_simulate_takes_files_as_select_does(capsys, tmp_path):
+    """Patterns, folders and several files are the people of one file."""
+    parts = [tmp_path / "parts" / "1.csv", tmp_path / "parts" / "2.csv"]
+    parts[0].parent.mkdir()
+    (tmp_path / "whole.csv").write_text(text())
+    parts[0].write_text(text(rows=ROWS[:2]))
+    parts[1].write_text(text(rows=ROWS[2:]))
+    whole, *others = (
+        config("--events", *files, *ASK[:4], "--k", 2).streams[0].people(1)
+        for files in ([tmp_path / "whole.csv"], [f"{tmp_path}/parts/*"], [tmp_path / "parts"], parts)
+    )
+    for people in others:
+        assert people.labels == whole.labels
+        assert [people[i].value([0, 1]) for i in range(4)] == [whole[i].value([0, 1]) for i in range(4)]
+    refused = inside(capsys, "simulate", "--events", f"{tmp_path}/none*", *ASK[:4])
+    assert_refused(refused, "no file is named like")
+
+
+def test_feedback_of_a_configuration_is_that_of_its_learners():
+    def settings(feedback, *learners):
+        tables = [{"learner": one} if isinstance(one, str) else one for one in learners]
+        asked = {"streams": [{"family": "drifting"}], "learners": tables, "feedback": feedback}
+        return [dict(one.settings) for one in Config.of(asked).learners]
+
+    assert settings("bandit", "planner", "bandit", "random") == [{"feedback": "bandit"}, {}, {}]
+    assert settings("full", "planner", "hedge") == [{"feedback": "full"}, {}]
+    own = {"learner": "thompson", "feedback": "set"}
+    assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "set"}]
+    with pytest.raises(ValueError, match="feedback='clicks'"):
+        settings("clicks", "planner")

@@ -180,3 +180,11 @@ def test_nothing_but_the_choice_depends_on_people(capsys, shop, monkeypatch, nei
         assert ended.code == 0, ended.err
         seen.add((ended.out, ended.err))
     assert len(seen) == 1
+
+
+def test_a_cap_says_that_it_does_not_pay(capsys, shop):
+    said = " ".join(printed(capsys, *ask(shop, "--cap", 3))["reading"])
+    assert "makes the guarantee no better and the noise no smaller" in said
+    # True of the noise: the rate of the picks is the same with and without.
+    both = [printed(capsys, *ask(shop, *more))["why_this_method"] for more in ([], ["--cap", 3])]
+    assert both[0] == both[1]

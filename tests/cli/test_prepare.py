@@ -76,3 +76,34 @@ def test_items_from_data_are_said_to_be(capsys, files):
         "CONDITIONAL on the list of items"
         in prepared(capsys, files, files / "monday.csv", "--items-from-data").out
     )
+
+
+def test_several_files_and_a_pattern_are_the_same(capsys, files):
+    catalogue = ["--items", files / "items.csv", "--key", files / "key"]
+    (files / "key").write_text("ab" * 32)
+    assert prepared(capsys, files, files / "monday.csv", files / "tuesday.csv", *catalogue).code == 0
+    first = Store.open(files / "people").manifest["parts"]
+    (files / "people").rename(files / "before")
+    assert not (files / "before" / "key").exists()
+    assert prepared(capsys, files, f"{files}/*day.csv", *catalogue).code == 0
+    assert Store.open(files / "people").manifest["parts"] == first
+
+
+def test_a_column_that_is_nearly_there(capsys, files, monkeypatch):
+    monkeypatch.chdir(files)
+    asked = [
+        "prepare",
+        "monday.csv",
+        "--person",
+        "users",
+        "--item",
+        "page",
+        "--items",
+        "items.csv",
+        "--to",
+        "p",
+    ]
+    assert "did you mean 'user'?" in inside(capsys, *asked).err  # the first line has the other column
+    asked[asked.index("page")] = "pagina"
+    assert "did you mean" not in inside(capsys, *asked).err  # it may be somebody's
+    assert "did you mean 'user'?" in inside(capsys, *asked, "--insecure-diagnostics").err

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -773,3 +774,151 @@ def test_what_is_refused_in_spite_of_skip_bad(file, capsys, tmp_path):
         "a weight column of",
     ):
         assert words in promised
+
+
+@pytest.mark.parametrize("method", ["basic", "subsampled"])
+def test_chooses_what_the_library_chooses(visits, capsys, method):
+    result = selected(capsys, visits, *ASK, "--method", method, "--seed", "5")
+    people = Coverage.from_events(visits, person="user", item="page")
+    selection = PrivateGreedy(3, dc.Gate(dc.Budget(1.0), 5), method).select(people)
+    assert result["items"] == list(selection.labels)
+    assert result["method"] == method
+    assert result["account"] == json.loads(json.dumps(selection.privacy.to_json()))
+
+
+def test_constraints_hold(visits, capsys):
+    about = {page: (department, int(price)) for _, page, department, price in events(600)}
+    result = selected(capsys, visits, *ASK, "--constraint", "partition:department")
+    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
+    result = selected(capsys, visits, *OWN, "--constraint", "partition:department:2", "--epsilon", "1")
+    assert sorted(about[page][0] for page in result["items"]) == ["d0", "d0", "d1", "d1", "d2", "d2"]
+    result = selected(capsys, visits, *OWN, "--constraint", "knapsack:price:6", "--epsilon", "1")
+    assert 0 < sum(about[page][1] for page in result["items"]) <= 6
+    result = selected(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
+    assert 0 < sum(about[page][1] for page in result["items"]) <= 3
+    assert len(result["items"]) <= 2
+
+
+def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):
+    pages = [f"p{page:02}" for page in range(25)]  # five more than anybody has
+    listed = file("page,size\n" + "".join(f"{page},{1 + i}\n" for i, page in enumerate(pages)), "items.csv")
+    result = selected(
+        capsys, visits, *COLUMNS, "--items", listed, "--constraint", "knapsack:size:9", "--epsilon", "9"
+    )
+    assert 0 < sum(1 + pages.index(page) for page in result["items"]) <= 9
+    assert "the 25 items listed by --items" in result["treated_as_public"]
+
+
+def test_a_private_list_of_items_stands_in_the_account(visits, capsys):
+    budget = ("--epsilon", "8", "--delta", "1e-6", "--items-private", "0.25")
+    result = selected(capsys, visits, *COLUMNS, "--k", "3", *budget)
+    account = Account.from_json(result["account"])
+    labels = [(label, event.epsilon) for label, event, _ in account.ledger.counts]
+    assert [epsilon for _, epsilon in labels] == [2, 6]
+    assert labels[0][0].startswith("catalogue")
+    assert account.delta(8.0) == 1e-6
+    assert result["guarantee"]["epsilon"] == 8.0
+    assert set(result["items"]) <= set(result["catalogue"])
+    assert len(result["items"]) == 3
+    text = " ".join(inside(capsys, "select", visits, *COLUMNS, "--k", "3", *budget).out.split())
+    assert "items to choose from were listed by a private choice" in text
+    assert "listed with a probability of at most 1e-06" in text
+
+
+def test_numbers_are_the_same_names_in_every_kind_of_file(file, read, capsys):
+    """Wholes without a point, bytes as text: the names of a public list in CSV, and those printed."""
+    import pandas
+
+    table = pandas.DataFrame({"u": [1.0, 2.0, 2.0], "i": [10.0, 9.0, 10.0], "b": [b"x", b"y", b"x"]})
+    table.to_parquet(path := file("", "a.parquet"))
+    for column, items in (("i", ["9", "10"]), ("b", ["x", "y"])):
+        asked = (path, "--person", "u", "--item", column)
+        listed = file("name\n" + "\n".join(items) + "\n", "items.csv")
+        found = read(*asked, "--items-from-data")
+        assert matrix(read(*asked, "--items", listed))[:3] == matrix(found)[:3]
+        chosen = selected(capsys, *asked, "--items-from-data", "--k", "2", "--epsilon", "1")["items"]
+        assert sorted(chosen) == sorted(items)
+
+
+def test_a_cap_is_a_cap(file, capsys, monkeypatch):
+    """What is chosen from holds at most so many of each person's own items, and the output says so."""
+    seen = []
+    select = PrivateGreedy.select
+    monkeypatch.setattr(
+        PrivateGreedy, "select", lambda self, people: seen.append(people) or select(self, people)
+    )
+    path = file("u,i\n" + "".join(f"a,{item:02}\n" for item in range(50)) + "b,01\nb,02\n")
+    columns = ("--person", "u", "--item", "i", "--items-from-data")
+    asked = (path, *columns, "--k", "2", "--epsilon", "1", "--cap", "3")
+    assert any("at most 3 items of each person" in said for said in selected(capsys, *asked)["reading"])
+    [people] = seen
+    assert np.diff(people.indptr).tolist() == [3, 2]
+    assert people.indices[3:].tolist() == [1, 2]
+
+
+ONE_PERSON = """
+    import resource, sys
+    from discreet.cli import main
+    ask = ["--person", "user", "--item", "page", "--k", "2", "--epsilon", "9", "--items-from-data"]
+    assert main(["select", sys.argv[1], *ask]) == 0  # everything is loaded now
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (110 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    sys.exit(main(["select", sys.argv[2], *ask]))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_memory_does_not_grow_with_the_rows_of_one_person(visits, tmp_path):
+    """Three million rows, 36 MB of text and about 400 MB as a list of rows, within 110 MB."""
+    path = tmp_path / "one.csv"
+    with path.open("w") as out:
+        out.write("user,page\n")
+        block = "".join(f"just one,p{row % 100}\n" for row in range(100_000))
+        for _ in range(30):
+            out.write(block)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ONE_PERSON), str(visits), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "the number of people, 1\n" in run.stdout
+    held = f"""
+        import resource, sys
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + (110 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        rows = [line.split(",") for line in open({str(path)!r})]
+    """
+    naive = subprocess.run([sys.executable, "-c", textwrap.dedent(held)], capture_output=True, check=False)
+    assert b"MemoryError" in naive.stderr  # the limit is one that a list of rows does not keep
+
+
+def test_an_interrupted_write_leaves_what_was_there(visits, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "chosen.json"
+    out.write_text("before")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    ended = inside(capsys, "select", visits, *ASK, "--out", out)
+    assert ended == (130, "", "discreet select: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["chosen.json"]
+    assert out.read_text() == "before"
+
+
+def test_groups_and_other_lists_cost_delta_as_well(visits, pages, capsys):
+    asked = ("select", visits, *LISTED, "--items", pages)
+    with_delta, without = (
+        " ".join(inside(capsys, *asked, *more).out.split()) for more in (("--delta", "1e-6"), ())
+    )
+    for words in ("twice as large, the delta more than that.", "its epsilon and its delta again."):
+        assert words in with_delta
+        assert words not in without
+    assert "twice as large." in without
+    assert "its epsilon again." in without

@@ -335,3 +335,36 @@ def test_marks_are_said_once_and_stay():
     gate.add_caveats("b", "a")
     assert gate.spent.caveats == gate.caveats == ("a", "b")
     assert Gate.from_state(gate.state()).spent.caveats == ("a", "b")
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "csv"])
+def test_any_table_gives_the_same_catalogue(tmp_path, kind):
+    import pandas
+
+    events = table()
+    if kind == "pandas":
+        events = pandas.DataFrame(events)
+    elif kind == "csv":
+        pandas.DataFrame(events).to_csv(events := tmp_path / "events.csv", index=False)
+    assert list(private_catalogue(events, dc.Budget(4.0, 1e-9), **WHERE, seed=1)) == COMMON
+
+
+def test_a_fresh_gate_is_a_budget():
+    people = Coverage(np.eye(4)[np.arange(400) % 3])
+    budget = dc.Budget(1.0, 1e-6)
+    plain = PrivateGreedy(2, budget, seed=3).select(people)
+    shared = PrivateGreedy(2, gate := Gate(budget, 3)).select(people)
+    assert (plain.items, plain.privacy.ledger.to_json()) == (shared.items, gate.spent.ledger.to_json())
+    with pytest.raises(ValueError, match="a gate has its own randomness"):
+        PrivateGreedy(2, gate, seed=3)
+    with pytest.raises(ValueError, match="a gate has its own randomness"):
+        private_catalogue(table(), gate, **WHERE, seed=3)
+
+
+def test_a_gate_of_several_rows_per_person_is_kept_to():
+    gate = Gate(dc.Budget(6.0, 1e-9, max_rounds_per_person=3), 0)
+    people = Coverage.from_events(
+        table(2000), **WHERE, items=private_catalogue(table(2000), gate, **WHERE, share=0.5)
+    )
+    PrivateGreedy(2, gate).select(people)
+    assert 5.99 <= gate.spent.epsilon() <= 6.0

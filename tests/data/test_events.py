@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 import pytest
 
-from discreet.data import EventReader
+from discreet.data import EventReader, read_events
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
@@ -150,3 +150,29 @@ def test_a_refused_event_changes_nothing_and_tells_nothing() -> None:
     assert people.value([1]) == 1.0
     with pytest.raises(TypeError, match="'WeightedTopics' has no row of items per person"):
         reader.population(WeightedTopics)
+
+
+MATRIX = [[1.0, 0.5], [0.25, 0.0], [0.0, 0.75]]  # people by first event, items sorted: milk, tea
+
+
+def test_row_by_row_gives_the_same_people() -> None:
+    reader = EventReader()
+    for who, what, much in zip(*COLUMNS.values(), strict=True):
+        reader.add(who, what, much)
+    people = reader.population(FacilityLocation, bound=2)
+    assert people.labels == ("milk", "tea")
+    assert people.bound == 2.0
+    assert len(reader) == 5
+    np.testing.assert_allclose([p.gains([]) for p in people], MATRIX)
+
+
+def test_what_was_read_names_its_people() -> None:
+    found = read_events(COLUMNS, person="who", item="what")
+    assert found.people == ("ann", "bob", "cy")
+    assert found.items == ("milk", "tea")
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    frame = pandas.DataFrame({"p": pandas.array([1, None], dtype="Int64"), "i": [1, 2]})
+    with refused("an entry of column 'p' is missing", "^row 1$"):
+        Coverage.from_events(frame, person="p", item="i")

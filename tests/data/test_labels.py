@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from discreet.core.identity import name_of
 from discreet.data import prepare, read_events
 from discreet.objectives import Coverage
 from tests.refusals import refused
@@ -97,3 +99,28 @@ def test_text_that_is_no_utf8_is_a_bad_cell_in_arrow_as_well(tmp_path: Path) -> 
                 Coverage.from_events(source, person="p", item="i", weight="w", items=["tea"])
             with refused(f"column '{name}'.* {words}", "^row 1"):
                 prepare(source, person="p", item="i", weight="w", items=["tea"], to=tmp_path / "store")
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize(
+    "people",
+    [
+        ["1", "x", "X"],
+        [2**53 + 1, 2**53, 7.0],
+        [2**63 + 1, 2**63 + 2, -1],
+        ["a\0b", "a", "b"],
+        [np.int64(3), "3a", Decimal(10**30)],
+        ["1.5", "1,5", "0x1"],
+    ],
+)
+def test_people_of_other_names_stay_apart(kind: type, people: list) -> None:
+    found = read_events({"p": kind(people), "i": [0, 1, 2]}, person="p", item="i")
+    assert found.people == tuple(map(name_of, people))
+    assert not any(isinstance(p, np.generic) for p in found.people)
+    np.testing.assert_array_equal(found.matrix.toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("gap", [float("nan"), None, np.float32("nan"), np.datetime64("NaT")])
+def test_a_gap_in_a_mixed_list_is_missing_and_not_a_name(gap: object) -> None:
+    with refused("an entry of column 'p' is missing", "^row 1$"):
+        read_events({"p": ["ann", gap, gap], "i": [0, 1, 2]}, person="p", item="i")

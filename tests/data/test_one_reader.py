@@ -224,3 +224,10 @@ def test_long_columns_of_people_are_each_by_their_name(listed):
         pairs = {pair for pair in zip(names, table["what"].to_pylist(), strict=True) if pair[0] is not None}
         who_has, what = found.matrix.nonzero()
         assert {(people[i], found.items[j]) for i, j in zip(who_has, what, strict=True)} == pairs
+
+
+def test_weights_of_one_item_are_not_added_up_anywhere(tmp_path: Path) -> None:
+    rows: Rows = [("ann", "tea", 0.5), ("ann", "tea", 0.5), ("bob", "tea", 0.25)]
+    path = as_csv(rows, tmp_path)
+    for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
+        assert ProbabilisticCoverage.from_events(events, **WEIGHED).data.tolist() == [0.5, 0.25]

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from discreet.core.checks import DataError
@@ -654,3 +655,34 @@ def test_a_cap_does_not_depend_on_which_items_others_brought_first(tmp_path):
     whole = made(tmp_path, {name: [*early[name], *later[name]] for name in early}, "whole", items=None, cap=3)
     assert held(Store.open(grown.path)) == held(whole)
     assert held(Store.open(again.path)) == held(whole)
+
+
+def test_somebody_who_stands_everywhere_is_one_person(tmp_path):
+    who, what = ["bot"] * 5000 + ["ann"], [ITEMS[i % 12] for i in range(5001)]
+    store = made(tmp_path, {"user": who, "page": what}, cap=4)
+    assert sorted(map(len, (items for some in held(store).values() for _, items in some))) == [1, 4]
+
+
+def test_the_people_are_those_of_from_events(tmp_path):
+    who, what, weights = synthetic()
+    table = pd.DataFrame({"user": who, "page": what, "w": weights})
+    store = made(tmp_path, table, weight="w")
+    people = Coverage.from_events(table, person="user", item="page", weight="w", items=ITEMS)
+    expected = sorted(tuple(np.flatnonzero(people[i].gains([]) > 0)) for i in range(len(people)))
+    assert sorted(tuple(items) for some in held(store).values() for _, items in some) == expected
+    assert len(store) == len(people)
+
+
+def test_a_bucket_that_stands_there_twice_is_refused(tmp_path):
+    store = small(tmp_path)
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    manifest["parts"][1] = manifest["parts"][0]
+    (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
+    with pytest.raises(ValueError, match="bucket 1: somebody in it belongs to another bucket"):
+        Coverage.from_store(Store.open(store.path))
+
+
+def test_columns_of_parquet_that_are_not_there(tmp_path):
+    pq.write_table(pa.table({"user": [1], "pages": ["p0"]}), tmp_path / "events.parquet")
+    with pytest.raises(ValueError, match="did you mean 'pages'"):
+        made(tmp_path, tmp_path / "events.parquet")

@@ -490,3 +490,37 @@ def test_choices_of_one_world_only_are_not_hidden_by_noise():
     law = SimpleNamespace(law="laplace", loss=lambda _: 0.0)
     assert case._loss(here, there, law, 0.0) == math.inf
     assert case._loss(here, here, law, 0.0) == 0.0
+
+
+def test_a_person_in_two_rows():
+    pair = Pair(np.zeros((3, 1)), np.ones(1), np.full(1, -1.0), (0,)).twice(2)
+    assert pair.here.ravel().tolist() == [1.0, 0.0, 1.0]
+    assert pair.there.ravel().tolist() == [-1.0, 0.0, -1.0]
+
+
+def test_public_randomness_is_the_same_in_every_run():
+    def public(seed, public):
+        learner = dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=hooks.Source(seed, public))
+        drawn = dc.privacy.PublicRandomness.drawn(hooks.Source(seed, public)).generator.random()
+        return drawn, tuple(learner._sum.public.words)
+
+    assert hooks.Source(1).words(1)[0] != hooks.Source(2).words(1)[0]
+    assert public(1, 0) == public(2, 0)
+    assert public(1, 1) == public(2, 1)
+    assert all(one != other for one, other in zip(public(1, 0), public(1, 1), strict=True))
+
+
+def test_the_better_of_several_scores_is_taken():
+    rng = np.random.default_rng(8)
+    noise = [rng.normal(size=(400, 1)) for _ in range(2)]
+    both = [np.hstack([noise[0], np.ones((400, 1))]), np.hstack([noise[1], np.zeros((400, 1))])]
+    assert measures.epsilon_lower_bound(*both) > 2.0
+    assert measures.epsilon_lower_bound(*noise) == 0.0
+
+
+def test_mechanism_settings_spend_what_they_claim():
+    for case in settings._mechanisms():
+        with np.errstate(all="raise"):
+            played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
+        spent = played.account().epsilon()
+        assert 0.99 * case.budget.epsilon <= spent <= case.budget.epsilon

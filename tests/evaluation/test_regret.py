@@ -12,7 +12,7 @@ import pytest
 from discreet import constraints, evaluation
 from discreet.evaluation import best_fixed_set, regret, regret_bands
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
-from discreet.objectives.base import value_to_each
+from discreet.objectives.base import greedy, value_to_each
 from discreet.results import Trace
 
 ALPHA = 1.0 - 1.0 / math.e
@@ -212,3 +212,42 @@ def test_bad_input_is_named():
         regret_bands(runs, method="bootstrap")
     with pytest.raises(ValueError, match="same kind"):
         regret_bands([runs[0], _random_walks(1, rounds=3)[0][0]])
+
+
+def test_the_best_set_can_beat_greedy():
+    """The item that most people like is in no best pair."""
+    people = Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]])
+    assert people.value(greedy(people, 2)[0]) == pytest.approx(5 / 6)
+    assert best_fixed_set(people, 2) == ((1, 2), True, 1.0)
+
+
+def test_an_unfinished_search_still_bounds_the_best_value(monkeypatch):
+    rng = np.random.default_rng(5)
+    for people in _families(rng, 40, 12):
+        k = 4
+        best = max(people.value(chosen) for chosen in itertools.combinations(range(12), k))
+        monkeypatch.setattr(MODULE, "_FEW_SETS", 1)
+        seen = []
+        for opened in (k + 1, 12, 40, 5_000):
+            monkeypatch.setattr(MODULE, "_MOST_OPENED", opened)
+            items, exact, upper = best_fixed_set(people, k)
+            found = people.value(items)
+            assert people.value(greedy(people, k)[0]) - 1e-12 <= found <= best + 1e-12
+            assert upper >= best - 1e-12
+            assert upper <= people.value(greedy(people, k)[0]) / ALPHA + 1e-12
+            assert not exact or found == pytest.approx(best, abs=1e-12)
+            seen.append(upper)
+        assert seen == sorted(seen, reverse=True)
+        monkeypatch.undo()
+
+
+def test_the_cheap_bound_is_one_over_prefixes_of_greedy(monkeypatch):
+    """Six items that the same half of the people like: the bound from the empty set counts them thrice."""
+    likes = np.zeros((10, 11))
+    likes[:5, :6] = 1
+    likes[np.arange(5, 10), np.arange(6, 11)] = 1
+    people = Coverage(likes)
+    assert best_fixed_set(people, 3)[1:] == (True, pytest.approx(0.7))
+    monkeypatch.setattr(MODULE, "_MOST_OPENED", 1)
+    monkeypatch.setattr(MODULE, "_FEW_SETS", 1)
+    assert best_fixed_set(people, 3)[1:] == (False, pytest.approx(0.8))

@@ -11,8 +11,10 @@ import pytest
 from discreet.evaluation import simulation
 from discreet.evaluation.regret import regret
 from discreet.evaluation.simulation import Config, learner_names, read_config, run_cell, simulate
-from discreet.evaluation.streams import STREAMS, event_file
+from discreet.evaluation.streams import STREAMS, baskets, event_file
+from discreet.objectives import greedy
 from discreet.objectives.base import value_to_each
+from discreet.planning import plan
 from discreet.results import Trace
 
 SMALL = {
@@ -277,3 +279,28 @@ def test_numbers_that_cannot_be_computed_with_cost_one_cell_and_not_all(error, m
     results = simulate(Config.of(SMALL | {"repeats": 1}), None, workers=1)
     assert [why for _, why in results.refused] == [str(error)]
     assert {one.cell.learner.kind for one in results.outcomes} == {"popularity", "greedy"}
+
+
+def test_the_planner_plans_once_for_all_repeats(monkeypatch):
+    """Plans depend on public sizes only."""
+    monkeypatch.setattr(simulation, "_PLANS", {})
+    made = []
+
+    def counted(**asked):
+        made.append(asked["budget"].epsilon)
+        return plan(**asked, goal="certified")
+
+    monkeypatch.setattr("discreet.planning.plan", counted)
+    given = SMALL | {"repeats": 3, "epsilons": [1.0, 2.0], "learners": [{"learner": "planner"}]}
+    config = Config.of(given)
+    results = simulate(config, None, workers=1)
+    assert made == [1.0, 2.0]
+    taken = [str(found.best) for found in simulation._PLANS.values()]
+    assert [one.planned for one in results.outcomes] == taken * 3
+    assert all(len(one.shown) == 2 for one in results.outcomes)
+
+
+def test_popularity_fails_on_baskets():
+    people = baskets(4000, 60, np.random.default_rng(0))
+    popular = np.argsort(-people.gains([]), kind="stable")[:5]
+    assert people.value(greedy(people, 5)[0]) > 1.2 * people.value(popular)

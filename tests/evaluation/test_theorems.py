@@ -297,3 +297,76 @@ def test_bounds_on_the_page_are_those_that_are_measured(stated):
     assert check.theorem[:3] == stated.where[:3]
     assert check.printed is not None
     assert stated.own in {one.name for one in CHECKS}
+
+
+def test_certificates_that_say_nothing_are_known():
+    """At 4,000 rounds, or what slow ones get of them: those at or above what doing nothing loses."""
+    trivial = set()
+    for check in CHECKS:
+        rounds = max(200, 4000 // check.cost)
+        learner = _quietly(check.make, rounds, 0)
+        if check.certified(learner, rounds) >= 0.999 * check.most * rounds:
+            trivial.add(check.name)
+    assert trivial == {
+        "PhasedSelector, restarts",
+        "MetaFrankWolfe, published",
+        "MetaFrankWolfe, euclidean, published",
+        "MetaFrankWolfe, Laplace tree",
+        "MetaFrankWolfePoints, published",
+        "BanditSelector, blocks, k = 2",
+        "BanditSelector, slots",
+        "BanditSelector, presampled, published, 2 items",
+        "SubmodularMinimizer, published",
+        "SubmodularMinimizer, published, adaptive adversary",
+        "BanditSubmodularMinimizer, thompson",
+        "BanditSubmodularMinimizer, published",
+        "BanditApproximateLeader, strongly convex, published",
+        "BanditApproximateLeader, strongly convex, published, adaptive adversary",
+        "BanditApproximateLeader, Lipschitz, published",
+        "BanditApproximateLeader, experts",
+    }
+
+
+def test_a_new_learner_would_be_noticed():
+    assert theorems.unchecked(CHECKS, WITH_TOY) == ["ToySelector"]
+
+
+@pytest.mark.parametrize(
+    ("without", "found"),
+    [
+        ("BanditSelector, slots", ("BanditSelector", "feedback", "slots", "tight")),
+        (
+            "BanditSelector, every round, published, 2 items",
+            ("BanditSelector", "exploration", "every_round", "published"),
+        ),
+        ("BanditSubmodularMinimizer, tree", ("BanditSubmodularMinimizer", "form", "tree", "tight")),
+        ("PrivateGreedy, subsampled", ("PrivateGreedy", "method", "subsampled", None)),
+        ("CurvatureGreedy, gaussian, published", ("CurvatureGreedy", "noise", "gaussian", "published")),
+    ],
+)
+def test_a_setting_that_is_left_out_is_noticed(monkeypatch, without, found):
+    checks = [one for one in CHECKS if one.name != without]
+    choices = [one for one in CHOICES if one.name != without]
+    assert len(checks) + len(choices) == len(CHECKS) + len(CHOICES) - 1
+    kept = {found[0]}
+    checks = [one for one in checks if one.kind in kept]
+    choices = [one for one in choices if one.name.split(",")[0] in kept]
+    assert found in _missing(monkeypatch, checks, choices)
+
+
+def test_a_kind_that_is_left_out_is_noticed(monkeypatch):
+    checks = [one for one in CHECKS if one.kind != "PhasedSelector"][:1]
+    assert "PhasedSelector" in _missing(monkeypatch, checks, CHOICES[:1])
+
+
+@pytest.mark.parametrize("check", [one for one in CHECKS if one.printed], ids=lambda check: check.name)
+def test_printed_bounds_grow_as_the_theorem_says(check):
+    """Far out, where logarithms no longer count: the power of T, or none."""
+    if "^" not in check.power or check.power.startswith("ln"):
+        power = 0.0
+    else:
+        above, below = check.power.removeprefix("T^").split("/")
+        power = float(above) / float(below)
+    far, farther = 10**40, 10**44
+    slope = math.log(check.printed(farther) / check.printed(far)) / math.log(1e4)
+    assert abs(slope - power) < 0.03

@@ -7,8 +7,9 @@ import math
 from fractions import Fraction
 
 import dp_accounting
+import numpy as np
 import pytest
-from dp_accounting import pld
+from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
@@ -264,3 +265,56 @@ def test_the_exact_curve_of_groups_is_that_of_the_worst():
         for ledger in (gate.spent.ledger, gate.spent.ledger.parts["many"])
     ]
     assert deltas[0] == pytest.approx(deltas[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 30, 1000])
+def test_choices_match_a_dense_rdp_accountant(count):
+    width = 0.06
+    account = _account((pv.ExponentialChoice(0.03, 2.0), count))
+    accountant = rdp.RdpAccountant(1 + np.geomspace(1e-2, 1e5, 20_001))
+    for _ in range(1):  # one zCDP event of the summed rho; never its randomised-response count
+        accountant.compose(dp_accounting.ZCDpEvent(count * width**2 / 8))
+    oracle = min(accountant.get_epsilon(1e-6), count * width)
+    assert account.epsilon(1e-6) == pytest.approx(oracle, rel=1e-4)
+    assert account.epsilon(1e-6) <= oracle * (1 + 1e-9)
+
+
+def test_gaussian_histories_are_within_the_error_bars_of_a_second_accountant():
+    # prv_accountant; exponential choices are held against it in test_composition.py.
+    from prv_accountant import PRVAccountant
+    from prv_accountant.privacy_random_variables import GaussianMechanism
+
+    oracle = PRVAccountant(
+        prvs=[GaussianMechanism(noise_multiplier=40.0)],
+        max_self_compositions=[1000],
+        eps_error=1e-3,
+        delta_error=1e-10,
+    )
+    low, _, high = oracle.compute_epsilon(delta=1e-6, num_self_compositions=[1000])
+    assert low <= _account((pv.GaussianNoise(1.0, 40.0), 1000)).epsilon(1e-6) <= high
+
+
+def test_epsilon_and_delta_are_inverse_to_each_other():
+    for releases in ([(pv.GaussianNoise(1.0, 4.0), 3)], [(pv.ExponentialChoice(0.02, 2.0), 500)]):
+        account = _account(*releases)
+        for delta in (1e-3, 1e-6):
+            assert account.delta(account.epsilon(delta)) == pytest.approx(delta, rel=1e-6)
+
+
+def test_tight_account_of_ten_thousand_choices():
+    """The published rate, 10,000 releases: the tight report is within 2 % of the Gaussian limit .1794."""
+    rate = 1 / math.sqrt(32 * 10_000 * math.log(1e6))
+    account = _account((pv.ExponentialChoice(rate, 2.0), 10_000))
+    assert 0.1794 <= account.epsilon(1e-6, tight=True) <= 0.1794 * 1.02
+    assert account.epsilon(1e-6) == pytest.approx(0.195, abs=5e-4)
+    assert account.delta(0.18, tight=True) < account.delta(0.18)
+
+
+def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
+    published = 1 / math.sqrt(32 * 10_000 * math.log(1e6))
+    event = pv.ExponentialChoice.within(dc.Budget(1.0, 1e-6).share(), 2.0, 10_000)
+    assert event.rate / published >= 4.5
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    gate.reserve(event, 10_000)
+    assert gate.spent.epsilon() <= 1.0
+    assert gate.spent.epsilon(tight=True) <= 0.95

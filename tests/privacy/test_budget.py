@@ -93,3 +93,23 @@ def test_proportional_split_is_exact():
         dc.Budget(1.0).split([])
     with pytest.raises(ValueError, match="fraction=2"):
         dc.Budget(1.0).share(2)
+
+
+def test_pure_budget_has_no_concentrated_allowance():
+    budget = dc.Budget(1.0)
+    assert (budget.rho, budget.mu) == (0.0, 0.0)
+    with pytest.raises(ValueError, match="Gaussian noise needs delta > 0"):
+        GaussianNoise.within(budget.share(), 1.0)
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_equal_shares_are_the_whole_together(count):
+    shares = dc.Budget(1.0, 1e-6).split(count)
+    assert len(shares) == count
+    assert sum(share.fraction for share in shares) == 1
+
+
+def test_more_delta_than_there_is_buys_nothing():
+    budget = dc.Budget(1.0, 1e-6)
+    for limit in (budget.limit_rho, budget.limit_mu):
+        assert limit(1e-3) == limit() > limit(1e-9) > 0.0

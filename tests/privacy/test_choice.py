@@ -415,3 +415,20 @@ def test_choices_that_are_all_settled_follow_the_weights():
         picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(3000)]
     assert settled.call_count == 3000
     assert stats.chisquare(np.bincount(picks, minlength=5), expected * 3000).pvalue > 1e-6
+
+
+def test_error_bound_covers_the_floating_point_borders():
+    """Computed borders against 200-bit ones; the margin of the docstring must cover them."""
+    rng = np.random.default_rng(8)
+    for size, spread in ((50, 1.0), (2000, 5.0), (2000, 300.0)):
+        scores, rate = rng.normal(size=size) * spread, 0.37
+        borders = np.cumsum(np.exp(rate * (scores - scores.max())))
+        with mpmath.workprec(200):
+            top = Fraction(float(scores.max()))
+            exact = mpmath.mpf(0)
+            worst = 0.0
+            for score, border in zip(scores, borders, strict=True):
+                gap = Fraction(37, 100) * (Fraction(float(score)) - top)
+                exact += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
+                worst = max(worst, float(abs(exact - float(border))))
+        assert worst <= 11 * size * 2.0**-53 * borders[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import cache
 
@@ -16,7 +17,7 @@ from scipy.stats import binom
 
 from discreet.privacy import composition
 from discreet.privacy.composition import SMALLEST_DELTA, adaptive_choices_delta, adaptive_choices_epsilon
-from discreet.privacy.conversions import gdp_delta, gdp_epsilon
+from discreet.privacy.conversions import gdp_delta, gdp_epsilon, zcdp_epsilon
 
 Curve = Callable[[float], float]
 
@@ -335,3 +336,126 @@ def test_answers_to_bad_input() -> None:
         adaptive_choices_delta(0.1, [], mu=-1.0)
     with pytest.raises(ValueError, match=r"ranges.*is NaN"):
         adaptive_choices_delta(0.1, [(math.nan, 1)])
+
+
+def test_curve_does_not_lose_digits_in_many_tiny_steps() -> None:
+    # To first order in w the curve scales with w. At 1e-5 the second order is about w sqrt(T).
+    coarse, fine = fast_curve(1e-5, 400, 8), fast_curve(1e-9, 400, 8)
+    bulk = fine > 1e-13
+    np.testing.assert_allclose(coarse[bulk] / 1e-5, fine[bulk] / 1e-9, rtol=2e-3)
+
+
+@pytest.mark.parametrize("width", [1e-6, 0.3, 3.0, 40.0])
+def test_one_step_has_its_closed_form(width: float) -> None:
+    grid = np.arange(17) * width / 16
+    exact = np.expm1((grid - width) / 2) ** 2 / -math.expm1(-width)
+    np.testing.assert_allclose(fast_curve(width, 1, 16), exact, rtol=1e-12, atol=0)
+    for epsilon in (0.0, 0.123 * width, 0.9 * width):
+        delta = adaptive_choices_delta(epsilon, [(width, 1)])
+        assert delta == pytest.approx(math.expm1((epsilon - width) / 2) ** 2 / -math.expm1(-width), rel=1e-12)
+        if delta >= SMALLEST_DELTA:
+            back = adaptive_choices_epsilon(delta, [(width, 1)])
+            assert adaptive_choices_delta(back, [(width, 1)]) <= delta * (1 + 1e-14)
+            assert back == pytest.approx(epsilon, abs=1e-9 * width / (1 - delta))
+    assert adaptive_choices_delta(width, [(width, 1)]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "lower", "upper"),
+    [
+        (10, 0.1753, 0.1773),
+        (100, 0.1788, 0.1796),
+        (1000, 0.1793, 0.1796),
+        (10_000, 0.1793, 0.1797),
+        (1_000_000, 0.1793, 0.1798),
+        (10**9, 0.1793, 0.1800),
+    ],
+)
+def test_reference_values(steps: int, lower: float, upper: float) -> None:
+    value = adaptive_choices_epsilon(1e-6, [(published(steps), steps)])
+    assert lower <= value <= upper
+    # The Chernoff bound of zCDP gives .195 here, whatever the number of steps.
+    assert value < 0.93 * zcdp_epsilon(steps * published(steps) ** 2 / 8, 1e-6)
+
+
+def test_tiny_steps_allow_the_right_multiple_of_the_published_rate() -> None:
+    # Target epsilon 0.1 after a million steps: the Gaussian limit allows 5.79 times the published rate.
+    steps = 1_000_000
+    assert adaptive_choices_epsilon(1e-6, [(0.1 * published(steps, 5.77), steps)]) <= 0.1
+    assert adaptive_choices_epsilon(1e-6, [(0.1 * published(steps, 5.80), steps)]) > 0.1
+    for width, count in ((1e-5, 10**6), (1e-7, 10**9)):
+        limit = gdp_epsilon(width * math.sqrt(count) / 2, 1e-6)
+        assert adaptive_choices_epsilon(1e-6, [(width, count)]) == pytest.approx(limit, rel=3e-3)
+
+
+def test_more_steps_or_larger_ones_never_cost_less() -> None:
+    base = adaptive_choices_epsilon(1e-6, [(0.02, 300)])
+    assert adaptive_choices_epsilon(1e-6, [(0.02, 301)]) > base
+    assert adaptive_choices_epsilon(1e-6, [(0.0201, 300)]) > base
+    assert adaptive_choices_epsilon(1e-6, [(0.02, 300)], mu=0.05) > base
+    assert adaptive_choices_epsilon(1e-6, [(0.02, 300)], pure=[(0.05, 1)]) > base
+    assert adaptive_choices_epsilon(1e-7, [(0.02, 300)]) > base
+    counts = [1, 2, 5, 20, 100, 500, 1023, 1024, 1025, 2049, 5000]
+    values = [adaptive_choices_epsilon(1e-6, [(0.01, count)]) for count in counts]
+    assert values == sorted(values)
+    deltas = [adaptive_choices_delta(e, [(0.01, 2000)]) for e in np.linspace(0.0, 2.0, 21)]
+    assert deltas == sorted(deltas, reverse=True)
+
+
+def test_below_the_composition_of_single_step_envelopes() -> None:
+    from prv_accountant import PRVAccountant
+    from prv_accountant.privacy_random_variables import PrivacyRandomVariable
+
+    steps = 100
+    width = published(steps)
+
+    class Envelope(PrivacyRandomVariable):
+        """The loss of the pair that dominates every single choice."""
+
+        def pdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.where(np.abs(t) < width, np.exp(t / 2) / (4 * math.sinh(width / 2)), 0.0)
+
+        def cdf(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+            inside = np.clip(t, -width, width)
+            return np.expm1((inside + width) / 2) / math.expm1(width)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "assuming that epsilon < eps_max", and its quadrature of a kink
+        accountant = PRVAccountant(
+            Envelope(), max_self_compositions=steps, eps_error=1e-3, delta_error=1e-9, eps_max=0.6
+        )
+        low, estimate, _ = accountant.compute_epsilon(delta=1e-6, num_self_compositions=steps)
+    assert estimate == pytest.approx(0.2077, abs=1e-3)
+    assert adaptive_choices_epsilon(1e-6, [(width, steps)]) < low
+    # The same envelope through our own single-step curve and convolution.
+    curve = composition._curve(width, 1, 64)
+    losses = composition.losses_of_curve(curve, width / 64, width / 64, steps)
+    assert composition.Composition.of([losses], width / 64, 0.0).epsilon(1e-6) == pytest.approx(
+        estimate, rel=5e-3
+    )
+
+
+def test_loss_distribution_reproduces_the_curve() -> None:
+    width, steps, cells = 0.05, 40, 8
+    curve = composition._curve(width, steps, cells)
+    spacing = width / cells
+    part = composition.losses_of_curve(curve, spacing, spacing, 1)
+    losses = part.losses(spacing)
+    assert 0.0 <= part.masses.sum() + part.lost - 1.0 < 1e-10  # rounding may only add
+    assert 0.0 <= part.masses @ np.exp(-losses) + part.lost - 1.0 < 1e-10  # the other input's masses
+    for i in range(0, curve.size, 7):
+        above = losses > i * spacing
+        delta = part.masses[above] @ -np.expm1(i * spacing - losses[above]) + part.lost
+        assert curve[i] * (1 - 1e-12) <= delta <= curve[i] * (1 + 1e-9) + 1e-25
+
+
+def test_coarser_and_finer_settings_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    width, steps = published(3000), 3000
+    usual = adaptive_choices_epsilon(1e-6, [(width, steps)])
+    for name, value in (("_CELLS", 16), ("_BLOCK", 300), ("_FINENESS", 0.1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(composition, name, value)
+            composition._composition.cache_clear()
+            coarse = adaptive_choices_epsilon(1e-6, [(width, steps)])
+        composition._composition.cache_clear()
+        assert usual < coarse < 1.005 * usual

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import rdp
@@ -101,3 +102,72 @@ def test_exact_reads_decimals():
     assert cv.exact(1e-6) == Fraction(1, 10**6)
     assert cv.exact(Fraction(1, 3)) == Fraction(1, 3)
     assert cv.exact(7) == 7
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), PAIRS)
+def test_better_than_the_textbook_conversion(epsilon, delta):
+    textbook = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
+    assert cv.zcdp_rho(epsilon, delta) > textbook**2
+
+
+def test_gain_over_the_textbook_at_the_usual_budget():
+    def gain(epsilon, delta):
+        textbook = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
+        return math.sqrt(cv.zcdp_rho(epsilon, delta)) / textbook
+
+    assert gain(1.0, 1e-6) == pytest.approx(1.18, abs=0.005)
+    assert gain(0.1, 1e-3) == pytest.approx(1.81, abs=0.01)
+
+
+def test_gdp_delta_is_the_formula():
+    for mu in (0.05, 0.2367, 1.0, 4.0):
+        for epsilon in (0.0, 0.3, 1.0, 3.0):
+            direct = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+            assert cv.gdp_delta(mu, epsilon) == pytest.approx(direct, rel=1e-7, abs=1e-13)
+            assert cv.gdp_delta(mu, epsilon) >= direct * (1 - 1e-9) - 1e-16
+
+
+def _zcdp_epsilon_exact(rho, delta):
+    """The minimum over orders in 60 digits, by golden section from a fine grid."""
+    with mpmath.workdps(60):
+        rho, delta = mpmath.mpf(repr(rho)), mpmath.mpf(repr(delta))
+
+        def at(log_excess):
+            x = mpmath.exp(log_excess)
+            return rho * (1 + x) - mpmath.log1p(1 / x) - (mpmath.log(delta) + mpmath.log1p(x)) / x
+
+        centre = mpmath.log(mpmath.sqrt(-mpmath.log(delta) / rho))
+        grid = [centre + mpmath.mpf(i) / 8 for i in range(-160, 161)]
+        best = min(range(1, len(grid) - 1), key=lambda i: at(grid[i]))
+        low, high = grid[best - 1], grid[best + 1]
+        for _ in range(200):
+            a, b = low + (high - low) * 0.382, low + (high - low) * 0.618
+            low, high = (low, b) if at(a) < at(b) else (a, high)
+        return at((low + high) / 2)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-3])
+def test_conversion_is_on_the_safe_side_at_extremes(epsilon, delta):
+    rho = cv.zcdp_rho(epsilon, delta)
+    exact = _zcdp_epsilon_exact(rho, delta)
+    assert cv.zcdp_epsilon(rho, delta) >= exact
+    assert cv.zcdp_epsilon(rho, delta) <= float(exact) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-17, 1e-12, 1e-4, 0.01, 1.0, 10.0])
+def test_pure_mu_is_never_below_the_corner(epsilon):
+    with mpmath.workdps(60):
+        # Phi^-1(1/2 + y) by the inverse error function
+        y = mpmath.tanh(mpmath.mpf(repr(epsilon)) / 2) / 2
+        corner = 2 * mpmath.sqrt(2) * mpmath.erfinv(2 * y)
+        claimed = cv.pure_mu_squared(cv.exact(epsilon))
+        assert mpmath.mpf(claimed.numerator) / claimed.denominator >= corner**2
+        assert mpmath.mpf(claimed.numerator) / claimed.denominator <= corner**2 * (1 + mpmath.mpf(10) ** -6)
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 3), Fraction(10**20 + 1, 7), Fraction(1, 10)])
+def test_rounding_is_outward(value):
+    assert cv.exact(cv.rounded_up(value)) >= value
+    assert cv.exact(cv.rounded_down(value)) <= value
+    assert cv.rounded_up(value) == pytest.approx(cv.rounded_down(value), rel=1e-15)

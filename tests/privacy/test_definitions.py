@@ -244,3 +244,21 @@ def test_an_account_read_at_a_chosen_moment_is_no_guarantee():
     read = [gdp_epsilon(math.sqrt(variance), delta) for variance in variances]
     assert payoff(read) > 1.5 * delta
     assert payoff([read[-1]] * len(read)) <= 1.01 * delta
+
+
+def test_pure_release_after_gaussian_ones_is_charged_in_their_definition():
+    """The step of the attack: it fitted as pure epsilon beside Gaussian DP."""
+    gate = dc.Gate(dc.Budget(1.0, 0.01), 0)
+    gate.gaussian(0.0, 1.0 / (0.2 * gate.budget.mu), 1.0)
+    left = 1.0 - gdp_epsilon(0.2 * gate.budget.mu, 0.01)
+    assert gate.preview(pv.PureRelease(0.3)).fits
+    with pytest.raises(dc.BudgetExceeded, match=r"limit 1 at delta 0\.01 by Gaussian DP"):
+        gate.reserve(pv.PureRelease(0.99 * left))
+
+
+def test_gaussian_noise_at_a_pure_gate_says_what_to_do():
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
+    with pytest.raises(
+        dc.BudgetExceeded, match=r"keeps to pure epsilon.*definition='zcdp' or definition='gdp'"
+    ):
+        gate.gaussian(0.0, 10.0, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from discreet.offline import PrivateGreedy
 from discreet.online import HedgeSelector, PhasedSelector
 from discreet.privacy import (
     BudgetExceeded,
+    Event,
     ExactChoices,
     ExponentialChoice,
     Gate,
@@ -199,3 +201,49 @@ def test_learners_refuse_what_exact_composition_is_not_for():
         type(settings)(**vars(settings) | {"k": 6}).check("replace")
     assert math.isinf(PhasedSelector(7, 2, dc.Budget(math.inf), method="exact").rate)
     assert HedgeSelector(7, 2, 60, dc.Budget(math.inf), composition="exact").rate > 0.0
+
+
+@pytest.mark.parametrize(("number", "more"), [(5, 1.16), (10, 1.09), (20, 1.08), (100, 1.07)])
+def test_the_rate_is_above_that_of_sums(number, more):
+    summed = ExponentialChoice.within(BUDGET.share(), WIDTH, number).rate
+    assert ExactChoices.within(BUDGET.share(), WIDTH, number).rate > more * summed
+
+
+def test_beside_other_releases_epsilons_and_deltas_add_up():
+    budget = dc.Budget(1.0, 1e-6)
+    event = ExactChoices.within(budget.share(0.5), WIDTH, 5)
+    gate = Gate(budget, 0)
+    gate.reserve(event)
+    gate.reserve(PureRelease(0.5))
+    assert 0.999 < gate.spent.epsilon() <= 1.0
+    assert gate.spent.loss.delta == pytest.approx(1e-6)
+
+
+def test_the_account_says_what_it_is_and_survives_a_restart():
+    event = ExactChoices.within(BUDGET.share(), WIDTH, 5)
+    gate = Gate(BUDGET, 0)
+    gate.reserve(event, label="picks")
+    assert "exponential, 5 composed exactly at delta 1e-06" in str(gate.spent)
+    assert Event.from_json(json.loads(json.dumps(event.to_json()))) == event
+    again = Gate.from_state(json.loads(json.dumps(gate.state())))
+    assert again.spent.epsilon() == gate.spent.epsilon() <= 1.0
+    with pytest.raises(BudgetExceeded):
+        again.reserve(event)
+    with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
+        Gate(BUDGET, 0).reserve(event).flipped_choice(np.array([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_greedy_picks_at_a_larger_rate(neighbours):
+    budget, people = dc.Budget(1.0, 1e-6, neighbours), _people()
+    summed = PrivateGreedy(5, budget, "zcdp", max_people=400, seed=0)
+    exact = PrivateGreedy(5, budget, "exact", max_people=400, seed=0)
+    for greedy in (summed, exact):
+        assert len(greedy.select(people)) == 5
+    assert exact.rate > 1.15 * summed.rate
+    assert 0.999 < exact.privacy.epsilon() <= 1.0
+    assert exact.certified_loss(400, 9) < summed.certified_loss(400, 9)
+    [event] = exact.privacy.ledger.events()
+    assert (event.number, event.delta) == (5, 1e-6)
+    with pytest.raises(BudgetExceeded):
+        exact.select(people)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -206,3 +208,84 @@ def test_noise_of_the_prefix_sums_has_the_stated_spread(make) -> None:
     for t in (1, 2, 10, 100, 1000, rounds):
         statistic = np.sum(decoded[t - 1] ** 2) / (sigma * factorization.row_norm(t)) ** 2
         assert low < statistic < high, t
+
+
+def encode(factorization: Factorization, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The streaming encoder of the module's docstring, one round after the other."""
+    decays, weights = factorization.decays[:, None], factorization.weights
+    memory = np.zeros((factorization.buffers, values.shape[1]))
+    out = np.empty_like(values)
+    for t, x in enumerate(values):
+        out[t] = x + weights @ memory
+        memory = decays * memory + x
+    return out
+
+
+@pytest.mark.parametrize("factorization", all_of_them(), ids=label)
+def test_both_sides_are_positive_and_never_grow(factorization: Factorization) -> None:
+    count = factorization.rounds
+    for column in (factorization.encoder_coefficients(count), factorization.decoder_coefficients(count)):
+        assert np.all(column > 0)
+        assert np.all(np.diff(column) <= 1e-15)
+
+
+@pytest.mark.parametrize("rounds", range(1, 10))
+def test_square_root_is_exact_for_a_few_rounds(rounds: int) -> None:
+    factorization = square_root(rounds)
+    assert factorization.buffers == rounds // 2
+    np.testing.assert_allclose(
+        factorization.encoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        factorization.decoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
+    )
+    assert factorization.worst_error == pytest.approx(square_root_error(rounds), rel=1e-11)
+
+
+def test_square_root_coefficients_are_close_to_the_binomial_ones() -> None:
+    for rounds in (50, 1024, 2**17):
+        ratio = square_root(rounds).encoder_coefficients(rounds) / square_root_column(rounds)
+        np.testing.assert_allclose(ratio, 1, atol=0.02)
+        np.testing.assert_allclose(ratio[:3], 1, atol=1e-12)
+
+
+@pytest.mark.parametrize(("rounds", "theory"), [(1024, 3.27), (65536, 4.60)])
+def test_errors_known_from_the_literature(rounds: int, theory: float) -> None:
+    assert 1.0663 + np.log(rounds) / np.pi == pytest.approx(theory, abs=0.005)
+    assert square_root(rounds).worst_error == pytest.approx(theory, rel=0.01)
+    assert buffered(rounds).worst_error == pytest.approx(theory, rel=0.02)
+
+
+def test_tabulated_constants_are_minimisers() -> None:
+    text = resources.files("discreet.privacy").joinpath("blt_constants.json").read_text("utf-8")
+    table = json.loads(text)
+    assert [int(horizon) for horizon in table] == [2**power for power in range(4, 25)]
+    for horizon, entry in table.items():
+        decays, weights = np.array(entry["decays"]), np.array(entry["weights"])
+        here = Factorization(decays, weights, int(horizon), "here").worst_error
+        assert buffered(int(horizon)).worst_error == pytest.approx(here, rel=1e-12)
+        for k, factor in itertools.product(range(decays.size), (0.99, 1.01)):
+            moved = np.where(np.arange(decays.size) == k, factor, 1.0)
+            assert Factorization(decays, weights * moved, int(horizon), "near").worst_error > here
+            assert Factorization(1 - (1 - decays) * moved, weights, int(horizon), "near").worst_error > here
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_encoding_then_decoding_returns_the_prefix_sums_after_many_rounds(make) -> None:
+    rounds = 2**17
+    values = np.random.default_rng(1).uniform(0, 1, size=(rounds, 2))
+    values[:, 1] -= 0.5  # a sum that wanders around zero, where errors have nothing to hide behind
+    exact = np.cumsum(values, axis=0)
+    decoded = decode(make(rounds), encode(make(rounds), values))
+    np.testing.assert_allclose(decoded[:, 0], exact[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(decoded[:, 1], exact[:, 1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_streams_agree_with_the_coefficients(make) -> None:
+    factorization = make(500)
+    values = np.random.default_rng(2).normal(size=(500, 3))
+    encoder = lower_triangular(factorization.encoder_coefficients(500))
+    decoder = lower_triangular(factorization.decoder_coefficients(500))
+    np.testing.assert_allclose(encode(factorization, values), encoder @ values, atol=1e-11)
+    np.testing.assert_allclose(decode(factorization, values), decoder @ values, atol=1e-11)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -294,3 +296,40 @@ def test_released_values_have_the_stated_noise(kind, size):
     errors = np.concatenate([release(values, 2.5, 1.0) - values for _ in range(20_000 // size)])
     assert stats.kstest(errors, ideal.cdf).pvalue > 1e-6
     assert stats.kstest(errors * 1.1, ideal.cdf).pvalue < 1e-6
+
+
+def test_import_is_light():
+    """The package imports without SciPy or a library for tables; both load when first needed."""
+    code = (
+        "import sys, discreet, discreet.privacy.composition; discreet.Budget; discreet.Gate;"
+        "print([m for m in ('mpmath', 'scipy', 'pandas') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("label", [[], np.zeros(2), None, 3])
+def test_a_label_that_is_no_text_is_refused_before_anything_changes(label):
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    before = gate.state()
+    for release in (
+        lambda: gate.reserve(dc.privacy.LaplaceNoise(1.0, 10.0), label=label),
+        lambda: gate.laplace([0.0], 10.0, 1.0, label=label),
+        lambda: gate.choose([0.0, 1.0], 0.1, 1.0, label=label),
+    ):
+        with pytest.raises(TypeError, match="label must be text"):
+            release()
+        assert gate.state() == before
+
+
+def test_refusals_of_a_list_are_about_the_list():
+    gate = dc.Gate(dc.Budget(1.0))
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        gate.expect((pv.PureRelease(0.6), 1), (pv.PureRelease(0.6), 1))
+    preview = refused.value.preview
+    assert not preview.fits
+    assert preview.after == 1.2
+    assert preview.largest_count == 0
+    assert float(preview.largest.epsilon) == pytest.approx(0.4, rel=1e-3)
+    assert "it fits" not in str(refused.value)
+    assert gate.spent.epsilon() == 0.0

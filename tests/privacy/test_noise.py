@@ -370,3 +370,21 @@ def test_rounded_spherical_noise_loses_its_epsilon_and_no_more():
         there = cells[: cells.shape[0] - move[0], : cells.shape[1] - move[1]]
         loss = np.abs(np.log(here / there)).max()
         assert 0.97 * math.hypot(*move) / scale < loss <= math.hypot(*move) / scale
+
+
+def test_truncation_boundaries_at_multiples_of_the_step():
+    grid = Grid(3 << 30, -30)  # step 3
+    values = np.array([n * 3.0 + d for n in range(-20, 21) for d in (-0.5, 0.0, 0.5)])
+    assert grid.truncate(values).tolist() == [math.trunc(Fraction(float(v)) / 3) for v in values]
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_truncated_neighbours_stay_within_the_charge(size):
+    """Just across a grid line, truncation adds to a difference, by at most one step."""
+    rng = np.random.default_rng(size)
+    grid = Grid.at_least(Fraction(1, 7))
+    here = rng.uniform(-5, 5, size)
+    there = here + rng.uniform(-0.5, 0.5, size)
+    moved = np.abs(grid.truncate(here) - grid.truncate(there))
+    assert (moved <= np.abs(here - there) * 7 + 1).all()
+    assert (moved > np.abs(here - there) * 7).any()

@@ -226,3 +226,12 @@ def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_randomness()
 def _event(gate):
     (((_, event, _), _),) = gate.spent.ledger.counts.items()
     return event
+
+
+def test_a_learner_with_a_gate_of_its_own_carries_its_ledger(tmp_path):
+    """Nothing can tell two that go on from one such file: the page says so."""
+    learner = dc.online.LeaderSelector(3, 1, ROUNDS, BUDGET, batch=5)
+    _played(learner, 7)
+    learner.save(tmp_path / "state")
+    one, two = (dc.load(tmp_path / "state") for _ in range(2))
+    assert one.privacy.to_json() == two.privacy.to_json() == learner.privacy.to_json()

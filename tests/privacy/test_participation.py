@@ -240,3 +240,29 @@ def test_what_is_declared_must_fit():
         with pytest.raises((TypeError, ValueError)):
             Participation.from_json(wrong)
     assert Participation.from_json(Participation(3, 2).to_json()) == Participation(3, 2)
+
+
+def test_less_noise_than_by_dividing_the_budget():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=8)
+    plain, near, apart = (
+        FactorizedSum(2, 35, budget, norm_bound=1.0, min_separation=s, seed=0).noise_std(35)
+        for s in (None, 1, 4)
+    )
+    assert near / plain == pytest.approx(6.283 / 8, abs=1e-4)
+    assert apart / plain == pytest.approx(4.875 / 8, abs=1e-4)
+    # With one round each nothing changes, to the last digit.
+    once = dc.Budget(1.0, 1e-6)
+    events = [FactorizedSum(2, 35, once, norm_bound=1.0, min_separation=s, seed=0).event for s in (None, 3)]
+    assert events[0] == events[1]
+    assert type(events[1]) is GaussianNoise
+
+
+def test_saved_sums_keep_what_is_declared(tmp_path):
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
+    total = FactorizedSum(2, 20, budget, norm_bound=1.0, min_separation=4, seed=0)
+    total.add([0.5, 0.5])
+    total.save(tmp_path / "sum")
+    again = FactorizedSum.load(tmp_path / "sum")
+    assert again.spec == total.spec
+    assert again.spec.participation == Participation(3, 4)
+    np.testing.assert_array_equal(again.add([0.1, 0.2]), total.add([0.1, 0.2]))

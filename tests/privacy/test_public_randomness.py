@@ -11,6 +11,7 @@ import discreet as dc
 from discreet.audit.hooks import AuditRandomness
 from discreet.core.state import capture, restore
 from discreet.privacy import Gate, PublicRandomness, ReproducibleRandomness
+from discreet.privacy.randomness import public_key
 
 WORDS = [3, 1 << 63, 0, 12345]
 
@@ -111,4 +112,30 @@ def test_an_audit_holds_them_fixed():
     assert (
         other.public_randomness().words.tolist()
         != Gate(dc.Budget(1.0), AuditRandomness(1)).public_randomness().words.tolist()
+    )
+
+
+def test_the_same_words_give_the_same_numbers():
+    one, other = PublicRandomness(WORDS), PublicRandomness(WORDS)
+    assert one.generator.random(5).tolist() == other.generator.random(5).tolist()
+    assert one.words.tolist() == WORDS
+    changed = PublicRandomness([*WORDS[:-1], WORDS[-1] + 1])
+    assert one.generator.random() != changed.generator.random()
+    assert repr(one) == "PublicRandomness()"  # words need not be secret, but nobody asked for them
+
+
+def test_a_round_has_a_stream_of_its_own():
+    public = PublicRandomness(WORDS)
+    third = public.of_round(3).random(4).tolist()
+    assert public.of_round(3).random(4).tolist() == third
+    assert public.of_round(4).random(4).tolist() != third
+    assert PublicRandomness([*WORDS[:-1], 0]).of_round(3).random(4).tolist() != third
+
+
+def test_public_keys():
+    public = PublicRandomness(WORDS)
+    assert public_key(public, 2).tolist() == WORDS[:2]
+    assert public_key(7, 2).tolist() == ReproducibleRandomness(7).words(2).tolist()
+    assert public_key(np.random.default_rng(3), 2).tolist() == (
+        np.random.default_rng(3).integers(0, 1 << 64, size=2, dtype=np.uint64).tolist()
     )

@@ -15,6 +15,7 @@ from discreet.privacy import (
     Gate,
     GaussianNoise,
     LaplaceNoise,
+    account,
 )
 from discreet.privacy.account import PublishedCalibrationWarning, true_budget
 
@@ -58,3 +59,19 @@ def test_no_noise_is_no_privacy():
     with pytest.warns(PublishedCalibrationWarning, match="give epsilon inf"):
         needed = true_budget(Budget(1.0, 1e-6), [(GaussianNoise(1.0, 0.0), 1)], "no noise")
     assert _reserved(needed, [(GaussianNoise(1.0, 0.0), 1)]).epsilon() == math.inf
+
+
+def test_what_conversions_round_outwards_is_met_in_small_steps(monkeypatch):
+    refused = []
+
+    def strict(loss, budget, honest=account.fits):
+        if len(refused) < 5:
+            refused.append(budget.epsilon)
+            return False
+        return honest(loss, budget)
+
+    monkeypatch.setattr(account, "fits", strict)
+    with pytest.warns(PublishedCalibrationWarning):
+        needed = true_budget(Budget(1.0), [(LaplaceNoise(2.0, 1.0), 1)], "a paper's setting")
+    assert len(refused) == 5
+    assert 2.0 < needed.epsilon <= 2.0 * (1.0 + 1e-9)

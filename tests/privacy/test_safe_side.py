@@ -397,3 +397,19 @@ def test_the_least_delta_can_be_asked_about():
         assert gate.spent.epsilon() == epsilon
     assert cv.gdp_epsilon(1e-30, 5e-324) == math.inf
     assert cv.gdp_delta(1e-30, 1e300) <= 1e-323
+
+
+def test_the_delta_that_was_a_tenth_too_small():
+    with mpmath.workdps(DIGITS):
+        assert cv.gdp_delta(7.755491968640617e-12, 1.8530043681398035e-10) >= mpmath.mpf(
+            "5.88489772762597e-139"
+        )
+
+
+@pytest.mark.parametrize("size", [10**5, 10**6, 10**7])
+def test_a_bound_that_a_sequential_sum_keeps_is_not_enough(size):
+    """The bound is what NumPy's norm measures; the true length may be above it by what is paid for only."""
+    vector = _long_tail(size)
+    declared = float(np.linalg.norm(vector))
+    kept = VectorBounds(size, 2, norm_bound=declared).checked(vector, clip=True)
+    assert _square_length(kept) <= Fraction(declared) ** 2 * (1 + Fraction(1, 2**40)) ** 2

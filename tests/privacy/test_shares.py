@@ -22,6 +22,7 @@ from discreet.privacy import (
     PureRelease,
     Share,
     TreeSum,
+    VectorBounds,
     spend_from,
 )
 from discreet.privacy.account import Filter, smallest_epsilon
@@ -291,3 +292,51 @@ def test_bad_shares_are_refused():
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             call()
+
+
+def test_the_whole_budget_is_spent_in_whatever_is_best():
+    part = spend_from(dc.Budget(1.0, 1e-6).share(), 0)
+    assert part.whole
+    assert part.gate.definition is None
+    spent = TreeSum(3, 20, dc.Budget(1.0, 1e-6).share(), norm_bound=1.0, seed=0).gate.spent
+    assert (
+        spent.to_json() == TreeSum(3, 20, dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0).gate.spent.to_json()
+    )
+
+
+def test_what_is_left_in_a_part_is_its_own():
+    gate = Gate(dc.Budget(1.0), 0)
+    gate.reserve(PureRelease(0.2))
+    gate.part("north").reserve(PureRelease(0.4))
+    assert gate.part("north").left.fraction == Fraction(2, 5)
+    assert gate.part("south").left.fraction == Fraction(4, 5)
+    share = gate.part("north").split(2)[0]
+    assert share.fraction == Fraction(1, 5)
+    assert TreeSum(2, 4, share, noise="laplace", norm_bound=1.0).gate.spent.epsilon() == 0.8
+
+
+def test_a_sum_of_a_share_goes_on_from_its_file(tmp_path):
+    share = dc.Budget(1.0, 1e-6).split(4, definition="gdp")[1]
+    total = TreeSum(2, 8, share, norm_bound=1.0, seed=3)
+    total.add([0.1, 0.2])
+    total.save(tmp_path / "sum")
+    again = TreeSum.load(tmp_path / "sum")
+    assert (again.add([0.3, 0.0]) == total.add([0.3, 0.0])).all()
+    with pytest.raises(dc.BudgetExceeded):
+        again.gate.reserve(PureRelease(0.01))
+
+
+def test_shares_of_shares():
+    budget = dc.Budget(1.0, 1e-6)
+    first, second = budget.split(2, definition="gdp")
+    inner = [first.part(Fraction(1, 3)), first.part(Fraction(2, 3))]
+    gates = [_sum_of_gaussian_noise(share, 0) for share in (*inner, second)]
+    assert _used(budget, "gdp", _total(gates)) > 0.99
+
+
+def test_no_privacy_has_shares_too():
+    free = dc.Budget(math.inf)
+    for share in (*free.split(2), *Gate(free, 0).split(2)):
+        total = TreeSum(2, 4, share, norm_bound=1.0)
+        assert total.add([0.5, 0.25]).tolist() == [0.5, 0.25]
+    assert VectorBounds(2, 2, norm_bound=1.0).difference("replace") == 2.0

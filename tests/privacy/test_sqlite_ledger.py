@@ -16,6 +16,7 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import discreet as dc
@@ -24,6 +25,7 @@ from discreet.privacy import (
     Entry,
     Gate,
     GaussianNoise,
+    Ledger,
     LedgerConflict,
     MemoryLedger,
     PureRelease,
@@ -543,3 +545,60 @@ def test_a_writer_excludes_others_whose_files_were_copied(path, tmp_path):
                 use()
     yours.add_caveats("yours")
     assert mine.caveats == ("mine", "yours")
+
+
+def test_gates_over_one_file_share_one_budget(path):
+    mine, yours = (Gate(PURE, ledger=SQLiteLedger(path)) for _ in range(2))
+    assert isinstance(SQLiteLedger(path), Ledger)
+    for _ in range(3):
+        mine.reserve(TENTH)
+        yours.reserve(TENTH, label="other")
+    assert mine.spent.to_json() == yours.spent.to_json()
+    assert mine.spent.epsilon() == 0.6
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        mine.reserve(TENTH, 5)
+    words = str(refused.value)
+    assert "spent epsilon 0.6, asked 5 x PureRelease(epsilon=0.1) which makes 1.1, limit 1" in words
+    assert "largest that fits: 5 x PureRelease(epsilon=0.08), or 4 of those asked for" in words
+    again = Gate(PURE, ledger=SQLiteLedger(path))
+    assert again.spent.to_json() == mine.spent.to_json()
+    assert again.remaining.epsilon == 0.4
+
+
+def test_two_alike_are_two_charges(path):
+    """What one of them was charged for says nothing about the other."""
+    first = _gate(path)
+    mine, yours = (_sum(first).state() for _ in range(2))
+    _close(first)
+    second, third = _gate(path), _gate(path)
+    TreeSum.from_state(*mine, second)
+    for gate in (second, third):
+        with pytest.raises(ValueError, match="in use already"):
+            TreeSum.from_state(*mine, gate)
+    assert TreeSum.from_state(*yours, third).add([0.1, 0.2]).shape == (2,)
+
+
+def test_learners_come_back_over_the_file(path, tmp_path):
+    people = dc.objectives.Coverage(np.eye(6, dtype=bool)[np.arange(40) % 6])
+    with SQLiteLedger(path) as ledger:
+        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
+        learners = [dc.online.LeaderSelector(6, 2, 40, gate.share(Fraction(1, 4))) for _ in range(2)]
+        chosen = dc.offline.PrivateGreedy(dc.constraints.Cardinality(2), gate.share(0.25)).select(people)
+        assert len(chosen.items) == 2
+        for number, learner in enumerate(learners):
+            learner.run(people[:10])
+            learner.save(tmp_path / f"{number}")
+        spent = gate.spent.to_json()["ledger"]
+    with SQLiteLedger(path) as ledger:
+        gate = Gate(APPROXIMATE, 0, definition="gdp", ledger=ledger)
+        again = [dc.load(tmp_path / f"{number}", gate=gate) for number in (0, 1)]
+        assert [one.round for one in again] == [10, 10]
+        for learner in again:
+            learner.run(people[:5])
+        assert gate.spent.to_json()["ledger"] == spent
+        for number in (0, 1):
+            with pytest.raises(ValueError, match="in use already"):
+                dc.load(tmp_path / f"{number}", gate=gate)
+        assert 0.7 < gate.spent.epsilon() <= 1.0
+        with pytest.raises(dc.BudgetExceeded):
+            dc.online.LeaderSelector(6, 2, 40, gate.share(0.5))

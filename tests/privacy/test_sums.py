@@ -491,3 +491,101 @@ def test_noise_is_gaussian_at_the_end(kind):
     for _ in range(5):
         answer = total.add(np.zeros(20_000))
     assert stats.kstest(answer / total.noise_std(5), stats.norm.cdf).pvalue > 1e-6
+
+
+THEORY = {
+    (TreeSum, "plain"): (10.0, 16.0),
+    (TreeSum, "reduced"): (7.6, 11.9),
+    (FactorizedSum, "sqrt"): (3.27, 4.60),
+    (FactorizedSum, "blt"): (3.27, 4.60),
+}
+
+
+@pytest.mark.parametrize(("kind", "form"), THEORY)
+def test_worst_noise_is_that_of_the_theory(kind, form):
+    """Worst-time standard deviation in units of difference/mu, at 1,024 and 65,536 rounds."""
+    options = {"variance_reduction": form == "reduced"} if kind is TreeSum else {"method": form}
+    for rounds, expected in zip((1024, 65_536), THEORY[kind, form], strict=True):
+        total = kind(3, rounds, APPROXIMATE, norm_bound=0.5, seed=0, **options)
+        steps = range(1, rounds + 1) if kind is TreeSum else [rounds]
+        worst = max(total.noise_std(step) for step in steps) * APPROXIMATE.mu
+        assert worst == pytest.approx(expected, rel=0.03)
+
+
+def test_sparse_vectors_do_not_pay_for_the_catalogue():
+    """With at most m entries of [0, 1] a vector, noise does not grow with the dimension."""
+    stds = [
+        FactorizedSum(d, 100, APPROXIMATE, box=(0.0, 1.0), nonzeros=3, seed=0).noise_std(100)
+        for d in (10, 1000)
+    ]
+    assert stds[0] == pytest.approx(stds[1], rel=1e-4)
+    full = FactorizedSum(1000, 100, APPROXIMATE, box=(0.0, 1.0), seed=0).noise_std(100)
+    assert full / stds[1] == pytest.approx(math.sqrt(1000 / 6), rel=1e-4)
+
+
+def test_extreme_magnitudes_keep_their_bounds():
+    assert VectorBounds(3, 2, box=(0.0, 1e-170)).difference("replace") == pytest.approx(1e-170 * math.sqrt(3))
+    assert VectorBounds(3, 2, box=(0.0, 1e200)).difference("replace") == pytest.approx(1e200 * math.sqrt(3))
+    tiny = VectorBounds(2, 2, norm_bound=1e-200)
+    with pytest.raises(ValueError, match="norm_bound"):
+        tiny.checked([1e-170, 0.0], clip=False)
+    clipped = VectorBounds(2, 2, norm_bound=1.0).checked([1e200, 1e200], clip=True)
+    assert np.linalg.norm(clipped) == pytest.approx(1.0)
+
+
+def test_sums_share_a_gate_exactly():
+    gate = Gate(APPROXIMATE, 0)
+    for _ in range(3):
+        gate.running_sum(2, 50, norm_bound=1.0, share=dc.Budget(1.0).split(3)[0].fraction)
+    assert gate.spent.epsilon() <= 1.0
+    assert gate.spent.epsilon() == pytest.approx(1.0, rel=1e-9)
+    with pytest.raises(dc.BudgetExceeded):
+        gate.running_sum(2, 50, norm_bound=1.0, share=0.01)
+    with pytest.raises(dc.BudgetExceeded, match="nothing of this kind fits any more"):
+        gate.running_sum(2, 50, norm_bound=1.0)
+
+
+def test_by_default_a_sum_takes_what_is_left():
+    gate = Gate(APPROXIMATE, 0)
+    gate.gaussian(0.0, sigma=8.0, sensitivity=1.0)
+    gate.running_sum(2, 50, norm_bound=1.0)
+    assert 0.999 < gate.spent.epsilon() <= 1.0
+    pure = Gate(PURE, 0)
+    pure.laplace(0.0, scale=4.0, sensitivity=1.0)
+    pure.running_sum(2, 50, method="tree", noise="laplace", norm_bound=1.0)
+    assert pure.spent.epsilon() == 1.0
+
+
+def test_a_shared_gate_does_not_come_back_twice(tmp_path):
+    gate = Gate(APPROXIMATE, 0)
+    first = gate.running_sum(2, 5, norm_bound=1.0, share=0.5)
+    first.save(tmp_path / "alone")
+    second = gate.running_sum(2, 5, norm_bound=1.0, share=0.25, method="tree")
+    for total in (first, second):
+        with pytest.raises(ValueError, match="other releases went through this sum's gate"):
+            total.save(tmp_path / "no")
+    again = Gate.from_state(gate.state())
+    resumed = [type(t).from_state(*t.state(), again) for t in (first, second)]
+    again.reserve(GaussianNoise(1.0, 1000.0))  # one budget: whatever is charged, all of them see
+    assert len({str(one.spent) for one in (again, *(total.gate for total in resumed))}) == 1
+    with pytest.raises(ValueError, match="in use already"):
+        type(first).from_state(*first.state(), again)
+    for total, twin in zip((first, second), resumed, strict=True):
+        assert (total.add([0.1, 0.2]) == twin.add([0.1, 0.2])).all()
+
+
+@pytest.mark.parametrize(("kind", "options", "budget"), CASES)
+@pytest.mark.parametrize("stop", [0, 1, 6, 7, 8])
+def test_saved_sums_go_on_identically(kind, options, budget, stop, tmp_path):
+    vectors = np.random.default_rng(3).uniform(-0.3, 0.3, size=(12, 3))
+    total = kind(3, 12, budget, norm_bound=1.0, seed=8, **options)
+    for vector in vectors[:stop]:
+        total.add(vector)
+    total.save(tmp_path / "sum.discreet")
+    again = kind.load(tmp_path / "sum.discreet")
+    assert again.gate.spent.to_json() == total.gate.spent.to_json()
+    for vector in vectors[stop:]:
+        assert (again.add(vector) == total.add(vector)).all()
+    assert again.taken == 12
+    with pytest.raises(RuntimeError):
+        again.add(vectors[0])

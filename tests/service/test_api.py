@@ -277,3 +277,48 @@ def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_serv
     sequences, served = (sum(sum(one[name]) for one in blocks) for name in ("decisions", "served"))
     assert 0 < sequences <= 30
     assert served / sequences > 0.9
+
+
+def test_many_at_once(shared_service):
+    client = shared_service.client()
+    experiment(client, "many", outcome_wait=60.0)
+    found = client.request("POST", "/v1/experiments/many/decisions", {"count": 50})["decisions"]
+    assert len({one["decision_id"] for one in found}) == 50
+    outcomes = [{"decision_id": one["decision_id"], "likes": []} for one in found]
+    assert client.report_many(outcomes) == [Acknowledgement("recorded", True)] * 50
+    wrong = [{"decision_id": "nonsense", "likes": []}, {**outcomes[0], "likes": ["item 1"]}]
+    assert client.report_many(wrong) == [
+        Acknowledgement("refused", False),
+        Acknowledgement("duplicate", True),
+    ]
+
+
+def test_excluded_items_are_replaced(shared_service):
+    client = shared_service.client()
+    experiment(client, "excluding")
+    plain = client.decide("excluding")
+    fitted = client.decide("excluding", exclude=[plain.items[0]])
+    assert plain.items[0] not in fitted.items
+    assert len(set(fitted.items)) == 3
+    assert refused(lambda: client.decide("excluding", exclude=ITEMS[:18])).name == "few-items"
+
+
+def test_a_catalogue_that_changes(shared_service):
+    client = shared_service.client()
+    experiment(client, "changing")
+    changes = {"add_items": ["new"], "retire_items": ITEMS[:15]}
+    client.request("PATCH", "/v1/experiments/changing", changes)
+    catalogue = client.request("GET", "/v1/experiments/changing/items")["items"]
+    assert [one["item"] for one in catalogue if not one["retired"]] == [*ITEMS[15:], "new"]
+    for _ in range(64):  # what was leased before may still be served
+        last = client.decide("changing")
+    assert set(last.items) <= {*ITEMS[15:], "new"}
+
+
+def test_pause_and_resume(shared_service):
+    client = shared_service.client()
+    experiment(client, "pausing")
+    client.request("POST", "/v1/experiments/pausing/pause")
+    assert refused(lambda: client.decide("pausing")).name == "not-running"
+    client.request("POST", "/v1/experiments/pausing/resume")
+    assert client.decide("pausing").items

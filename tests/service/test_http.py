@@ -149,3 +149,55 @@ def test_keys_are_known_while_they_are_read_again(tmp_path):
     keys.refresh()
     assert all(keys.find(token) for token in tokens)
     store.close()
+
+
+def outcome_of(decision):
+    return f"/v1/decisions/{decision['decision_id']}/outcome"
+
+
+def test_outcomes_are_taken_once_however_they_come(served):
+    with Line(served) as line:
+        decision = line.ask(DECIDE, b"{}")[2]
+        said = b'{"taken": null}'
+        assert line.ask(outcome_of(decision), said)[2] == {"status": "recorded", "counted": True}
+        assert line.ask(outcome_of(decision), said)[2] == {"status": "duplicate", "counted": True}
+        chunked = b"f\r\n" + said + b"\r\n0\r\n\r\n"
+        again = line.ask(outcome_of(decision), chunked, "Transfer-Encoding: chunked", length=False)
+        assert again[2] == {"status": "duplicate", "counted": True}
+
+
+def test_a_request_may_come_byte_by_byte(served):
+    with Line(served) as line:
+        line.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in line.text(DECIDE, b'{"person": "slow"}'):
+            line.socket.sendall(bytes([byte]))
+        assert line.answer()[0] == 200
+
+
+def test_requests_behind_one_another_are_answered_in_order(served):
+    """An outcome waits for its commit; what comes behind it on the connection waits for it."""
+    with Line(served) as line:
+        first, second = (line.ask(DECIDE, b"{}")[2] for _ in range(2))
+        said = b'{"taken": null}'
+        line.socket.sendall(
+            line.text(outcome_of(first), said)
+            + line.text(DECIDE, b"{}")
+            + line.text(outcome_of(first), said)
+            + line.text("/v1/experiments/none/decisions", b"{}")
+            + line.text(outcome_of(second), said)
+        )
+        assert line.answer()[2] == {"status": "recorded", "counted": True}
+        assert "items" in line.answer()[2]
+        assert line.answer()[2] == {"status": "duplicate", "counted": True}
+        assert line.answer()[0] == 404
+        assert line.answer()[2] == {"status": "recorded", "counted": True}
+
+
+def test_whoever_hangs_up_hinders_nobody(served):
+    for _ in range(20):
+        with Line(served) as line:
+            decision = line.ask(DECIDE, b"{}")[2]
+            line.socket.sendall(line.text(outcome_of(decision), b'{"taken": null}'))
+    with Line(served) as line:
+        assert line.ask(outcome_of(decision), b'{"taken": null}')[2]["status"] in ("duplicate", "recorded")
+    assert "Traceback" not in (served.folder / "log").read_text()

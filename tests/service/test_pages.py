@@ -421,3 +421,62 @@ def test_keys_are_shown_once(world, admin):
     assert admin.post("/keys", name="x", role="king").status == 422
     assert "yours" in page  # which has no button
     assert admin.post("/keys/none/revoke").status == 404
+
+
+def test_an_experiment_with_everything_that_may_be_known(analyst):
+    found = analyst.get("/experiments/shop").text
+    for words in (
+        "People served",
+        "Lift over random sets",
+        "exp(8) times",
+        "Account of every release",
+        "95 %",
+    ):
+        assert words in found
+    assert "parts of people who were served" in found  # the account
+    assert found.count("ThompsonSelector") == 1
+    listed = analyst.get("/experiments").text
+    assert re.search(r"[\d.]+ % <span", listed)
+
+
+def test_parts_are_sent_when_something_has_changed(world, analyst):
+    first = analyst.get("/parts/experiments/shop?seen=")
+    assert first.status == 200
+    assert first.headers["hx-trigger"] == "released"
+    again = re.search(r'hx-get="(/parts/experiments/shop\?seen=[0-9a-f]+)"', first.text)[1]
+    assert analyst.get(again).status == 204
+    serve(world[0].client(), "shop", "plain", 1)
+    assert analyst.get(again).status == 200
+
+
+@pytest.mark.parametrize("feedback", ["taken", "likes", "value"])
+def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
+    """What the plan says is read off the learner that would be made: its block and noise."""
+    form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20))), "visitors": "2000"}
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
+    words = {
+        "taken": "Every 54 people counts leave, with noise of about ± 3.1 people",
+        "likes": "The first counts leave after 81 people",
+        "value": "Every 34 people counts leave, with noise of about ± 1.6 people",
+    }
+    assert words[feedback] in text
+    assert f"after {503 if feedback == 'likes' else 300} people" in text
+    assert "exp(1) times" in text
+    found = operator.post("/parts/forecast", **form)
+    assert found.status == 200
+    assert "of what the best fixed set would serve" in found.text
+
+
+def test_a_plan_says_what_others_have_taken(operator):
+    text = operator.post("/parts/plan", **FORM | {"population": "shop"}).text
+    assert "have taken <strong>ε 8</strong> of 8" in text
+    assert "nothing is left" in text
+    assert "have taken" not in operator.post("/parts/plan", **FORM).text
+
+
+def test_a_plan_of_an_unfinished_form_says_what_is_missing(operator):
+    found = operator.post("/parts/plan", **FORM | {"items": "", "epsilon": "x"})
+    assert found.status == 200
+    assert 'href="#items"' in found.text
+    assert 'href="#epsilon"' in found.text
+    assert "cannot be simulated" in operator.post("/parts/forecast", **FORM | {"items": ""}).text

@@ -12,6 +12,7 @@ import pytest
 
 from discreet.service import groups
 from discreet.service.api import ranked
+from discreet.service.auth import Secrets
 from discreet.service.database import open_store
 from discreet.service.engine import Live
 from discreet.service.groups import Group
@@ -277,3 +278,16 @@ def test_an_aggregate_that_leaves_out_unseen_rounds_is_noticed(tmp_path, monkeyp
 
     monkeypatch.setattr(Learning, "aggregate", aggregate)
     assert rounds_depend_on_who_saw(tmp_path)
+
+
+def test_ids_of_requests_are_kept_apart(url):
+    secrets, others = Secrets.fresh(), Secrets.fresh()
+    made = [secrets.request(1, b"a"), secrets.request(2, b"a"), secrets.request(1, b"b")]
+    assert len({*made, others.request(1, b"a")}) == 4
+    assert secrets.request(1, b"a") == made[0]
+    world = World(url, values())
+    first = world.serve(request=b"a")[1]
+    world.write()
+    assert groups.request(world.store, world.shop, b"a").sequence == first
+    assert groups.request(world.store, world.shop, b"b") is None
+    assert groups.request(world.store, world.shop + 1, b"a") is None

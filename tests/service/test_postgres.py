@@ -644,3 +644,13 @@ def test_two_services_share_an_experiment(postgres_url):
         tx.do("UPDATE block SET closed_at = 0 WHERE state = ?", OPEN)
     Replica(world).settle()
     assert numbers(world, "SELECT sequence FROM learned") == sequences
+
+
+def test_a_group_counts_the_first_of_two_reports(world):
+    one, two = full_block(world, reported=0, pseudonym=PSEUDONYM)[:2]
+    rows = [outcome(world, sequence) for sequence in (one, one, two, 10_000, 10_000)]
+    rows[1] = rows[1]._replace(body=b'["item 2"]')
+    answers = [one.status for one in world.write(rows).outcomes]
+    assert answers == ["recorded", "duplicate", "recorded", "late", "late"]
+    assert statuses(world.store, rows[:3]) == ["duplicate"] * 3
+    assert world.rows("SELECT body FROM outcome ORDER BY sequence") == [(b'["item 1"]',), (None,)]

@@ -353,3 +353,50 @@ def test_pages_of_segments(shared_service):
     assert json.loads(full)["at"]
     assert full == admin.get("/parts/experiments/lands/shares").text  # the others had nobody
     assert admin.get("/experiments/lands?segment=nowhere").status == 200
+
+
+def test_a_segment_learns_from_its_own_people(tmp_path):
+    """The noise is so small that a hundred people of a segment who like one item alone are always heard."""
+    people = PopulationConfig(epsilon=60.0, delta=1e-6, definition="gdp", period="month")
+    config = likes(segments=VALUES, seed=None, holdout=0.0)
+    world = World(f"sqlite:///{tmp_path}/service.db", config, people)
+    favourite = {"fr": "item 3", "de": "item 7"}
+    for segment in ["fr", "de"] * 20:
+        world.report_all([(world.serve(segment)[1], [favourite[segment]]) for _ in range(SIZE)])
+        world.settle()
+    world.blocks = []
+    best = {segment: world.one.learning.payload(segment)["values"][0]["item"] for segment in favourite}
+    assert best == favourite
+    assert {segment for (segment,) in world.rows("SELECT segment FROM release")} == {"fr", "de"}
+    for segment, item in favourite.items():
+        assert item in world.serve(segment)[2]
+    said = [(one, json.loads(payload)) for one, payload in world.rows("SELECT segment, payload FROM release")]
+    assert all(one == payload["segment"] for one, payload in said)
+    world.now = world.now.replace(month=12)
+    world.settle()
+    assert world.one.epoch == 1
+    world.blocks = []
+    for segment, item in favourite.items():  # each begins with what it has released itself
+        assert item in world.serve(segment)[2]
+    assert len(world.rows("SELECT seq FROM release WHERE epoch = 1")) == 3
+
+
+def test_shares_of_segments_leave_in_blocks_of_their_own(tmp_path):
+    world = World(
+        f"sqlite:///{tmp_path}/service.db", taken(segments=["de", "fr"], measure=0.5, holdout=0.2), PURE
+    )
+    for number in range(600):
+        segment = "de" if number % 3 else "fr"
+        _, sequence, labels = world.serve(segment)
+        world.report(sequence, labels[0] if segment == "de" else None)
+        if number % 40 == 39:
+            world.settle()
+    sequences, served = {}, {}
+    for segment, payload in world.rows("SELECT segment, payload FROM release"):
+        for block in json.loads(payload)["shares"]:
+            sequences[segment] = sequences.get(segment, 0) + sum(block["decisions"])
+            served[segment] = served.get(segment, 0.0) + sum(block["served"])
+    assert sequences["de"] > 150
+    assert sequences["fr"] > 60
+    assert abs(served["de"] - sequences["de"]) < 60
+    assert abs(served["fr"]) < 60

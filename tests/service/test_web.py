@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -20,6 +24,7 @@ from discreet.service.engine import DecisionEngine
 from discreet.service.metrics import Metrics
 from discreet.service.web import App
 
+from .conftest import Running
 from .test_api import experiment, settled
 from .world import World, likes
 
@@ -115,3 +120,27 @@ def test_markers_are_found_nowhere(service, feedback):
     for path in service.folder.iterdir():
         assert marker.encode() not in path.read_bytes(), path
     service.start()
+
+
+HEAVY = [
+    "matplotlib",
+    "pandas",
+    "jinja2",
+    "psycopg",
+    "opentelemetry",
+    "discreet.planning",
+    "discreet.evaluation",
+]
+
+
+def test_it_answers_soon_after_its_start(tmp_path):
+    """Within 2 seconds where nothing else runs; what only some requests need is loaded by them."""
+    began = time.monotonic()
+    service = Running(tmp_path)
+    assert json.load(urllib.request.urlopen(f"{service.url}/health/ready")) == {"status": "ready"}
+    assert time.monotonic() - began < 20
+    ticks = (Path("/proc") / str(service.process.pid) / "stat").read_text().rpartition(")")[2].split()
+    assert sum(map(int, ticks[11:13])) / os.sysconf("SC_CLK_TCK") < 4  # seconds of processor time
+    service.stop()
+    script = f"import sys, discreet.service.web; print(*sys.modules.keys() & {HEAVY})"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"\n"
