@@ -206,3 +206,15 @@ def test_documented_examples_run():
     for module in pkgutil.iter_modules(discreet.constraints.__path__):
         found = doctest.testmod(importlib.import_module(f"discreet.constraints.{module.name}"))
         assert found.failed == 0
+
+
+def test_a_cardinality_learns_its_ground_set_from_vectors():
+    limit = Cardinality(2)
+    assert limit.n_items is None
+    assert limit.rank == 2
+    assert limit.contains([1_000_000, 3])
+    assert limit.over(5).addable([1, 2]).tolist() == [False] * 5
+    assert limit.maximize([1.0, 3.0, 2.0]).tolist() == [0.0, 1.0, 1.0]
+    assert limit.maximize([1.0, 1.0, 1.0, -1.0]).tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert limit.in_polytope([0.5] * 4)
+    assert not limit.in_polytope([0.6] * 4)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from discreet.constraints import GraphicMatroid, LinearMatroid, Matroid, TransversalMatroid, swap_round
 from discreet.constraints.matroids import MatroidMinor
+from discreet.constraints.polytopes import IndependentSets
 from discreet.kernels.flows import ForestFlow, MatchingFlow
 from discreet.kernels.matroids import AskedOracle, GraphicOracle, LinearOracle, TransversalOracle
 from discreet.kernels.polytopes import NearestPointSearch, scale
@@ -226,3 +227,27 @@ def test_questions_that_lead_outside_of_the_table_are_refused(name):
 def test_searches_have_an_oracle(made):
     with pytest.raises(TypeError, match="oracle"):
         made(None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", GENERAL)
+def test_exchanges_of_larger_bases_are_those_of_the_slow_search(name, seed):
+    """Bases with several items that could trade places: it is the smallest one."""
+    matroid, rng = larger(name, seed), np.random.default_rng(seed)
+    asked = Matroid.from_oracle(lambda s: matroid.contains(sorted(s)), N)
+    sets = [np.flatnonzero(matroid.maximize(rng.random(N), base=True)) for _ in range(6)]
+    for draw in range(4):
+        one, other = (swap_round(m, sets, np.ones(6), np.random.default_rng(draw)) for m in (matroid, asked))
+        assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_rounding_asks_no_questions_item_by_item(name, monkeypatch):
+    """A round of projections and swap rounding takes a handful of calls, however many exchanges there are."""
+    matroid, calls = larger(name, 1), []
+    plain = IndependentSets._fitting
+    monkeypatch.setattr(IndependentSets, "_fitting", lambda *a: calls.append(1) or plain(*a))
+    z = np.random.default_rng(0).normal(size=N)
+    x = matroid.project_entropy(z, log=True, base=True).x
+    matroid.round(x / x.sum() * matroid.rank, np.random.default_rng(0))
+    assert len(calls) <= 10

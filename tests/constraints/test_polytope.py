@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -433,3 +437,63 @@ def test_decomposing_a_point_on_the_boundary_stays_on_its_face(base):
     assert len(parts.sets) <= 301
     assert all(graph.contains(s) for s in parts.sets)
     assert not base or {s.size for s in parts.sets} == {graph.rank}
+
+
+def test_large_cardinality_projections_keep_their_sum_and_shape():
+    rng = np.random.default_rng(7)
+    z = rng.normal(size=100_000)
+    near = Cardinality(50).project_euclidean(z)
+    assert near.sum() == pytest.approx(50.0, abs=1e-9)
+    inside = (near > 0.0) & (near < 1.0)
+    shift = z[inside] - near.x[inside]
+    assert np.ptp(shift) < 1e-12
+    assert (z[near == 0.0] <= shift[0] + 1e-12).all()
+    assert (z[near == 1.0] >= 1.0 + shift[0] - 1e-12).all()
+    weighted = Cardinality(50).project_entropy(3.0 * z, log=True, base=True)
+    assert weighted.sum() == pytest.approx(50.0, abs=1e-9)
+    free = weighted < 1.0
+    assert np.ptp(np.log(weighted.x[free]) - 3.0 * z[free]) < 1e-9
+    assert (np.log(weighted.x[~free]) - 3.0 * z[~free]).max() <= (
+        np.log(weighted.x[free]) - 3.0 * z[free]
+    ).max()
+
+
+def test_general_projections_converge_on_a_larger_graph():
+    rng = np.random.default_rng(3)
+    graph = GraphicMatroid([tuple(e) for e in rng.integers(0, 30, size=(100, 2))])
+    z = rng.normal(0.5, 2.0, 100)
+    for base, entropic in product([False, True], [False, True]):
+        x = (
+            graph.project_entropy(z, log=True, base=base)
+            if entropic
+            else graph.project_euclidean(z, base=base)
+        )
+        assert x.gap < 1e-10
+        assert graph.in_polytope(x)
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda p: p.copy(), lambda p: pickle.loads(pickle.dumps(p))],
+)
+def test_copies_of_a_projected_point_keep_its_certificate(duplicate):
+    point = GraphicMatroid([(0, 1), (1, 2), (2, 0)]).project_euclidean([1.0, 0.9, 0.7], base=True)
+    before = point.x.copy()
+    assert point.iterations > 0
+    same = duplicate(point)
+    assert type(same) is type(point)
+    assert (same.gap, same.iterations) == (point.gap, point.iterations)
+    assert same.x.tolist() == before.tolist()
+    same[0] = 7.0
+    assert point.x.tolist() == before.tolist()
+
+
+def test_an_offset_does_not_blur_the_certificate_of_a_general_base():
+    graph = GraphicMatroid([(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)])
+    log_w = np.array([0.5, 0.25, -1.0, 0.75, 0.125])
+    at_home = graph.project_entropy(log_w, log=True, base=True)
+    for offset in (1e4, 1e8, -1e8):
+        away = graph.project_entropy(log_w + offset, log=True, base=True)
+        assert away.x == pytest.approx(at_home.x, abs=1e-7)
+        assert away.gap < 1e-8
+        assert graph.project_euclidean(log_w + offset, base=True).gap < 1e-8

@@ -179,3 +179,24 @@ def test_a_set_that_fits_the_rest_fits_the_whole() -> None:
 def test_what_cannot_be(include, exclude, said) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         Residual.of(Cardinality(2, n_items=4), include, exclude, "abcd")
+
+
+def test_costs_in_decimals_still_fit() -> None:
+    """0.1 + 0.2 fits into 0.3, and so does 0.2 beside an included 0.1; also where little room is left."""
+    left = Residual.of(Knapsack([0.1, 0.2, 0.3], 0.3), [0])
+    assert left.free.tolist() == [1]
+    near = Knapsack([0.9999999, 0.0000001, 0.00000005, 0.00000005], 1.0)
+    left = Residual.of(near, [0])
+    assert left.free.tolist() == [1, 2, 3]
+    assert left.constraint.contains([0])
+    assert left.constraint.contains([1, 2])
+    assert not left.constraint.contains([0, 1])
+
+
+def test_points_hold_the_given_items() -> None:
+    left = Residual.of(Cardinality(3, n_items=5), [4], [1])
+    assert left.point(np.array([0.5, 0.25, 1.0])).tolist() == [0.5, 0.0, 0.25, 1.0, 1.0]
+    assert Residual.of(Cardinality(2, n_items=4), [0, 1]).point(np.zeros(0)).tolist() == [1, 1, 0, 0]
+    few = Residual.of(Cardinality(3, n_items=5), [], [0, 1, 2])
+    assert few.forced
+    assert few.constraint.rank == 2

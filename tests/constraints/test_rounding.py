@@ -229,3 +229,32 @@ def test_an_oracle_that_is_no_matroid_is_found_out():
     sets = [np.array([0, 1]), np.array([2, 3, 4])]
     with pytest.raises(ValueError, match="not that of a matroid"):
         swap_round(liar, sets, np.array([0.5, 0.5]), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.data())
+def test_a_vertex_rounds_to_its_own_set(name, data):
+    case = data.draw(CLASSES[name])
+    rng = np.random.default_rng(0)
+    for vertex in case.vertices()[:10]:
+        assert case.matroid.round(vertex, rng).tolist() == np.flatnonzero(vertex).tolist()
+
+
+def test_knapsack_rounding_meets_the_integrality_gap():
+    """Two items of cost 0.6: the fractional point is worth 5/3 of what any set is."""
+    bag = Knapsack([0.6, 0.6], 1.0)
+    x = bag.maximize([2.0, 1.0])
+    assert x == pytest.approx([1.0, 2.0 / 3.0])
+    assert bag.round(x, np.random.default_rng(0)).tolist() == [0]
+
+
+def test_swap_rounding_takes_plain_lists_and_needs_no_ground_set():
+    rng = np.random.default_rng(61)
+    counts = np.zeros(6)
+    draws = 2_000
+    for _ in range(draws):
+        chosen = swap_round(Cardinality(2), [[0, 1], (2, 3), {5, 0}, []], [2.0, 1.0, 1.0, 0.0], rng)
+        assert chosen.size == 2
+        counts[chosen] += 1.0
+    assert np.abs(counts / draws - [0.75, 0.5, 0.25, 0.25, 0.0, 0.25]).max() <= margin(draws)

@@ -178,3 +178,22 @@ def test_a_mixture_has_the_bound_of_its_parts_on_small_sets():
     with pytest.raises(ValueError, match="values of up to 2, above bound=1"):
         PrivateGreedy(1, dc.Budget(1.0)).select(whole)
     assert len(PrivateGreedy(1, dc.Budget(1.0), bound=2.0, seed=0).select(whole)) == 1
+
+
+def test_noise_goes_by_the_smaller_bound():
+    matrix = sp.csr_array(np.ones((500, 64)))
+    small = ConcaveOverModular(matrix, bound=math.sqrt(K), at_most=K)
+    wide = ConcaveOverModular(matrix, bound=8.0)
+    rates = []
+    for people, bound in ((small, math.sqrt(K)), (wide, 8.0)):
+        greedy = PrivateGreedy(K, dc.Budget(1.0), bound=bound, seed=0)
+        assert len(greedy.select(people)) == K
+        rates.append(greedy.rate)
+    assert rates[0] / rates[1] == pytest.approx(8.0 / math.sqrt(K))
+
+
+def test_labels_that_are_the_same_are_named():
+    with pytest.raises(ValueError, match="labels must be distinct; items 0 and 2 are both 'tea'"):
+        dc.objectives.Coverage([[1, 0, 1]], labels=["tea", "jam", "tea"])
+    with pytest.raises(ValueError, match="items 0 and 1 are both 7"):
+        dc.online.HedgeSelector(2, 1, 10, dc.Budget(1.0), labels=[7, 7])

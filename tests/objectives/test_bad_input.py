@@ -19,6 +19,7 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
     WeightedTopics,
+    greedy,
 )
 from tests.refusals import refused
 
@@ -232,3 +233,23 @@ def test_numbers_of_numpy_and_sums_make_mixtures() -> None:
 def test_what_is_no_matrix_of_numbers(matrix, error, words) -> None:
     with pytest.raises(error, match=words):
         ConcaveOverModular(matrix)
+
+
+def test_k_larger_than_the_ground_set() -> None:
+    with pytest.raises(ValueError, match="k=4 exceeds n_items=3; choose k <= 3"):
+        greedy(Coverage(GOOD), 4)
+
+
+def test_people_out_of_range() -> None:
+    people = Coverage(GOOD)
+    with pytest.raises(IndexError, match="there is no person 2"):
+        people[2]
+    with pytest.raises(IndexError, match="at least one"):
+        people[2:]
+
+
+def test_mixtures_of_differently_named_items() -> None:
+    plain, named = Coverage(GOOD), Coverage(GOOD, labels="abc")
+    assert (plain + named).labels == ("a", "b", "c")
+    with pytest.raises(ValueError, match="item 1 is 'b' in one part and 'c' in another"):
+        named + Coverage(GOOD, labels="acb")

@@ -6,11 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from discreet.objectives import (
     BudgetAllocation,
     ConcaveOfLinear,
     ConcaveOverModular,
+    Coverage,
     GraphCut,
     MultilinearExtension,
     ProbabilisticCoverage,
@@ -131,3 +134,15 @@ def test_sampled_extensions_repeat_themselves():
 def test_bad_input(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def test_budget_allocation_is_the_chance_of_being_reached():
+    person = BudgetAllocation([[0.3, 0.2]], total=2.0, upper=[3.0, 2.0])
+    assert person.value([3.0, 2.0]) == pytest.approx(1.0 - 0.7**3 * 0.8**2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3))
+def test_multilinear_extension_is_the_populations(x):
+    people = Coverage([[1, 0, 1], [0, 1, 0]])
+    assert MultilinearExtension(people).value(x) == people.multilinear(x)

@@ -218,3 +218,22 @@ def test_closed_forms_where_enumeration_is_out_of_reach(name: str) -> None:
     j = int(np.flatnonzero(rows[0])[0])
     ends = [make.multilinear(np.where(np.arange(30) == j, end, x)) for end in (0.0, 1.0)]
     assert gradient[j] == pytest.approx(ends[1] - ends[0], rel=1e-9)
+
+
+def test_a_second_cap_does_not_undo_the_first() -> None:
+    rng = np.random.default_rng(0)
+    people = Coverage(np.ones((2, 6))).cap_items(2, rng).cap_items(5, rng)
+    assert people.items_per_person == 2
+
+
+def test_concave_functions_are_asked_for_arrays() -> None:
+    def picky(t: np.ndarray) -> np.ndarray:
+        assert isinstance(t, np.ndarray)
+        assert t.ndim == 1
+        out = t.copy()
+        out[out > 1] = 1
+        return out
+
+    person = ConcaveOverModular([[0.5, 0.75, 0.0]], concave=picky)[0]
+    assert person.value([0, 1]) == 1.0
+    np.testing.assert_allclose(person.gains([0]), [0, 0.5, 0])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from discreet.core.checks import DataError
+from discreet.core.labels import item_numbers
 from discreet.objectives import Coverage
+from discreet.objectives.base import value_to_each
 from discreet.results import Selection
 
 from .families import FAMILIES
@@ -69,3 +71,23 @@ def test_labels_from_data_stay_out_of_messages() -> None:
         people.value(["Anns secret"])
     assert "Ann's" not in str(refused.value)
     assert "Ann's secret" in refused.value.details
+
+
+def test_labels_one_by_one_and_in_a_selection() -> None:
+    people = Coverage(np.eye(4), labels=NAMES)
+    assert people.value("milk") == 0.25
+    assert value_to_each(people, ["milk"]).tolist() == [0, 1, 0, 0]
+    assert people.item_numbers("jam") == [2]
+    assert people.item_numbers(["jam", 0]) == [2, 0]
+    shown = Selection((2, 0), labels=("jam", "tea"))
+    assert "jam" in shown
+    assert 2 in shown
+    assert "milk" not in shown
+    assert people.value(shown) == people.value(shown.labels) == 0.5
+
+
+def test_without_labels_there_are_numbers_only() -> None:
+    with pytest.raises(TypeError, match="exclude must hold whole numbers from 0 to 3, as these items"):
+        item_numbers("exclude", ["tea"], 4)
+    with pytest.raises(TypeError, match="items must be whole numbers between 0 and 3"):
+        Coverage(np.eye(4)).value(["tea"])

@@ -332,3 +332,9 @@ def test_arrays_of_other_sizes_are_refused():
     for call in wrong:
         with pytest.raises((ValueError, IndexError)):
             call()
+
+
+def test_long_rows_are_put_in_order_too():
+    weights = np.random.default_rng(1).integers(1, 40, size=(1, 500)) / 8.0
+    falling = as_sparse(weights).falling
+    assert falling.indices.tolist() == np.argsort(-weights[0], kind="stable").tolist()

@@ -920,3 +920,92 @@ def test_the_certificate_is_for_the_steps_that_are_taken(declared):
     unaware.select(Coverage((dense(10_000, 20, 0.1) > 0).astype(float)))
     fixed = ContinuousGreedy(blocks, budget, steps=unaware.steps_, max_people=declared)
     assert certified == pytest.approx(fixed.certified_loss(10_000, 20))
+
+
+@pytest.mark.parametrize(("neighbours", "cap"), [("replace", 3), ("add_remove", 3), ("replace", 6)])
+def test_what_is_declared_is_attained(neighbours, cap):
+    """Two strangers, of three items each: no smaller number than the declared one would be true."""
+    rows = np.zeros((2, 6))
+    rows[0, :3], rows[1, 3:] = 1.0, 1.0
+    if cap == 6:
+        rows = np.array([[1.0] * 6, [0.0] * 6])
+    parts = np.array([gradients_of(Coverage(rows)[[i]]).at(np.zeros(6)) for i in range(2)]) * 2.0**-30
+    moved = parts[0] - parts[1] if neighbours == "replace" else parts[0]
+    change = Change.of_sum(1.0, neighbours, 6, cap)
+    assert np.abs(moved).max() == change.entry
+    assert np.abs(moved).sum() == change.l1
+    assert np.linalg.norm(moved) == pytest.approx(change.l2, rel=1e-12)
+    if cap == 3:
+        assert moved.max() - moved.min() == change.range
+
+
+def test_a_function_that_exceeds_its_bound_half_way_counts_as_nothing():
+    calls = itertools.count()
+
+    def late_failure(chosen):
+        if next(calls) > 20:
+            raise RuntimeError("my secret")
+        return len(chosen) / 3
+
+    people = SetFunction([late_failure, lambda s: len(s) / 3], 3, 1.0, monotone=True)
+    budget = dc.Budget(5.0, neighbours="add_remove")
+    found = ContinuousGreedy(Cardinality(2), budget, steps=3, seed=0).select(people)
+    assert len(found) == 2
+
+
+def test_tight_noise_is_what_theory_allows():
+    budget = dc.Budget(1.0, 1e-6)
+    gauss = event_of(ContinuousGreedy(Cardinality(5), budget, noise="gaussian"), 8)
+    assert float(gauss.sigma) == pytest.approx(math.sqrt(50 * 8) / budget.mu)  # bound, not 2 bound
+    assert float(gauss.sensitivity) == pytest.approx(math.sqrt(50))
+    capped = ContinuousGreedy(Cardinality(5), budget, noise="gaussian", items_per_person=3)
+    sigmas = [float(event_of(capped, 8, n_items=n).sigma) for n in (50, 5000)]
+    assert sigmas[0] == sigmas[1] == pytest.approx(math.sqrt(6 * 8) / budget.mu)
+    laplace = event_of(ContinuousGreedy(Cardinality(5), dc.Budget(1.0), noise="laplace"), 8)
+    assert float(laplace.scale) == pytest.approx(50 * 8)
+    pick = event_of(ContinuousGreedy(Cardinality(5), budget), 8)
+    assert pick.rate == pytest.approx(math.sqrt(8 * budget.rho / 40) / 2)
+    joined = event_of(ContinuousGreedy(Cardinality(5), replace(budget, neighbours="add_remove")), 8)
+    assert joined.rate == pytest.approx(math.sqrt(8 * budget.rho / 40))
+
+
+def test_published_steps_minimise_the_printed_bound():
+    harmonic = sum(1 / j for j in range(1, 21))
+
+    def printed(steps, single=5000.0, reach=5.0):
+        return single * reach**2 / (2 * steps) + 4 * reach * steps * 20 * harmonic / 1.0
+
+    best = min(range(1, 100), key=printed)
+    assert abs(bounds.published_steps(20, 5000.0, 5.0, 1.0, 1.0) - best) <= 1
+
+
+def test_rounding_keeps_the_value_of_the_point():
+    """Swap rounding loses nothing in expectation: mean over 400 roundings against F(x)."""
+    people = Coverage((dense(200, 12, 0.15) > 0).astype(float))
+    constraint = PartitionMatroid([range(6), range(6, 12)], [2, 2])
+    values, points = [], []
+    for seed in range(400):
+        selector = ContinuousGreedy(constraint, dc.Budget(2.0, 1e-6), steps=3, seed=seed)
+        values.append(people.value(selector.select(people).items))
+        points.append(people.multilinear(selector.point_))
+    difference = np.array(values) - np.array(points)
+    assert difference.mean() >= -5.0 * difference.std() / math.sqrt(difference.size)
+
+
+@pytest.mark.parametrize("noise", ["exponential", "gaussian"])
+@pytest.mark.parametrize("name", ["partition", "knapsack", "cardinality"])
+def test_the_certificate_holds_with_noise(name, noise):
+    constraint = CONSTRAINTS[name]
+    people = Coverage((dense(20_000, 7, 0.2) > 0).astype(float))
+    best = len(people) * max(people.value(s) for s in feasible_sets(constraint, 7))
+    budget = dc.Budget(1.0, 1e-6)
+    options = {"noise": noise}
+    certified = ContinuousGreedy(constraint, budget, **options).certified_loss(len(people), 7)
+    if noise == "exponential":
+        assert certified < 0.5 * ALPHA * len(people)  # it says something
+    reached = [
+        len(people)
+        * people.multilinear(ContinuousGreedy(constraint, budget, seed=s, **options).fractional(people))
+        for s in range(10)
+    ]
+    assert np.mean(reached) >= ALPHA * best - certified

@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import linprog
 
 import discreet as dc
@@ -23,9 +24,9 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.offline.continuous import ContinuousGreedy, PointGradient, SummedGradient
-from discreet.offline.curvature import CurvatureGreedy, best_above
+from discreet.offline.curvature import CurvatureGreedy, best_above, step_weight
 from discreet.offline.greedy import Residual
-from discreet.privacy import BudgetExceeded, PublicRandomness
+from discreet.privacy import BudgetExceeded, LaplaceNoise, PublicRandomness
 from discreet.privacy.account import PublishedCalibrationWarning
 
 FREE = dc.Budget(math.inf)
@@ -344,3 +345,55 @@ def test_one_person_moves_no_entry_of_a_sum_of_gradients_by_more_than_the_bound(
         sums.append(gradient.scores(gradient.at(np.zeros(2))))
     assert (sums[1] - sums[0] == 1.0).all()
     assert (sums[2] == sums[0]).all()
+
+
+def test_the_weights_telescope():
+    for steps in (1, 2, 7, 40):
+        within = [step_weight(k, steps, within=True) for k in range(steps)]
+        assert sum(within) / steps == pytest.approx(1 - (1 + 1 / steps) ** -steps)
+        assert within[-1] * (1 + 1 / steps) == pytest.approx(1.0)
+        for w, following in itertools.pairwise(within):
+            assert following == pytest.approx(w * (1 + 1 / steps))
+        between = [step_weight(k, steps, within=False) for k in range(steps)]
+        assert sum(between) / steps >= 1 - 1 / math.e
+        assert between[-1] == 1.0
+
+
+def test_a_modular_objective_is_solved():
+    people = SaturatedCoverage(np.random.default_rng(1).random((50, N_ITEMS)) / N_ITEMS, saturation=1.0)
+    for constraint in (CONSTRAINTS["partition"], CONSTRAINTS["graphic"]):
+        chosen = CurvatureGreedy(constraint, FREE, 3, seed=0).select(people)
+        assert people.value(chosen.items) == pytest.approx(best_value(people, constraint))
+
+
+def test_the_guarantee_rises_and_the_loss_does_not_as_curvature_falls():
+    selector = CurvatureGreedy(PartitionMatroid([range(10), range(10, 20)], [2, 2]), dc.Budget(1.0, 1e-6))
+    kappas = (0.0, 0.3, 0.7, 1.0)
+    shares = [selector.guarantee(kappa) for kappa in kappas]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 1.0
+    assert shares[-1] == pytest.approx(1 - 1 / math.e)
+    losses = [selector.certified_loss(100_000, 20, kappa) for kappa in kappas]
+    assert losses == sorted(losses)
+    with pytest.raises(ValueError, match=r"curvature=1\.5"):
+        selector.guarantee(1.5)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+def test_the_counterexample_with_real_noise():
+    runs = 300
+    hits = sum(printed(seed=s).fractional(modular(1.0, 1.0))[1] > 0.0 for s in range(runs))
+    assert stats.binomtest(hits, runs, 1 - 2.0**-3).pvalue > 1e-6
+    assert not any(printed(seed=s).fractional(modular(1.0, 0.5))[1] > 0.0 for s in range(50))
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+def test_the_printed_algorithm_keeps_its_noise_when_run_again():
+    selector = printed(seed=0)
+    scales = []
+    for _ in range(2):
+        selector.select(modular(1.0, 0.5))
+        scales.append({e for e in selector.privacy.ledger.events() if isinstance(e, LaplaceNoise)})
+    assert scales[0] == scales[1]
+    assert all(float(event.scale) > 1.0 for event in scales[1])
+    assert sum(selector.privacy.ledger.counts.values()) == 2 * (1 + 3)

@@ -10,13 +10,16 @@ import warnings
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import discreet as dc
@@ -484,3 +487,69 @@ def test_flips_are_for_what_is_paid_in_pure_epsilon(spend, kind):
     assert account.epsilon() > (0.4 if "Share" in type(budget).__name__ else 0.9)
     if kind == "FlippedChoice":
         assert "permute-and-flip" in str(account)
+
+
+def test_names_of_columns_are_kept():
+    X = pd.DataFrame(_visits(np.random.default_rng(0)), columns=list("abcdef"))
+    chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)
+    assert set(chosen.selection_.labels) == {"a", "b"}
+    assert chosen.get_feature_names_out().tolist() == ["a", "b"]
+
+
+def test_without_privacy_the_best_are_taken():
+    X, y = _table(np.random.default_rng(3))
+    options = {"bounds": (0, 1), "classes": [0, 1], "random_state": 0}
+    for objective in ("mutual_information", "covariance"):
+        chosen = PrivateFeatureSelector(2, math.inf, objective=objective, **options).fit(X, y)
+        assert chosen.selection_.items[0] == 2
+
+
+def test_works_in_a_pipeline():
+    data = load_breast_cancer()
+    low, high = np.zeros(30), data.data.max(axis=0)
+    model = make_pipeline(
+        PrivateFeatureSelector(
+            5, 1.0, objective="covariance", bounds=(low, high), classes=[0, 1], random_state=0
+        ),
+        StandardScaler(),
+        LogisticRegression(),
+    )
+    model.fit(data.data, data.target)
+    assert model.score(data.data, data.target) > 0.85
+    assert len(model[0].get_feature_names_out()) == 5
+
+
+def test_grid_search_through_one_gate_stays_within_it():
+    X, y = _table(np.random.default_rng(2), 300)
+    gate = dc.Gate(dc.Budget(4.0), 0)
+    model = make_pipeline(
+        PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None)), LogisticRegression()
+    )
+    search = GridSearchCV(
+        model, {"privatefeatureselector__k": [1, 2]}, cv=2, error_score="raise", refit=False
+    )
+    search.fit(X, y)
+    assert gate.spent.epsilon() == pytest.approx(4.0)
+    with pytest.raises(dc.BudgetExceeded):
+        search.fit(X, y)
+    assert gate.spent.epsilon() <= 4.0
+
+
+def test_the_two_class_range_is_nearly_reached():
+    """Fifty of each class, apart in x: one of them changes places and the score falls by almost 1."""
+    table = [(0.0, 0)] * 50 + [(1.0, 1)] * 50
+    other = [(1.0, 0), *table[1:]]
+    assert _score(table, 2)[0] - _score(other, 2)[0] == pytest.approx(0.5, abs=0.01)
+    steep = [(0.0, 0)] * 99 + [(1.0, 1)]
+    flat = [(0.0, 0)] * 100
+    assert _score(steep, 2)[0] - _score(flat, 2)[0] > 0.98
+
+
+def test_fits_of_their_own_epsilon_at_a_concentrated_gate_take_exponential_choices():
+    """There a flipped choice would be charged four times as much."""
+    X, y = _table(np.random.default_rng(2))
+    gate = dc.Gate(dc.Budget(5.0, 1e-6), 0)
+    for _ in range(3):
+        PrivateFeatureSelector(3, 1.0, bounds=(0, 1), classes=[0, 1], budget=gate).fit(X, y)
+    assert {type(event).__name__ for event in gate.spent.ledger.events()} == {"ExponentialChoice"}
+    assert gate.definition == "zcdp"

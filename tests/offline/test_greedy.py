@@ -1089,3 +1089,62 @@ def test_intersections_refuse_what_needs_a_polytope():
     mixed = PrivateGreedy(Intersection(Cardinality(2), Knapsack([1.0, 1.0, 1.0], 2.0)), BUDGET)
     with pytest.raises(ValueError, match="no guarantee"):
         mixed.certified_loss(10)
+
+
+def test_flips_lose_no_more_than_exponential_weights():
+    rng = np.random.default_rng(1)
+    for _ in range(500):
+        scores = rng.exponential(size=6) * rng.choice([0.1, 1.0, 8.0])
+        weights = np.exp(samplers.choice_log_probabilities(scores, 1.0))
+        assert samplers.flip_probabilities(scores, 1.0) @ scores >= weights @ scores - 1e-12
+
+
+def test_enumerated_choices_leave_the_share_of_the_gains():
+    """Picks and gains together: the picks alone take what is left of the budget."""
+    budget = dc.Budget(1.0, 0.0)
+    account = PrivateGreedy(2, budget, "basic", release_gains=0.4, seed=0).select(Coverage(np.eye(4))).privacy
+    kinds = {type(event).__name__: event for event in account.ledger.events()}
+    assert float(kinds["ExponentialChoice"].width) * 2 == pytest.approx(0.6)
+    assert float(kinds["LaplaceNoise"].loss().pure) == pytest.approx(0.4)
+
+
+def test_nobody_is_asked_after_the_last_pick():
+    for people in (
+        SetFunction([lambda chosen: len(chosen) / 4] * 2, n_items=4, bound=1.0, monotone=True),
+        averaged(np.full((5, 4), 0.25)),
+        MutualInformation(np.eye(4, dtype=int), [0, 0, 1, 1]),
+    ):
+        sizes, original = [], type(people).gains
+        with mock.patch.object(
+            type(people),
+            "gains",
+            lambda self, items, original=original, sizes=sizes: (
+                sizes.append(len(items)),
+                original(self, items),
+            )[1],
+        ):
+            PrivateGreedy(2, BUDGET, "basic", seed=0).select(people)
+        assert max(sizes) == 1
+
+
+def test_losses_of_several_picks_add_up_as_stated():
+    n, rate = 50, 0.3
+    assert bounds.cardinality_loss(n, 2, rate) == pytest.approx((0.5 * math.log(50) + math.log(49)) / rate)
+    three = math.log(50) + math.log(49) + math.log(48)
+    assert bounds.extendible_loss(n, 3, rate, 1) == pytest.approx(three / 2 / rate)
+    assert bounds.extendible_loss(n, 3, rate, 2) == pytest.approx(three * 2 / 3 / rate)
+    assert bounds.rounding(3, 100, 2.0**-10) == 300 * 2.0**-10
+
+
+@pytest.mark.parametrize("constraint", [5, Knapsack([0.5, 0.1, 0.2, 0.4] * 5, 2.0)])
+@pytest.mark.parametrize("method", METHODS)
+def test_certificates_speak_of_the_people_asked_about(constraint, method):
+    """Their number may be private when the choice is made; the certificate is for the number it is given."""
+    one_way = dc.Budget(1.0, 1e-6, "add_remove")
+    unaware = PrivateGreedy(constraint, one_way, method)
+    aware = PrivateGreedy(constraint, one_way, method, max_people=10_000)
+    losses = [unaware.certified_loss(people, 20) for people in (100, 10_000)]
+    assert aware.certified_loss(10_000, 20) <= losses[1] < math.inf  # sums are laid out for fewer
+    assert losses[0] < losses[1]
+    rounded = bounds.rounding(1, 10_000, unaware._problem(unaware._over(20), None).unit)
+    assert losses[1] > rounded

@@ -20,7 +20,7 @@ from discreet.constraints import (
     Knapsack,
     PartitionMatroid,
 )
-from discreet.objectives import Coverage, MutualInformation, SetFunction
+from discreet.objectives import Coverage, FacilityLocation, MutualInformation, SetFunction
 from discreet.offline import (
     ContinuousGreedy,
     CurvatureGreedy,
@@ -32,6 +32,8 @@ from discreet.offline import (
 from discreet.offline.continuous import Change
 from discreet.offline.greedy import Residual
 from discreet.privacy import picks as accounts
+
+from . import averaged
 
 NAMES = ("tea", "milk", "jam", "bread", "eggs", "salt")
 BUDGET = dc.Budget(2.0, 1e-6)
@@ -447,3 +449,46 @@ def test_columns_that_are_given_or_ruled_out():
     assert chosen.selection_.items[0] == 5
     assert 0 not in chosen.selection_
     assert clone(chosen).get_params()["include"] == [5]
+
+
+@pytest.mark.parametrize("kind", CHOOSERS)
+def test_without_privacy_it_is_greedy_on_what_is_left(kind):
+    people = crowd()
+    chosen = kind(3, dc.Budget(math.inf), include=["salt"], exclude=["tea", "milk"]).select(people)
+    best, items = [5], [2, 3, 4]
+    for _ in range(2):
+        best.append(max((i for i in items if i not in best), key=lambda i: people.value([*best, i])))
+    assert sorted(chosen.items) == sorted(best)
+    assert chosen.items[0] == 5
+
+
+def test_only_picks_that_are_made_are_paid_for():
+    people = crowd()
+    budget = dc.Budget(1.0)
+    rates = []
+    for include in ([], ["salt"], ["salt", "eggs"]):
+        greedy = PrivateGreedy(3, budget, "basic", seed=0, include=include)
+        assert len(greedy.select(people)) == 3
+        assert sum(greedy.privacy.ledger.counts.values()) == 3 - len(include)
+        assert greedy.privacy.epsilon() == pytest.approx(1.0)
+        rates.append(greedy.rate)
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_a_knapsack_of_averages_is_summed_exactly_beside_given_items():
+    """What the picks add is then no average by itself; see `PrivateGreedy._by_average`."""
+    rng = np.random.default_rng(0)
+    people = averaged(rng.random((30, 4)) * 0.25)
+    bag = Knapsack([0.1, 0.6, 0.3, 0.2], 1.0)
+    for include in ([], [0]):
+        greedy = PrivateGreedy(bag, dc.Budget(1.0), "basic", include=include, seed=0)
+        assert len(greedy.select(people)) >= 1
+
+
+def test_other_families_start_from_given_items():
+    rng = np.random.default_rng(0)
+    people = FacilityLocation(rng.random((50, 5)))
+    chosen = PrivateGreedy(3, dc.Budget(math.inf), include=[4], exclude=[0]).select(people)
+    assert chosen.items[0] == 4
+    second = max((1, 2, 3), key=lambda item: people.value([4, item]))
+    assert chosen.items[1] == second

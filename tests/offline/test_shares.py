@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 import discreet as dc
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
-from discreet.objectives import Coverage, MutualInformation
+from discreet.objectives import Coverage, FacilityLocation, MutualInformation
 from discreet.offline import (
     ContinuousGreedy,
     CurvatureGreedy,
@@ -409,3 +409,17 @@ def test_a_budget_says_what_epsilon_and_delta_would():
         PrivateItemSelector(2, budget=budget, max_rows_per_person=1).fit(BASKETS)
     with pytest.raises(ValueError, match="budget was changed after a fit"):
         selector.set_params(budget=budget.split(2)[0]).fit(BASKETS)
+
+
+def test_facilities_and_features_stand_in_one_account():
+    """Two kinds of questions about the same people, as a report would ask them."""
+    gate = dc.Gate(dc.Budget(1.0, 1e-6), 0)
+    sites, features = gate.split(2)
+    greedy = PrivateGreedy(2, sites)
+    greedy.select(FacilityLocation(BASKETS))
+    chosen = PrivateFeatureSelector(
+        1, objective="covariance", bounds=(0, 1), classes=[0.0, 1.0], budget=features
+    )
+    chosen.fit(BASKETS[:, 1:], BASKETS[:, 0])
+    assert str(greedy.privacy) == str(chosen.privacy_) == str(gate.spent)
+    assert gate.spent.epsilon() <= 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 import discreet as dc
 from discreet import bounds
 from discreet.objectives import Coverage, FacilityLocation, SetFunction
-from discreet.online import BestOfBothSelector
-from discreet.online.best_of_both import PRIOR
+from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
+from discreet.online.best_of_both import PRIOR, SHARES, BestOfBothSettings
+from discreet.online.leader import LeaderSettings
+from discreet.online.running_sums import RunningSumSettings
 from discreet.privacy import RunningSum, samplers
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -147,3 +150,103 @@ def test_bad_settings(options, message):
     settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         BestOfBothSelector(**settings)
+
+
+def _experts(n_items, k, rounds, **options):
+    share = BUDGET.share().part(SHARES[1])
+    return RunningSumSettings.tight(n_items, k, rounds, share, weights="norm", **options)
+
+
+def test_three_sums_share_one_budget():
+    assert sum(SHARES) == 1
+    learner = BestOfBothSelector(20, 3, 500, BUDGET, resample_every=5, seed=0)
+    events = [entry.event for entry in learner.privacy.ledger.counts]
+    assert len(events) == 3
+    squares = [(float(event.sensitivity) / float(event.sigma)) ** 2 for event in events]
+    np.testing.assert_allclose(np.array(squares) / BUDGET.mu**2, [float(one) for one in SHARES], rtol=1e-9)
+    assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
+    settings = learner.settings
+    alone = LeaderSettings.tight(20, 3, 500, BUDGET.share().part(SHARES[0]))
+    assert alone.event == settings.leader.event
+    experts = _experts(20, 3, 500, resample_every=5)
+    assert experts.event == settings.experts.event
+
+
+def test_both_learn_from_everybody():
+    rng = np.random.default_rng(1)
+    people = Coverage((rng.random((300, 8)) < 0.3).astype(float))
+    learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
+    learner.run(people)
+    assert learner._leader.settings.plain() == LeaderSelector(8, 2, 300, FREE).settings.plain()
+    assert learner._leader.count == len(learner._leader.settings.ends)
+    assert learner._experts.count == learner._total.count == 29
+    assert learner.round == 300
+
+
+def _chance(learner, known, draws=4000):
+    learner._total.released[0] = known
+    shown = [tuple(learner._followed().tolist()) for _ in range(draws)]
+    return np.mean([one == tuple(learner._sets[0].tolist()) for one in shown])
+
+
+def test_the_chance_of_following_is_that_of_hedge():
+    learner = BestOfBothSelector(200, 2, 100, BUDGET, resample_every=50, bound=2.0, seed=0)
+    learner.choose()
+    assert set(learner._sets[0]) != set(learner._sets[1])
+    for known in (0.0, -10.0, -1e9, 1e9):
+        odds = (1.0 - PRIOR) / PRIOR * math.exp(min(700.0, learner.settings.rate * 2.0 * known))
+        expected = odds / (1.0 + odds)
+        assert _chance(learner, known) == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 4000))
+
+
+def test_serves_like_the_leader_where_nothing_changes():
+    rng = np.random.default_rng(2)
+    people = Coverage((rng.random((6000, 40)) < np.geomspace(0.25, 0.01, 40)).astype(float))
+    both = BestOfBothSelector(40, 3, 6000, BUDGET, resample_every=20, seed=0).run(people).average
+    experts = RunningSumSelector(40, 3, 6000, BUDGET, resample_every=20, weights="norm", seed=0).run(people)
+    leader = LeaderSelector(40, 3, 6000, BUDGET, seed=0).run(people)
+    assert both > experts.average
+    assert both > leader.average - 0.02
+
+
+def test_the_certificate_is_the_experts_and_the_cost_of_following():
+    learner = BestOfBothSelector(100, 5, 10**5, BUDGET, seed=0)
+    experts = _experts(100, 5, 10**5)
+    mu = BUDGET.mu * math.sqrt(0.04)
+    deviation = 2.0 * (1.0663 + math.log(10**5) / math.pi) / mu
+    following = 2.0 * math.sqrt(math.log(50) * 10**5 / 8.0) + deviation / math.sqrt(2.0 * math.pi)
+    assert learner.settings.following_regret == pytest.approx(following, rel=1e-3)
+    assert learner.certified_regret == pytest.approx(experts.certified_regret + following, rel=1e-4)
+    twice = BestOfBothSettings.tight(100, 5, 10**5, BUDGET.share(), bound=2.0)
+    assert twice.certified_regret == pytest.approx(2.0 * learner.certified_regret)
+    assert BestOfBothSelector(5, 5, 100, BUDGET, seed=0).certified_regret == 0.0
+
+
+def test_no_horizon_has_to_be_declared():
+    """What is released does not grow with the rounds, and no batch has more people than was paid for."""
+    learner = BestOfBothSelector(20, 3, None, BUDGET, seed=0)
+    settings, entries = learner.settings, list(learner.privacy.ledger.counts)
+    assert len(entries) == 3
+    assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
+    assert learner.certified_regret == math.inf
+    assert settings.spec.rounds == settings.experts.releases == 100
+    assert settings.spec.added.people_per_vector == settings.experts.longest
+    rng = np.random.default_rng(0)
+    people = Coverage(rng.random((6000, 20)) < 0.4 / np.arange(1, 21))
+    trace = learner.run(people)
+    alone = LeaderSelector(20, 3, None, BUDGET, seed=0).run(people)
+    assert trace.average > 0.95 * alone.average
+    assert list(learner.privacy.ledger.counts) == entries
+    assert learner._total.count == settings.experts.batch_at(learner.round - 1)
+
+
+def test_without_an_end_noise_does_not_decide_who_is_followed():
+    settings = BestOfBothSelector(20, 3, None, BUDGET, seed=0).settings
+    noise = settings.spec.deviation(settings.event)
+    assert all(settings.rate_after(t) * noise <= 1.0 + 1e-12 for t in (0, 1, 100, 10**6))
+    assert settings.rate_after(10**8) == settings.rate / 10**4
+    assert BestOfBothSelector(20, 3, None, FREE, seed=0).settings.fastest == 1.0
+    with pytest.raises(ValueError, match="is for rounds=None"):
+        BestOfBothSelector(20, 3, 100, BUDGET, first_batch=5)
+    with pytest.raises(ValueError, match="falls where no rounds are declared"):
+        replace(settings, fastest=None)

@@ -14,13 +14,13 @@ from scipy.optimize import minimize
 
 import discreet as dc
 from discreet.bounds import convex as bounds
-from discreet.constraints.domains import Ball, Box, Domain, Simplex
+from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
 from discreet.kernels.convex import Leader, RowLosses, shorten
 from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader, convex
 from discreet.online.bandit_convex import BanditLeaderSettings
 from discreet.online.convex import ApproximateLeaderSettings
-from discreet.privacy import VectorBounds, prefix_sum, samplers
+from discreet.privacy import VectorBounds, prefix_sum, samplers, tree_levels
 from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online.learners import LEADERS
 from tests.privacy.audit import exact_sum_loss
@@ -843,3 +843,190 @@ def test_a_cost_vector_that_was_not_declared_is_refused():
     learner.choose()
     with pytest.raises(ValueError, match=r"not what was declared: vector\[1\]=-0.5 is outside box"):
         learner.learn([0.5, -0.5])
+
+
+def test_published_regulariser_grows_by_the_round():
+    """Algorithm 1 on f + H/2 |w|^2, the regulariser's gradient in the clear: w = -v / (t H), projected."""
+    learner = _leader(PURE, calibration="published", domain=Ball(2, 1.0))()
+    learner.choose()
+    learner.learn((lambda _: 0.0, lambda _: [1.0, 0.0]))
+    seen = []
+    original = learner._total.sum.add
+    vars(learner._total.sum)["add"] = lambda vector: seen.append(original(vector)) or seen[-1]
+    assert np.allclose(learner.choose(), Ball(2, 1.0).project(-seen[0] / learner.settings.growing))
+    unit = 2.0 / 2.0 * 2 * math.log(ROUNDS) ** 2.5 / math.sqrt(ROUNDS)
+    assert learner.settings.growing == pytest.approx(unit)
+
+
+@pytest.mark.parametrize("domain", [Ball(3, 1.0), Simplex(3), CappedSimplex(4, 2, exactly=False)])
+def test_one_point_estimates_are_unbiased(domain):
+    """(p / beta) f(w + beta u) u averages to the gradient, within the domain's plane, for quadratics."""
+    coins = np.random.default_rng(4)
+    target = coins.normal(size=domain.dimension)
+    beta, count = 0.05, 40_000
+    estimates = np.array(
+        [
+            domain.affine_dimension / beta * ((domain.center + beta * u - target) ** 2).sum() / 2.0 * u
+            for u in (domain.direction(coins) for _ in range(count))
+        ]
+    )
+    wanted = domain.center - target
+    if domain.affine_dimension < domain.dimension:
+        wanted = wanted - wanted.mean()
+    error = estimates.mean(axis=0) - wanted
+    assert (np.abs(error) <= 6.0 * estimates.std(axis=0) / math.sqrt(count)).all()
+
+
+def test_batches_play_one_point_and_release_one_number():
+    learner = _bandit(batch=4)()
+    people = _people(learner)
+    points = learner.run(people).decisions
+    for start in range(0, ROUNDS, 4):
+        assert (points[start : start + 4] == points[start]).all()
+    assert len({point.tobytes() for point in points}) == 8
+    assert learner._total.count == 7
+
+
+def test_published_constants_are_twice_what_they_claim():
+    """Paper 004: L u against -L u makes densities differ by exp(2 epsilon), and the account says so."""
+    for rounds in (1, 2, 30, 1000):
+        with pytest.warns(PublishedCalibrationWarning, match=r"claim epsilon 0.7 and give epsilon 1.4"):
+            learner = ApproximateLeader(
+                Ball(2), rounds, dc.Budget(0.7), lipschitz=2.0, strong_convexity=0.5, calibration="published"
+            )
+        levels = tree_levels(rounds)
+        scale = float(learner.settings.event.scale)
+        assert scale == pytest.approx(2.0 * levels / 0.7)
+        # log density ratio at y = -c u, c > L, of exp(-|y - z| / scale), for each of the levels
+        u, far = np.array([1.0, 0.0]), 7.0
+        gap = np.linalg.norm(-far * u - 2.0 * u) - np.linalg.norm(-far * u + 2.0 * u)
+        assert levels * gap / scale == pytest.approx(1.4)
+        assert learner.privacy.epsilon() == pytest.approx(1.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        added = ApproximateLeader(
+            Ball(2), 30, dc.Budget(0.7, 0.0, "add_remove"), lipschitz=2.0, strong_convexity=0.5,
+            calibration="published",
+        )  # fmt: skip
+    assert added.privacy.epsilon() == pytest.approx(0.7)
+
+
+def test_published_linear_leader_holds_for_unsigned_costs_only():
+    learner = LinearLeader(Simplex(3), 30, PURE, box=(0.0, 1.0), calibration="published", seed=0)
+    assert learner.privacy.epsilon() == pytest.approx(1.0)
+    with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
+        signed = LinearLeader(Simplex(3), 30, PURE, box=(-1.0, 1.0), calibration="published", seed=0)
+    assert signed.privacy.epsilon() == pytest.approx(2.0)
+    assert float(signed.settings.event.scale) == pytest.approx(3 * tree_levels(30))
+
+
+def test_bandit_account_has_no_composition():
+    for rounds in (30, 3000):
+        learner = _bandit(dc.Budget(1.0, 1e-6))(rounds=rounds)
+        assert learner.privacy.epsilon() == pytest.approx(1.0)
+    with pytest.warns(PublishedCalibrationWarning, match="claim epsilon 1 and give epsilon 2"):
+        published = BanditApproximateLeader(
+            Ball(1, 10.0), 1000, PURE, lipschitz=1.0, bound=1.0, strong_convexity=0.5,
+            calibration="published", seed=0,
+        )  # fmt: skip
+    assert published.exploration_radius == pytest.approx(0.1)
+    assert float(published.settings.event.scale) == pytest.approx(10.0 * 10, rel=1e-9)
+
+
+def _streams(rounds):
+    rng = np.random.default_rng(7)
+    towards = np.array([0.6, -0.5, 0.2])
+    turning = np.where(np.arange(rounds)[:, None] < rounds / 3, towards, -towards)
+    return {
+        "still": np.tile(towards, (rounds, 1)),
+        "noisy": np.clip(towards + rng.normal(size=(rounds, 3)) * 0.1, -0.57, 0.57),
+        "turning": turning,
+        "alternating": towards * (-1.0) ** np.arange(rounds)[:, None],
+    }
+
+
+@pytest.mark.parametrize("stream", ["still", "noisy", "turning", "alternating"])
+@pytest.mark.parametrize("budget", [dc.Budget(8.0, 1e-6), dc.Budget(8.0), FREE])
+def test_linear_regret_is_within_the_certificate(stream, budget):
+    rounds = 1500
+    rows = _streams(rounds)[stream]
+    for domain in (Simplex(3), Ball(3)):
+        people = Linear(rows, box=(-1.0, 1.0))
+        best = people.best(domain)[1] * rounds
+        totals = []
+        for seed in range(3):
+            learner = LinearLeader(domain, rounds, budget, box=(-1.0, 1.0), seed=seed)
+            totals.append(learner.run(people).total - best)
+        assert np.mean(totals) <= learner.certified_regret + 6 * math.sqrt(rounds / 3)
+
+
+@pytest.mark.parametrize(("curved", "regularization"), [(0.0, 2e4), (0.5, 0.0), (0.5, 2e4)])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_certificate_of_one_point_term_by_term(curved, regularization, adaptive):
+    """Written out: regulariser, a term for each batch, exploring, and what an adaptive adversary adds."""
+    rounds, p, slope, r, radius, width, scale, beta = 10**6, 3, 2.0, 0.8, 1.5, 1.2, 2.5, 0.1
+    batch = 1 if adaptive else 4
+    each = (p / beta) ** 2 * (batch**2 * width**2 / 4.0 + 2.0 * scale**2)  # noise has variance 2 scale^2
+    wanted = regularization * radius**2 / 2.0
+    wanted += sum(each / (2.0 * (k * batch * curved + regularization)) for k in range(1, rounds // batch + 1))
+    wanted += rounds * beta * (2.0 * slope + min(width, slope * radius) / r)
+    if adaptive:
+        wanted += radius * math.sqrt(rounds * each)
+    given = {"batch": batch, "beta": beta, "regularization": regularization}
+    found = bounds.one_point(rounds, p, slope, r, radius, width, scale, curved, adaptive=adaptive, **given)
+    assert found.regret == pytest.approx(wanted)
+    assert wanted < width * rounds  # which is never exceeded
+
+
+def test_certificates_of_linear_costs_term_by_term():
+    assert bounds.linear_leader(1000, 2.0, 1.5, 3.0, 40.0, 50.0) == pytest.approx(
+        50.0 * 1.5**2 / 2.0 + sum(2.0**2 / (2.0 * 50.0) for _ in range(1000)) + 1.5 * 40.0
+    )
+    assert bounds.linear_experts(5, 1000, 2.0, 40.0, 0.1) == pytest.approx(
+        math.log(5) / 0.1 + 1000 * 0.1 * 2.0**2 / 8.0 + 40.0
+    )
+
+
+def test_optimistic_is_less_regularised_and_certified_for_what_it_is():
+    careful, bold = _leader()(rounds=5000), _leader(regularization="optimistic")(rounds=5000)
+    assert bold.regularization < careful.regularization
+    assert bold.certified_regret > careful.certified_regret
+
+
+def test_regularisation_is_the_best_one():
+    for curved in (0.0, 1.0):
+        question = (10_000, 1.0, 2.0, 4.0, 50.0, curved)
+        best = bounds.best_regularization(*question)
+        certified = bounds.approximate_leader(*question, best)
+        for factor in (0.0, 0.5, 0.9, 1.1, 2.0):
+            assert certified <= bounds.approximate_leader(*question, best * factor) * (1 + 1e-9)
+    assert bounds.best_regularization(10_000, 1.0, 2.0, 4.0, 50.0) == pytest.approx(
+        math.sqrt(2 * 10_000 * 51.0) / 2.0
+    )
+
+
+@pytest.mark.parametrize(("top", "start", "slope", "most"), [(3, 0, 2, 0.4), (3, 5, 2, 0.1), (3, 5, 0, 9)])
+def test_sums_of_the_certificate(top, start, slope, most):
+    wanted = sum(min(most, top / (start + slope * t)) for t in range(1, 1001))
+    assert bounds._harmonic(1000, top, start, slope, most) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_worst_noise_is_the_noisiest_sum():
+    for rounds in (2, 3, 8, 9, 23, 32, 33):
+        for sums in ("sqrt", "tree"):
+            learner = _leader(sums=sums)(rounds=rounds)
+            total = learner._total.sum
+            wanted = max(total.noise_std(t) for t in range(1, rounds)) * math.sqrt(SIZE)
+            assert learner.settings.noise_length == pytest.approx(wanted, rel=1e-12)
+            assert bounds.worst_noise(total.spec, total.event) == learner.settings.noise_length
+
+
+def test_one_point_settings_are_the_best_ones():
+    question = (10**6, 3, 2.0, 1.0, 1.0, 2.0, 2.0)
+    for curved in (0.0, 1.0):
+        best = bounds.one_point(*question, curved)
+        assert best.batch == 3  # sqrt(8) at epsilon 1
+        for options in ({"beta": best.beta * 1.5}, {"beta": best.beta / 1.5}, {"batch": 30}):
+            assert best.regret <= bounds.one_point(*question, curved, **options).regret * (1 + 1e-6)
+    lipschitz = bounds.one_point(*question).regret
+    assert bounds.one_point(16 * 10**6, *question[1:]).regret == pytest.approx(8.0 * lipschitz, rel=0.01)

@@ -128,3 +128,36 @@ def test_rounds_that_were_picked_in_advance_are_picked_anew():
     picked = epoch._engine.schedule._picked
     assert picked is not None
     assert int(picked.sum()) == epoch.settings.explorations
+
+
+def test_an_epoch_is_worth_something():
+    """The same people with and without what the month before released; worst of all selectors with values."""
+    rng = np.random.default_rng(4)
+    chances = 0.5 / np.arange(1, 31) ** 0.8
+    before, people = (Coverage(rng.random((count, 30)) < chances) for count in (3000, 3000))
+    for learner in (
+        dc.online.LeaderSelector(30, 3, 3000, BUDGET, seed=2),
+        dc.online.BestOfBothSelector(30, 3, 3000, BUDGET, resample_every=20, seed=2),
+        dc.online.ThompsonSelector(30, 3, 3000, dc.Budget(1.0), feedback="slots", seed=2),
+    ):
+        learner.run(before)
+        first = [
+            learner.next_epoch(learner.budget, discount=discount, seed=3).run(people[:500]).average
+            for discount in (0.0, 1.0)
+        ]
+        assert first[1] > first[0] + 0.02, learner
+
+
+def test_a_bad_start_is_not_certified():
+    """What is known can be wrong: a learner that begins with it loses more than one that begins with nothing
+    is certified to lose."""
+    people = Coverage(np.eye(4)[np.full(30_000, 2)])
+    wrong = dc.online.LeaderSelector(4, 1, None, BUDGET, seed=0)
+    wrong.run(Coverage(np.eye(4)[np.full(60_000, 1)]))
+    kind, budget = dc.online.RunningSumSelector, dc.Budget(8.0, 1e-6)
+    cold, warm = (
+        kind(4, 1, 30_000, budget, resample_every=50, seed=0, start=start) for start in (None, wrong)
+    )
+    lost = (1 - 1 / math.e) * len(people) - warm.run(people).rewards.sum()
+    assert lost > cold.certified_regret
+    assert warm.certified_regret == math.inf

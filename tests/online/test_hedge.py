@@ -613,3 +613,120 @@ def test_an_interrupt_before_the_first_block_ends_draws_nothing_unpaid(monkeypat
     assert learner.over
     assert learner.choose().items == first
     assert learner.privacy.spent.epsilon() == 0.0
+
+
+def test_the_tree_is_a_function_of_the_gains():
+    people = family("chances", np.random.default_rng(8), 400, 200, density=0.05)
+    learner = HedgeSelector(200, 3, 500, FREE, rate=0.9, seed=1)
+    learner.run(people)
+    learner.choose()
+    kept = learner._experts
+    # Trees that followed the scores draw what those do that are made of the scores anew.
+    anew = OrderedExperts(kept.scores.copy(), kept.rate, kept.scale, kept.most)
+    anew.trees(kept.trees()[0])
+    words = ReproducibleRandomness(5).words(3000).tolist()
+    for expert in range(3):
+        assert [kept.find(expert, word) for word in words] == [anew.find(expert, word) for word in words]
+
+
+def test_draws_by_every_word_of_a_draw_follow_the_weights():
+    """Eight of ten items: late experts need all their words. Items 0 to 4 weigh three times the others."""
+    learner = HedgeSelector(10, 8, 10, FREE, rate=1.0, seed=3)
+    learner._experts.scores[:5] = round(math.log(3.0) * 2**32)
+    count = 20_000
+    sets = np.array([learner._draw() for _ in range(count)])
+    assert all(len(set(row)) == 8 for row in sets[:100].tolist())
+    chances = {(0, 0): 1.0}  # of so many heavy and light items so far
+    for place in range(8):
+        heavy = {state: 3.0 * (5 - state[0]) / (3.0 * (5 - state[0]) + 5 - state[1]) for state in chances}
+        expected = sum(chance * heavy[state] for state, chance in chances.items())
+        seen = int((sets[:, place] < 5).sum())
+        assert stats.binomtest(seen, count, expected).pvalue > 1e-6
+        assert stats.binomtest(int((sets[:, place] == 2).sum()), count, expected / 5).pvalue > 1e-6
+        after: Counter = Counter()
+        for (a, b), chance in chances.items():
+            after[a + 1, b] += chance * heavy[a, b]
+            after[a, b + 1] += chance * (1.0 - heavy[a, b])
+        chances = after
+
+
+def test_always_asking_changes_nothing():
+    """With the margin blown up every draw is decided outside, and the transcript is the same."""
+    people = family("chances", np.random.default_rng(2), 30, 6)
+    a = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11).run(people)
+    draws = []
+
+    class Undecided(OrderedExperts):
+        """Every draw is decided outside."""
+
+        def begin(self):
+            self.place, self.item = 0, None
+
+        def draw(self, words, shown):  # noqa: ARG002
+            if self.item is not None:
+                shown[self.place], self.item = self.item, None
+                draws.append(self.place)
+                self.place += 1
+            return self.place < self.k
+
+        @property
+        def undecided(self):
+            return self.place, self.place
+
+        def decide(self, item):
+            self.item = item
+
+    with mock.patch.object(hedge, "OrderedExperts", Undecided):
+        learner = HedgeSelector(6, 3, 30, FREE, rate=1.5, seed=11)
+    for t, person in enumerate(people):
+        assert learner.choose().items == tuple(a.selections[t].tolist())
+        learner.learn(person)
+    assert len(draws) == 90
+
+
+def test_exact_draw_is_the_inverse_of_the_distribution():
+    """Where a word is not within 2^-40 of a border, whatever the widths of the cells."""
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 2**45, 50)
+    unit = Fraction("0.00037") / 2**32
+    with mpmath.workprec(300):
+        weights = [mpmath.exp(mpmath.mpf(unit.numerator) / unit.denominator * int(s)) for s in scores]
+        borders = list(itertools.accumulate(weights))
+    for word in ReproducibleRandomness(0).words(300).tolist():
+        with mpmath.workprec(300):
+            place = mpmath.mpf(word) / 2**64 * borders[-1]
+            wanted = sum(b <= place for b in borders)
+        assert samplers.exact_draw(scores, unit, iter([word, 1])) == wanted
+
+
+def test_published_rates():
+    assert HedgeSelector(9, 3, 1000, BUDGET, calibration="published").rate == pytest.approx(
+        1.0 / (3 * math.sqrt(32 * 1000 * math.log(3 / 1e-6)))
+    )
+    # One expert: Algorithm 1 at the rate of Proposition 2; another range scales it.
+    assert HedgeSelector(9, 1, 1000, BUDGET, calibration="published", bound=4.0).rate == pytest.approx(
+        0.25 / math.sqrt(32 * 1000 * math.log(1e6))
+    )
+
+
+def test_tight_rates_use_the_budget_or_are_the_best():
+    short = HedgeSelector(50, 5, 1000, BUDGET)
+    assert short.privacy.epsilon() == pytest.approx(1.0, rel=1e-6)
+    assert short.privacy.epsilon() <= 1.0
+    assert short.rate == ExponentialChoice.within(BUDGET.share(), 2.0, 5 * 999).rate
+    assert short.rate > 3 * HedgeSelector(50, 5, 1000, BUDGET, calibration="published").rate
+    rich = HedgeSelector(50, 5, 1000, dc.Budget(100.0, 1e-6))
+    assert rich.rate == bounds.best_rate(50, 5, 1000)
+    assert rich.privacy.epsilon() < 100
+    halved = HedgeSelector(50, 5, 1000, dc.Budget(1.0, 1e-6, "add_remove"))
+    assert halved.rate == pytest.approx(2 * short.rate)
+
+
+def test_no_privacy_is_the_baseline():
+    learner = HedgeSelector(9, 3, 300, FREE, seed=0)
+    assert learner.rate == bounds.best_rate(9, 3, 300)
+    assert learner.privacy.epsilon() > 1.0
+    assert "no privacy" in str(learner.privacy)
+    assert learner.certified_regret == bounds.hedge(9, 3, 300, learner.rate)
+    people = Coverage(np.tile([0, 0, 1, 0, 0, 0, 0, 0, 0], (300, 1)))
+    assert learner.run(people).rewards[150:].mean() > 0.9

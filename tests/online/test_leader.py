@@ -12,12 +12,16 @@ import pytest
 import discreet as dc
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
 from discreet.objectives import (
+    ConcaveOverModular,
     Coverage,
     FacilityLocation,
+    ProbabilisticCoverage,
+    SaturatedCoverage,
     SetFunction,
+    WeightedTopics,
 )
 from discreet.online import LeaderSelector, leader
-from discreet.online.leader import LONGEST, UNITS
+from discreet.online.leader import LONGEST, UNITS, LeaderSettings
 from discreet.privacy import FactorizedSum, RunningSum, samplers
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -213,3 +217,87 @@ def test_bad_settings(options, message):
     settings = {"n_items": 8, "k": 2, "rounds": 10, "budget": BUDGET} | options
     with pytest.raises((ValueError, TypeError), match=message):
         LeaderSelector(**settings)
+
+
+def _families(rng, people=12, n_items=6):
+    likes = rng.random((people, n_items)) * (rng.random((people, n_items)) < 0.6)
+    return [
+        Coverage(likes > 0.3),
+        ProbabilisticCoverage(likes),
+        FacilityLocation(likes),
+        ConcaveOverModular(likes / 6.0, concave="sqrt"),
+        ConcaveOverModular(likes / 6.0, concave="log"),
+        SaturatedCoverage(likes / 6.0, saturation=0.4),
+        WeightedTopics(0.9 * rng.dirichlet(np.ones(3), people), rng.random((n_items, 3)) < 0.5),
+    ]
+
+
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_gains_are_those_of_leaving_one_out(bound):
+    """The slow twin: values of sets, one by one."""
+    rng = np.random.default_rng(0)
+    for people in _families(rng):
+        for person in people:
+            shown = rng.permutation(6)[: rng.integers(1, 5)].tolist()
+            found = _gathered(person, shown, bound) / UNITS
+            alone = np.array([person.value([a]) for a in range(6)]) / bound
+            weight = min(1.0, 1.0 / max(1e-300, float(np.linalg.norm(alone))))
+            for a in range(6):
+                rest = [b for b in shown if b != a]
+                gain = (person.value([*rest, a]) - person.value(rest)) / bound
+                assert found[a] == pytest.approx(weight * gain, abs=2e-6)
+
+
+def test_batches_grow_and_what_comes_after_the_last_is_not_kept():
+    settings = LeaderSettings.tight(9, 2, None, BUDGET.share())
+    lengths = np.diff([0, *settings.ends])
+    assert len(lengths) == 100
+    assert (lengths[1:] >= lengths[:-1]).all()
+    assert lengths[40] / lengths[39] == pytest.approx(1.15, abs=0.01)
+    assert settings.ends[-1] > 10**8
+    assert settings.longest == lengths[-1] <= LONGEST
+    learner = LeaderSelector(4, 1, 40, BUDGET, batch=15, seed=0)
+    learner.run(Coverage(np.ones((29, 4))))
+    assert learner._sum.pending.any()
+    learner.run(Coverage(np.ones((11, 4))))
+    assert learner._sum.count == 2
+    assert not learner._sum.pending.any()
+
+
+def test_reserving_many_releases_costs_little_noise():
+    few, many = (
+        LeaderSettings.tight(50, 5, rounds, BUDGET.share(), first_batch=77) for rounds in (65_000, None)
+    )
+    assert len(few.ends) == pytest.approx(35, abs=2)
+    assert 1.0 < many.spec.noise_std(many.event, 30) / few.spec.noise_std(few.event, 30) < 1.16
+
+
+def test_the_first_batch_follows_the_noise():
+    first = {
+        epsilon: LeaderSelector(50, 5, None, dc.Budget(epsilon, 1e-6)).first_batch for epsilon in (0.1, 1, 10)
+    }
+    assert first[0.1] > 5 * first[1] > 10 * first[10]
+    assert 50 <= first[1] <= 100
+    assert LeaderSelector(50, 5, 100, dc.Budget(0.1, 1e-6)).first_batch == 25
+    assert LeaderSelector(50, 20, 40, dc.Budget(0.1, 1e-6)).first_batch == 20
+    assert LeaderSelector(50, 2, None, FREE).first_batch == 8
+
+
+def test_new_sets_come_with_new_batches_only():
+    rng = np.random.default_rng(3)
+    people = Coverage((rng.random((300, 12)) < 0.3).astype(float))
+    trace = LeaderSelector(12, 3, 300, dc.Budget(0.1, 1e-6), batch=50, seed=0).run(people)
+    changes = np.flatnonzero((trace.selections[1:] != trace.selections[:-1]).any(axis=1)) + 1
+    assert set(changes) <= set(range(50, 300, 50))
+    assert changes.size > 3
+
+
+def test_serves_better_with_more_budget_and_nearly_as_well_as_the_best_set():
+    rng = np.random.default_rng(5)
+    people = Coverage((rng.random((4000, 30)) < np.geomspace(0.3, 0.01, 30)).astype(float))
+    averages = [
+        LeaderSelector(30, 3, 4000, dc.Budget(epsilon, 1e-6), seed=1).run(people).average
+        for epsilon in (0.02, 1.0, math.inf)
+    ]
+    assert averages[0] < averages[1] <= averages[2] * 1.02
+    assert averages[1] > 0.9 * people.value([0, 1, 2])

@@ -24,6 +24,7 @@ from discreet.privacy.ordered import OrderedExperts, units_per_one
 from tests.online.examples import N_ITEMS
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
 from tests.online.living import ACTIONS, by_slot, live
+from tests.online.living import tell as _tell
 
 NAMES = [f"page {i}" for i in range(N_ITEMS)]
 SIX = [f"i{j}" for j in range(6)]
@@ -637,3 +638,49 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
     with pytest.raises(ValueError, match="goes by rounds"):
         capped.partial(server="a")
+
+
+def test_late_feedback_is_learned_once(setting):
+    learner = setting.make(labels=NAMES)
+    shown = [learner.choose(wait=False) for _ in range(6)]
+    assert learner.pending == (0, 1, 2, 3, 4)
+    for late in (3, 0, 4):
+        _tell(learner, shown[late], True, round=late)
+    assert learner.pending == (1, 2)
+    with pytest.raises(ValueError, match="has been counted"):
+        _tell(learner, shown[3], True, round=3)
+    assert learner.expire(before=2) == 1
+    assert learner.pending == (2,)
+    with pytest.raises(ValueError, match="has expired"):
+        _tell(learner, shown[1], True, round=1)
+    _tell(learner, shown[5], True)  # the open round, as ever
+    assert learner.round == 6
+
+
+def test_a_batch_never_holds_more_people_than_rounds():
+    """Sums are declared for n people a vector: with feedback in any order none has more, and everybody
+    who came is in one of them."""
+    rng, total = np.random.default_rng(5), 0
+    for every in (1, 3, 7):
+        learner = dc.online.RunningSumSelector(
+            4, 1, 400, dc.Budget(1.0, 1e-6), resample_every=every, labels=list("abcd"), seed=1
+        )
+        vectors, add = [], type(learner._sum.sum).add
+
+        def count(own, vector, vectors=vectors, add=add):
+            vectors.append(float(np.max(vector)))
+            return add(own, vector)
+
+        object.__setattr__(learner._sum.sum, "add", count.__get__(learner._sum.sum))
+        waits = []
+        for t in range(300):
+            waits.append(learner.choose(wait=False).round)
+            burst = int(rng.integers(0, 4)) if t % 50 else 30
+            for _ in range(min(burst, len(waits) - 1)):
+                late = waits.pop(int(rng.integers(len(waits) - 1)))
+                learner.learn(items=["a"], round=late)
+                total += 1
+        released = sum(vectors) + float(learner._sum.pending.max()) / learner._sum._units
+        assert max(vectors) <= every
+        assert released + len(learner._waiting) == total
+        total = 0

@@ -20,10 +20,12 @@ from discreet.kernels.minimization import Chain, Cuts
 from discreet.objectives import GraphCut, SetFunction
 from discreet.online import bandit_minimize
 from discreet.online.bandit_minimize import (
+    BanditMinimizerSettings,
     BanditSubmodularMinimizer,
     HorizonTooShort,
+    value_noise,
 )
-from discreet.online.minimize import ROUNDING, SubmodularMinimizer
+from discreet.online.minimize import ROUNDING, MinimizerSettings, SubmodularMinimizer
 from discreet.online.sums import CostTotal
 from discreet.privacy import RunningSum, SumSpec, TreeSum, VectorBounds, samplers, tree_levels
 from discreet.privacy.account import PublishedCalibrationWarning
@@ -784,3 +786,191 @@ def test_bad_settings(options, message):
 def test_bad_settings_with_bandit_feedback(options, message):
     with pytest.raises(ValueError, match=message):
         BanditSubmodularMinimizer(3, 10_000, PURE, **options)
+
+
+def test_published_full_information_costs_more_than_it_claims_and_says_so():
+    def make():
+        return SubmodularMinimizer(3, 1000, PURE, calibration="published", seed=0)
+
+    with pytest.warns(PublishedCalibrationWarning, match="errata"):
+        learner = make()
+    # 10 of 11 levels are ever released, each with noise for 4 M where sqrt(24) M can move
+    claimed_share = 10 / 11
+    assert learner.privacy.epsilon() == pytest.approx(claimed_share * math.sqrt(24.0) / 4.0, rel=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PublishedCalibrationWarning)
+        shown = sum(_losses(make, _arc(0, 1), _arc(1, 2), 1000, 2))
+    assert shown > 1.0  # the failure is real
+    assert shown == pytest.approx(learner.privacy.epsilon(), rel=1e-6)
+    assert learner.regularization == pytest.approx(math.sqrt(1000.0))
+    assert learner.choose().items == ()
+
+
+def test_declaring_that_the_empty_set_is_free_saves_noise_and_is_checked():
+    plain, free = (SubmodularMinimizer(4, 50, BUDGET, empty_is_free=f, seed=0) for f in (False, True))
+    ratio = free._total.sum.noise_std(49) / plain._total.sum.noise_std(49)
+    assert ratio == pytest.approx(math.sqrt(14.0 / 24.0), rel=1e-6)
+    free.choose()
+    with pytest.raises(ValueError, match="empty set costs"):
+        free.learn(_arc(0, 1, n=4))
+    assert free.round == 0
+
+
+def test_published_bandit_form_is_3_6_times_what_it_claims():
+    assert bounds.published_bandit_excess(5, 10**6) == pytest.approx(3.6, abs=0.02)
+    assert bounds.published_bandit_excess(5, 10**8) == pytest.approx(7.7, abs=0.05)
+    with pytest.warns(PublishedCalibrationWarning, match="errata"):
+        learner = BanditSubmodularMinimizer(5, 10**6, PURE, calibration="published", seed=0)
+    # per node, and 20 of the 21 levels that were paid for are ever released
+    assert learner.privacy.epsilon() == pytest.approx(
+        bounds.published_bandit_excess(5, 10**6) * 20 / 21, rel=1e-6
+    )
+    assert learner.exploration_rate == pytest.approx(5**1.5 / 100.0)
+
+
+def _certified(n_items, rounds, budget, **options):
+    """What a learner with these settings would certify, without making one."""
+    return MinimizerSettings.tight(budget.share(), n_items=n_items, rounds=rounds, **options).certified_regret
+
+
+def _bandit_certified(n_items, rounds, budget, **options):
+    return BanditMinimizerSettings.tight(
+        budget.share(), n_items=n_items, rounds=rounds, **options
+    ).certified_regret
+
+
+def _settled(n_items, rounds, budget, **options):
+    found = BanditMinimizerSettings.tight(budget.share(), n_items=n_items, rounds=rounds, **options)
+    return found.batch, found.exploration_rate
+
+
+def _best(people):
+    average = np.array([people.value(np.flatnonzero(s)) for s in _subsets(people.n_items)])
+    return average.min(), average.mean()
+
+
+@pytest.mark.parametrize("budget", [FREE, dc.Budget(8.0, 1e-6), dc.Budget(20.0)])
+def test_measured_regret_is_within_the_certified_one_and_learning_happens(budget):
+    people = cuts_and_prices(20_000, 5, np.random.default_rng(11))
+    best, random = _best(people)
+    learner = SubmodularMinimizer(5, 20_000, budget, seed=2)
+    average = learner.run(people).average
+    assert (average - best) * 20_000 <= learner.certified_regret < bounds.trivial_cost(20_000)
+    assert random - average > 0.6 * (random - best)
+    assert learner.certified_regret == _certified(5, 20_000, budget)
+
+
+@pytest.mark.parametrize("form", ["values", "tree"])
+def test_bandit_regret_is_within_the_certified_one(form):
+    rounds = 60_000 if form == "values" else 20_000
+    people = cuts_and_prices(rounds, 3, np.random.default_rng(12), priced=2)
+    best, random = _best(people)
+    learner = BanditSubmodularMinimizer(3, rounds, dc.Budget(20.0), seed=2, form=form)
+    average = learner.run(people).average
+    assert (average - best) * rounds <= learner.certified_regret <= bounds.trivial_cost(rounds)
+    assert random - average > 0.4 * (random - best)
+    assert learner.certified_regret == _bandit_certified(3, rounds, dc.Budget(20.0), form=form)
+
+
+def test_defaults_are_a_quarter_from_the_smallest_certificate():
+    best = min(_certified(20, 10**5, BUDGET, regularization=h) for h in np.geomspace(100, 1e5, 400))
+    assert _certified(20, 10**5, BUDGET) == pytest.approx(1.25 * best, rel=1e-3)
+    grid = [(b, g) for b in range(1, 20) for g in np.geomspace(0.02, 0.9, 60)]
+    least = min(_bandit_bound(b, g) for b, g in grid)
+    gamma = bounds.best_exploration_rate(6, 10**6, 3, bounds.value_second_moment(6, 3, 2.0))
+    assert least == pytest.approx(_bandit_bound(3, gamma), rel=5e-3)
+    batch, share = _settled(6, 10**6, PURE)
+    assert batch > 3
+    assert 1.1 * least < _bandit_bound(batch, share) <= 1.25 * least * 1.005
+
+
+@pytest.mark.parametrize("budget", [BUDGET, PURE])
+def test_optimistic_is_the_regularization_without_noise_at_the_same_privacy(budget):
+    free = SubmodularMinimizer(6, 10_000, FREE, bound=2.0)
+    careful, bold = (
+        SubmodularMinimizer(6, 10_000, budget, bound=2.0, regularization=how)
+        for how in ("auto", "optimistic")
+    )
+    assert bold.regularization == free.regularization < careful.regularization
+    assert bold.settings.event == careful.settings.event
+    assert bold.privacy.epsilon(budget.delta) == careful.privacy.epsilon(budget.delta) <= budget.epsilon
+    # the certificate is the theorem's at that regularization: larger, at most the trivial one
+    assert careful.certified_regret < bold.certified_regret <= bounds.trivial_cost(10_000, 2.0)
+    assert bold.certified_regret == _certified(
+        6, 10_000, budget, bound=2.0, regularization=free.regularization
+    )
+
+
+@pytest.mark.parametrize("form", ["values", "tree"])
+def test_an_optimistic_bandit_ignores_the_noise(form):
+    careful, bold = (
+        BanditSubmodularMinimizer(3, 50_000, PURE, form=form, exploration_rate=0.2, regularization=how)
+        for how in ("auto", "optimistic")
+    )
+    assert (bold.batch, bold.settings.event) == (careful.batch, careful.settings.event)
+    expected = 0.5 * math.sqrt(8.0 * 50_000 * 4.0**2 / (0.2 * 3 * bold.batch))
+    assert bold.regularization == pytest.approx(expected)
+    assert bold.regularization < careful.regularization
+    assert bold.certified_regret >= careful.certified_regret
+
+
+def test_optimistic_closes_more_of_the_gap():
+    people = cuts_and_prices(20_000, 8, np.random.default_rng(5))
+    averages = {
+        how: SubmodularMinimizer(8, 20_000, BUDGET, regularization=how, seed=0).run(people).average
+        for how in ("auto", "optimistic")
+    }
+    assert averages["optimistic"] < averages["auto"] < 0.0
+
+
+@pytest.mark.parametrize("budget", [PURE, dc.Budget(0.07, neighbours="add_remove"), dc.Budget(9.0), FREE])
+@pytest.mark.parametrize("rounds", [2, 30, 5000])
+def test_batches_are_those_of_a_search_through_all(budget, rounds):
+    scale = float(value_noise(budget.share(), 1.0).scale)
+    shares = [
+        bounds.best_exploration_rate(3, rounds, b, bounds.value_second_moment(3, b, scale))
+        for b in range(1, rounds + 1)
+    ]
+    least = min(shares)
+    allowed = min(1.25 * least, max(1.0, least))
+    longest = max(b for b, share in enumerate(shares, start=1) if share <= allowed)
+    assert _settled(3, rounds, budget, exploration_rate=0.3) == (longest, 0.3)
+
+
+def test_batches_are_found_at_once_for_the_smallest_epsilons():
+    batch, _ = _settled(3, 1 << 40, dc.Budget(1e-9), exploration_rate=0.3)
+    assert 1e10 < batch < 2e10  # none of which is looked at
+
+
+def _bandit_bound(batch, gamma):
+    moment = bounds.value_second_moment(6, batch, 2.0)
+    strength = math.sqrt(8.0 * 10**6 * moment / (gamma * 6 * batch))
+    return bounds.explored(6, 10**6, batch, gamma, strength, moment)
+
+
+def test_certificates_beat_the_published_theorems():
+    assert _certified(20, 10**6, PURE) < bounds.published_minimizer(20, 10**6, 1.0) / 10
+    certified = _bandit_certified(5, 10**7, PURE)
+    assert certified < bounds.published_bandit_minimizer(5, 10**7, 1.0) / 10
+    # M n T^(2/3) eps^(-1/3), with a constant below 4
+    assert certified / 1.5625 < 4.0 * 5 * (10**7) ** (2 / 3)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_run_is_choose_and_learn(name):
+    trace = LEARNERS[name](BUDGET, seed=5).run(PEOPLE)
+    learner = LEARNERS[name](BUDGET, seed=5)
+    shown = _served(learner, PEOPLE[:650])
+    assert _items(trace)[:650] == shown
+    assert all(items == learner.choose().items for items in _items(trace)[650:])
+    costs = [PEOPLE[t].value(items) for t, items in enumerate(_items(trace))]
+    assert trace.costs == pytest.approx(costs, abs=1e-12)
+    with pytest.raises(RuntimeError, match="horizon"):
+        learner.learn(_feedback(learner, PEOPLE[0], learner.choose()))
+
+
+def test_pure_budgets_take_the_tree_that_certifies_less():
+    few, many = (SubmodularMinimizer(n, 1000, PURE, seed=0) for n in (2, 30))
+    assert (few.sums, few.noise) == ("tree", "spherical")
+    assert (many.sums, many.noise) == ("tree", "laplace")
+    assert SubmodularMinimizer(3, 1, PURE, seed=0).choose() is not None

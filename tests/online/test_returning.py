@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
 from discreet.online.learner import Rounds
@@ -252,3 +253,18 @@ def test_late_feedback_counts_once_in_the_batch_it_comes_into(kind):
     assert 1.5 < known[-1].max() <= 3.0
     with pytest.raises(ValueError, match="min_separation"):
         kind(PEOPLE, 1, ROUNDS, budget, min_separation=1, seed=0, **every).add_items([PEOPLE])
+
+
+def test_a_file_with_other_rounds_is_refused():
+    rounds = Rounds(None)
+    rounds.close(10)
+    limit = ContributionLimit(3, bytes(32), rounds, lambda number: number)
+    for _ in range(2):
+        assert limit.register("ann")
+        rounds.close()
+    plain, arrays = capture(limit)
+    again = ContributionLimit(3, bytes(32), rounds, lambda number: number)
+    restore(again, plain, arrays)
+    assert [again.register("ann"), again.register("ann")] == [True, False]
+    with pytest.raises(ValueError, match="rounds"):
+        restore(limit, plain, arrays | {"_table.2": np.array([10])})

@@ -16,7 +16,7 @@ from discreet.constraints.domains import Simplex
 from discreet.kernels.selection import UnitGains
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online import ApproximateLeader, running_sums, sums
-from discreet.online.running_sums import RunningSumSelector
+from discreet.online.running_sums import RunningSumSelector, RunningSumSettings
 from discreet.privacy import FactorizedSum, RunningSum, VectorBounds, samplers, tree_levels
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -380,3 +380,139 @@ def test_returning_people_count_once_in_a_growing_batch():
         before = now.copy()
         learner.learn(Coverage(np.eye(5)[[who]]), person_id=int(who))
     assert before.max() == 3.0
+
+
+def test_a_falling_rate_depends_on_the_round_alone():
+    rates = []
+
+    def draw(_scores, rate, _uniforms):
+        rates.append(rate)
+        return np.array([0, 1], dtype=np.int32)
+
+    people = Coverage(np.zeros((400, 6)))
+    learner = RunningSumSelector(6, 2, 400, BUDGET, rate="falling", bound=3.0, seed=0)
+    with mock.patch.object(running_sums, "draw_ordered", draw):
+        for person in people:
+            learner.choose()
+            learner.learn(person)
+    after = np.arange(1, 400)
+    expected = np.minimum(1.0, 2.0 * np.sqrt(2 * math.log(6) / after)) / 3.0
+    np.testing.assert_allclose(rates[1:], expected)
+    assert learner.rate == pytest.approx(2.0 * math.sqrt(2 * math.log(6) / 400) / 3.0)
+    assert learner.fastest == pytest.approx(1.0 / 3.0)
+    assert RunningSumSelector(6, 2, 400, BUDGET, seed=0).fastest is None
+
+
+def test_the_certificate_of_a_falling_rate_matches_its_formula():
+    rounds, k, n = 10_000, 3, 20
+    learner = RunningSumSelector(n, k, rounds, BUDGET, rate="falling", weights="norm", seed=0)
+    sigma = math.sqrt(2 * k) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu
+    learned = 4.5 * math.sqrt(k * rounds * math.log(n)) + 1.0
+    expected = learned + k * sigma * math.sqrt(2 * math.log(n))
+    assert learner.certified_regret == pytest.approx(expected, rel=1e-3)
+    auto = RunningSumSelector(n, k, rounds, BUDGET, rate="falling", resample_every="auto", seed=0)
+    assert auto.certified_regret <= learner.certified_regret * 2.0
+    assert auto.fastest * auto.resample_every <= 1.0
+    assert RunningSumSelector(3, 3, rounds, BUDGET, rate="falling", seed=0).certified_regret == 0.0
+
+
+def test_falling_rates_and_weights_serve_better_where_nothing_changes():
+    rng = np.random.default_rng(8)
+    people = Coverage((rng.random((6000, 60)) < np.geomspace(0.25, 0.01, 60)).astype(float))
+
+    def average(**options):
+        learners = [
+            RunningSumSelector(60, 3, 6000, BUDGET, resample_every=50, seed=s, **options) for s in range(3)
+        ]
+        return np.mean([learner.run(people).average for learner in learners])
+
+    plain, weighted, both = average(), average(weights="norm"), average(weights="norm", rate="falling")
+    assert plain < weighted < both
+
+
+def test_gains_are_those_on_top_of_the_items_before():
+    learner = RunningSumSelector(4, 2, 10, dc.Budget(math.inf), seed=0)
+    shown = learner.choose().items
+    person = ProbabilisticCoverage([[0.5, 0.25, 0.0, 1.0]])
+    learner.learn(person)
+    unit = 1.0 / learner._sum._units
+    expected = np.array([person.gains([]), person.gains([shown[0]])])
+    assert np.abs(learner._sum.pending * unit - expected).max() <= unit
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_gains_of_rows_are_those_of_the_objective(k):
+    """The slow twin: what each item adds to the items before, asked of the objective itself."""
+    rng = np.random.default_rng(k)
+    people = ProbabilisticCoverage((rng.random((30, 9)) < 0.5) * rng.random((30, 9)))
+    rows, shown = people.as_rows(), rng.permutation(9)[:k].astype(np.int32)
+    counted, totals = rng.random(30) < 0.8, np.zeros((k, 9), dtype=np.int64)
+    UnitGains(1.0, False, 2.0**31, 1 << 31).add(rows.compressed, 0, counted, shown, totals)
+    expected = np.zeros((k, 9))
+    for person in itertools.compress(people, counted):
+        for i in range(k):
+            gains = np.array(person.gains(shown[:i].tolist()))
+            gains[shown[:i]] = 0.0
+            expected[i] += gains
+    np.testing.assert_allclose(totals / 2.0**31, expected, atol=30 * 2.0**-31)
+
+
+def test_row_values_match_the_objective():
+    rng = np.random.default_rng(1)
+    people = ProbabilisticCoverage((rng.random((40, 9)) < 0.4) * rng.random((40, 9)))
+    trace = RunningSumSelector(9, 3, 40, BUDGET, seed=2).run(people)
+    assert np.allclose(trace.rewards, [people[t].value(trace.selections[t]) for t in range(40)])
+
+
+def test_certificate_matches_its_formula():
+    rounds, k, n = 10_000, 3, 20
+    learner = RunningSumSelector(n, k, rounds, BUDGET, seed=0)
+    sigma = math.sqrt(k * n) * (1.0663 + math.log(rounds) / math.pi) / BUDGET.mu
+    expected = 2 * math.sqrt(k * rounds * math.log(n)) + k * sigma * math.sqrt(2 * math.log(n))
+    assert learner.certified_regret == pytest.approx(expected, rel=1e-3)
+    # and the noise that is certified is the noise that is drawn
+    largest = learner.settings.noise_maximum
+    assert largest == pytest.approx(
+        bounds.gaussian_maximum(n, learner._sum.sum.noise_std(rounds - 1)), rel=1e-6
+    )
+    tree = RunningSumSelector(n, k, 512, BUDGET, sums="tree", seed=0)
+    worst = max(tree._sum.sum.noise_std(t) for t in range(1, 512))
+    assert tree.settings.noise_maximum == pytest.approx(bounds.gaussian_maximum(n, worst), rel=1e-6)
+
+
+def test_automatic_batch_is_the_best_certified_one():
+    question = {"n_items": 30, "k": 4, "rounds": 3000, "budget": BUDGET}
+    auto = RunningSumSelector(**question, resample_every="auto", seed=0)
+    for batch in (1, 2, 5, 20, 100):
+        rate = bounds.best_rate(30, 4, 3000, batch)
+        other = RunningSumSelector(**question, resample_every=batch, rate=rate, seed=0)
+        assert auto.certified_regret <= other.certified_regret * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("rounds", "blocks"), [(3, 2.0), (5, 2.0 * (1.0 + 2.0 / 3.0))])
+def test_what_the_noise_of_a_tree_costs_by_hand(rounds, blocks):
+    """Levels times the variance of the noisiest sum: two halves of a full tree, or a block of each level."""
+    budget = dc.Budget(1.0, 1e-6)
+    settings = RunningSumSettings.tight(4, 1, rounds, budget.share(), sums="tree")
+    moves = 2.0  # four gains in [0, 1] that all change
+    expected = bounds.gaussian_maximum(4, moves * math.sqrt(blocks) / budget.mu)
+    assert settings.noise_maximum == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_a_horizon_batches_grow_and_everything_is_paid_for_at_once():
+    budget = dc.Budget(1.0, 1e-6)
+    learner = RunningSumSelector(7, 2, None, budget, weights="norm", seed=0)
+    settings = learner.settings
+    assert settings.first_batch > 50  # 8 standard deviations of the noise
+    assert settings.spec.rounds == len(settings.ends) == 100
+    assert settings.ends[-1] > 10**8
+    assert settings.longest == settings.spec.bounds.people_per_vector == max(np.diff(settings.ends))
+    assert learner.certified_regret == math.inf
+    assert 0.98 < learner.privacy.epsilon(1e-6) <= 1.0
+    assert learner.privacy.spent.epsilon(1e-6) == 0.0
+    assert [settings.rate_after(t) for t in (0, 1)] == [1.0, 1.0]
+    assert settings.rate_after(10**6) == pytest.approx(2.0 * math.sqrt(2 * math.log(7) / 10**6))
+    assert RunningSumSelector(7, 2, None, budget, rate=0.01, first_batch=9).settings.rate_after(10**6) == 0.01
+    learned = RunningSumSelector(7, 2, None, budget, weights="norm", first_batch=20, seed=0)
+    people = Coverage(np.tile([[1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], (3000, 1)))
+    assert learned.run(people).rewards[-1000:].mean() > 0.8
