@@ -266,6 +266,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "objectives.FacilityLocation": (o.FacilityLocation, {"matrix": table(), "bound": 1.0}),
         "objectives.GraphCut": (o.GraphCut, {"adjacency": square, "bound": 9.0}),
         "objectives.LogDeterminant": (o.LogDeterminant, {"kernel": square, "bound": 9.0}),
+        "objectives.MatroidRank": (
+            o.MatroidRank,
+            {"matroid": dc.constraints.Cardinality(2, N), "weights": table(), "bound": 2.0},
+        ),
         "objectives.Mixture": (o.Mixture, {"parts": [(0.5, population()), (0.5, population())]}),
         "objectives.MultilinearExtension": (o.MultilinearExtension, {"people": population(9), "samples": 20}),
         "objectives.MutualInformation": (

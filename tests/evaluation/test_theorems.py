@@ -309,6 +309,7 @@ def test_certificates_that_say_nothing_are_known():
             trivial.add(check.name)
     assert trivial == {
         "PhasedSelector, restarts",
+        "RunningSumSelector, published",
         "MetaFrankWolfe, published",
         "MetaFrankWolfe, euclidean, published",
         "MetaFrankWolfe, Laplace tree",

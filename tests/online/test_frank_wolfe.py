@@ -696,10 +696,10 @@ def test_what_is_left_at_a_gate_is_spent():
 
 
 def test_noise_follows_from_what_is_spent():
-    shares = {"gaussian": BUDGET.split(2)[0], "laplace": BUDGET.split(2, definition="pure")[0]}
-    for noise, share in shares.items():
+    pures = BUDGET.split(2, definition="pure")
+    for noise, share in {"gaussian": BUDGET.split(2)[0], "laplace": pures[0]}.items():
         assert MetaFrankWolfe(BLOCKS, ROUNDS, share, steps=3, seed=0).noise == noise
-    pure = MetaFrankWolfePoints(BOX, ROUNDS, shares["laplace"], gradient_bound=1.0, steps=3, seed=0)
+    pure = MetaFrankWolfePoints(BOX, ROUNDS, pures[1], gradient_bound=1.0, steps=3, seed=0)
     assert pure.noise == "spherical"
     assert 2 * pure.privacy.epsilon(0.0) == pytest.approx(1.0)
 
@@ -947,7 +947,7 @@ def test_published_leader_reports_what_it_needs():
     # its node: the length of a gradient and of the leader's own, log2 T + 1 levels, epsilon / K
     rounds, each = 4_000_000, 1.0 / learner.steps
     added = math.sqrt(2.0 * math.log(rounds) ** 2.5 / (each * rounds))
-    node = (1.0 + added * 2.0 * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
+    node = (1.0 + added * math.sqrt(2.0)) * (math.ceil(math.log2(rounds)) + 1) / each
     assert learner._sum.sum.noise_std(1) == pytest.approx(math.sqrt(3.0) * node)
     tight = MetaFrankWolfePoints(box, 4_000_000, PURE, **question)
     assert tight.certified_regret < 0.1 * learner.certified_regret

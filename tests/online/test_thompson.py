@@ -16,7 +16,7 @@ from discreet.core.state import capture
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import cuts_and_prices, drifting, product_display
 from discreet.online import BanditSubmodularMinimizer, ThompsonSelector, bandit
-from discreet.online.bandit_minimize import Pairs, SetCosts, _descended
+from discreet.online.bandit_minimize import SetCosts, _descended
 from discreet.online.sums import BatchTotal, CostTotal
 from discreet.online.thompson import (
     WARM_UP,
@@ -382,17 +382,6 @@ def test_blocks_begin_where_round_numbers_say():
         shown.append(learner.choose().items)
         learner.learn((t % 3) / 2.0)
     assert all(len(set(shown[t : t + 5])) == 1 for t in range(0, 40, 5))
-
-
-def test_pairs_have_a_number_each():
-    pairs = Pairs(5, 7)
-    assert sorted(pairs.of(np.arange(5))) == list(range(7, 17))
-    assert pairs.of(np.array([3, 1])).tolist() == pairs.of(np.array([1, 3])).tolist()
-    weights = np.arange(17.0)
-    matrix = pairs.matrix(weights)
-    assert (matrix == matrix.T).all()
-    for i, j in product(range(5), repeat=2):
-        assert matrix[i, j] == (0.0 if i == j else weights[pairs.of(np.array([i, j]))[0]])
 
 
 def test_beliefs_are_held_together_for_as_many_items_as_that_is_quick():

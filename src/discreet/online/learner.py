@@ -1020,6 +1020,8 @@ class OnlineSelector(OnlineLearner):
     def partial(self, server: str) -> Partial:
         """A part of the open batch for people who come to another server, who are served the same set."""
         with self._turn("partial()"):
+            if not isinstance(server, str) or not server:
+                raise TypeError(f"server must be a name, got {checks.shown(server)}")
             self._check_divisible()
             if self.over:
                 raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")

@@ -49,8 +49,6 @@ class Partial:
 
     def __init__(self, about: About, given: Callable[[Any, Any], Any]) -> None:
         self.server, self.batch, self.room, self.learner = about
-        if not isinstance(self.server, str) or not self.server:
-            raise TypeError(f"server must be a name, got {checks.shown(self.server)}")
         self.id = random_id()
         self._given = given
         self._count = 0
