@@ -610,11 +610,13 @@ def test_the_select_command_does_not_grow(tmp_path, monkeypatch):
 
     monkeypatch.setenv("COLUMNS", "100")  # tables are fitted to it, word by word, with the names of files
     liked = np.random.default_rng(0).random((200, 12)) < 0.3
-    events, items = tmp_path / "visits.csv", tmp_path / "pages.csv"
-    events.write_text("user,page\n" + "".join(f"u{i},p{j}\n" for i, j in np.argwhere(liked).tolist()))
-    items.write_text("page\n" + "".join(f"p{j}\n" for j in range(12)))
+    (tmp_path / "visits.csv").write_text(
+        "user,page\n" + "".join(f"u{i},p{j}\n" for i, j in np.argwhere(liked).tolist())
+    )
+    (tmp_path / "pages.csv").write_text("page\n" + "".join(f"p{j}\n" for j in range(12)))
     monkeypatch.chdir(tmp_path)
-    words = "select visits.csv --person user --item page --items pages.csv --k 3 --epsilon 1 --seed 0".split()
+    words = ["select", "visits.csv", "--person", "user", "--item", "page", "--items", "pages.csv"]
+    words += ["--k", "3", "--epsilon", "1", "--seed", "0"]
     for _ in range(2):
         with contextlib.redirect_stdout(io.StringIO()):
             cost = walked(lambda: main(words))
