@@ -68,7 +68,7 @@ from ..privacy import (
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
-from .partial import Merged, Partial, SummedPart
+from .partial import Merged, Partial, Summed, SummedPart
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import (
     ContributionLimit,
@@ -81,7 +81,10 @@ from .people import (
     in_order,
 )
 from .registry import REGISTRY
-from .released import Pooled, Released
+from .released import Estimates, Pooled, Released
+
+if TYPE_CHECKING:
+    from .sums import BatchedSum
 
 CALIBRATIONS = ("tight", "published")
 _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
@@ -797,7 +800,8 @@ class OnlineSelector(OnlineLearner):
     _noun: ClassVar[str] = "set"
     _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
 
-    _sum: Any = None  # the `BatchedSum` that people's feedback is summed in, for those who have one
+    # What people's feedback is summed in and released by; None for those who have no such sum.
+    _sum: BatchedSum = None  # type: ignore[assignment]
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
     _first: tuple[int, ...] = ()  # the set that is shown first
@@ -1089,23 +1093,22 @@ class OnlineSelector(OnlineLearner):
     def _due(self) -> bool:
         return bool(self.settings.due(self._rounds.number))
 
-    def _draw(self) -> Any:
+    def _draw(self) -> NDArray[Any]:
         return self._sum.draw(self._rounds.number, self._catalogue.active, self._pool)
 
     def _spent(self) -> Account:
         return self._account(*(() if self._sum is None else self._sum.entries()))
 
-    def _ranking(self) -> Any:
+    def _ranking(self) -> NDArray[np.float64]:
         """A number for each item, of what has been released: which to show where others cannot be.
 
         How often it was in one of the latest sets, where no sums are released.
         """
-        if self._sum is None:
-            return self._catalogue.often()
-        return self._sum.ranking(self._rounds.number, self._pool)
+        none = self._sum is None
+        return self._catalogue.often() if none else self._sum.ranking(self._rounds.number, self._pool)
 
-    def _estimates(self) -> Any:
-        """`Estimates` of each item's value, by what was released."""
+    def _estimates(self) -> Estimates:
+        """Each item's value, by what was released."""
         return (None, 0, None) if self._sum is None else self._sum.estimates(self._rounds.number)
 
     def _start(self, start: Released) -> None:
@@ -1215,8 +1218,8 @@ class OnlineSelector(OnlineLearner):
         if self._sum is not None:
             self._sum.check_divisible()
 
-    def _summed(self) -> Any:
-        """What people add to the sums of the open batch: `Summed`."""
+    def _summed(self) -> Summed:
+        """What people add to the sums of the open batch."""
         if self._sum is None:
             raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
         return self._sum.summed(self._shown)
