@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from math import ceil, comb, exp, log, log2, sqrt
 
+import numpy as np
+
 DELTA = 1e-6
 ALPHA = 1.0 - 1.0 / math.e
 
@@ -20,6 +22,25 @@ def solved(rises, low: float, high: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if rises(middle) > 0 else (middle, high)
     return low
+
+
+def least(valley, low: float, high: float) -> float:
+    """The least value of a function that falls and then rises, between two positive numbers."""
+    for _ in range(200):
+        left, right = low ** (2 / 3) * high ** (1 / 3), low ** (1 / 3) * high ** (2 / 3)
+        low, high = (low, right) if valley(left) < valley(right) else (left, high)
+    return valley(low)
+
+
+def exponent(values) -> str:
+    """As which power of p the value at 1,000 is above the one at 10."""
+    first, last = values
+    return f"{log(last / first) / log(100):.2f}"
+
+
+def tree_noise(p: int, sums: int, scale: float) -> float:
+    """Root mean square length of spherical noise, Gamma(p) long, in the sum of the most nodes."""
+    return scale * sqrt(p * (p + 1) * int(log2(sums + 1)))
 
 
 def big(value: float) -> str:
@@ -126,16 +147,69 @@ def rate_and_explorations():
 
 def gradients_at_final_point():
     yield f"worth {0.5 / 0.9:.2f} of the best"
+    found = {final: [fed_at(final, rounds) for rounds in (4000, 16_000)] for final in (True, False)}
+    yield f"is {found[True][0]:,.0f} / {found[True][1]:,.0f} with"
+    yield f"and {found[False][0]:,.0f} / {found[False][1]:,.0f} at"
+
+
+def fed_at(final: bool, rounds: int) -> float:
+    """(1 - 1/e)-regret of four leaders without noise, one number each.
+
+    f = (1 - (1 - x0)(1 - x3) + 1 - (1 - x1)(1 - x2)) / 4 + (x1 + x3) / 5, and (x0 + x2) / 4 in rounds that
+    push. Exchanging 0 with 2 and 1 with 3 changes neither f nor the blocks, so x0 = x2 and x1 = x3 always:
+    a leader's share of item 0 is a logistic function of how far item 0 leads item 1 in its gradients.
+    """
+    push, rate = round(7 * sqrt(rounds)), sqrt(8 * log(2) / rounds)
+    leads, earned = [0.0] * 4, 0.0
+    for t in range(rounds):
+        shares = [1 / (1 + exp(-rate * lead)) for lead in leads]
+        x0, x1 = sum(shares) / 4, 1 - sum(shares) / 4
+        earned += x0 / 2 if t < push else (1 - (1 - x0) * (1 - x1)) / 2 + 0.4 * x1
+        passed = 0.0  # how far x0 is ahead of x1 before each leader
+        for k, share in enumerate(shares):
+            ahead = x0 - x1 if final else passed
+            leads[k] += 0.25 if t < push else ahead / 4 - 0.2
+            passed += (2 * share - 1) / 4
+    pairs = {"0, 2": (0.5, 0.5), "0, 3": (0.25, 0.45), "1, 2": (0.25, 0.45), "1, 3": (0.0, 0.9)}
+    return ALPHA * max(push * early + (rounds - push) * late for early, late in pairs.values()) - earned
 
 
 def curvature_for_lipschitz():
-    yield "grows as p^1.00 with the printed"  # p ln^2.5 T sqrt(T) / 2 is by far the largest term
-    yield "as p^0.50 with H"
-    yield f"(trivial: {big(2e6)})"
+    logs, rounds = log(1e12) ** 2.5, 1e12
+
+    def bound(p):  # Theorem 4 with L = |C| = epsilon = 1, and H T |C|^2 / 2
+        return lambda h: p * (1 + h) ** 2 * logs / h + h * rounds / 2
+
+    yield f"grows as p^{exponent(bound(p)(p * logs / sqrt(rounds)) for p in (10, 1000))} with the printed"
+    yield f"as p^{exponent(least(bound(p), 1e-9, 1) for p in (10, 1000))} with H"
+    yield f"for the printed H (trivial: {big(2e6)}) and {big(held_leader(5, 4))} for its own"
+    grown = 5 * log(1e6) ** 2.5 / (2 * 4 * sqrt(1e6))  # L / |C| times the printed H, on the unit ball
+    noise = tree_noise(5, 10**6, (1 + grown) * levels(10**6) / 4)
+    moved = math.fsum(min(2.0, (1 + noise) / (grown * t)) for t in range(1, 10**6))
+    yield f"certifies {big(grown * 1e6 / 2 + 2 + moved)} for"  # nothing holds the first point: |C| = 2
+
+
+def held_leader(p: int, epsilon: float, length: float = 1.0) -> float:
+    """A R^2 / 2 + T L (L + |noise|) / A at its best A: the unit ball, 10^6 rounds, noise for 2 L."""
+    noise = tree_noise(p, 10**6 - 1, 2 * length * levels(10**6 - 1) / epsilon)
+    return least(lambda a: a / 2 + 1e6 * length * (length + noise) / a, 1e-3, 1e9)
 
 
 def norm_of_expert_costs():
     yield f"length {sqrt(1000):.1f}."
+    logs, rounds = log(1e11) ** 2.5, 1e11
+
+    def best(p, length):  # Theorem 4 with |C|^2 = 2, and H T |C|^2 / 2
+        return least(lambda h: p * (length + h * sqrt(2)) ** 2 * logs / h + h * rounds, 1e-9, 1)
+
+    def certified(p):  # Hedge, and the largest of p sums of Laplace noise for p, one for each node
+        scale, nodes = p * levels(10**11 - 1), int(log2(1e11))
+        noise = least(lambda s: (log(p) - nodes * math.log1p(-s * s)) * scale / s, 1e-3, 1 - 1e-9)
+        return sqrt(rounds * log(p) / 2) + noise
+
+    yield f"grows as p^{exponent(best(p, sqrt(p)) for p in (10, 1000))} for costs"
+    yield f"and as p^{exponent(best(p, 1) for p in (10, 1000))} for vectors"
+    yield f"box=(0, 1))` grows as p^{exponent(certified(p) for p in (10, 1000))} over"
 
 
 def radius_beyond_the_domain():
@@ -143,7 +217,16 @@ def radius_beyond_the_domain():
 
 
 def scale_of_the_objective():
-    yield f"the display {sqrt(100):.0f} times"
+    n, rank, harmonic = 100, 2, math.fsum(1 / j for j in range(1, 101))
+
+    def lost(size):  # K is the paper's; a set's second derivatives are 0 on the diagonal
+        value, noise = 10**6 * size, 2 * n * size * harmonic  # the largest of n entries, for each of K steps
+        steps = min(range(1, 100), key=lambda k: value * rank**2 / (2 * k) + 2 * rank * k * noise)
+        return value * (rank**2 - rank) / (2 * steps) + rank * steps * noise
+
+    yield f"grows {lost(100) / lost(1):.1f} times, from {big(lost(1))} to {big(lost(100))};"
+    shown = [sqrt(size * rank**3 * n * log(n)) for size in (1, 100)]
+    yield f"the display {shown[1] / shown[0]:.0f} times"
 
 
 def norm_of_prefix_noise():
@@ -151,7 +234,34 @@ def norm_of_prefix_noise():
 
 
 def scale_of_costs():
+    yield f"measured regret is {regret_of_minimizer(1.0) / regret_of_minimizer(0.01):.1f} times smaller"
+
+    def proof(bound):  # Theorem 7 before its constants are hidden
+        length, height = 4 * bound, bound * sqrt(400)
+        private = 4 * 3 * length**2 * 400 * log(400) ** 1.5 / height
+        return 2 * 400 * length**2 / height + height * 3 / 2 + private
+
+    steep, flat = proof(1.0), proof(0.01)
+    yield f"the bound in the proof ({steep / flat:.1f} times, from {big(steep)} to {big(flat)})"
     yield f"M^2 would be {100**2:,} times"
+    steep, flat = held_leader(3, 1), held_leader(3, 1, 0.01)
+    yield f"as long is {steep / flat:.1f} times smaller: {big(flat)}, not {big(steep)}"
+
+
+def regret_of_minimizer(size: float) -> float:
+    """SUBMODPRFTL with its own noise on costs that are sums of prices: 3 items, 400 rounds, epsilon 1."""
+    prices = size * np.random.default_rng(0).uniform(-0.3, 0.3, size=(400, 3))
+    chance = np.random.default_rng(1)
+    nodes, paid, scale = np.zeros((9, 3)), 0.0, 4 * size * (ceil(log2(400)) + 1)
+    for t in range(400):
+        held = prices[:t].sum(axis=0) + nodes.sum(axis=0)
+        point = np.clip(-held / (size * sqrt(400)), 0, 1)
+        paid += prices[t][point > chance.random()].sum()
+        level = ((t + 1) & -(t + 1)).bit_length() - 1  # the node that ends here takes in those below
+        direction = chance.normal(size=3)
+        nodes[:level] = 0
+        nodes[level] = direction / sqrt(direction @ direction) * chance.gamma(3, scale)
+    return paid - np.minimum(prices.sum(axis=0), 0).sum()
 
 
 def exponent_of_n():

@@ -148,11 +148,11 @@ def scale_of_the_objective() -> str:
         ContinuousGreedy(blocks, ONE, noise="laplace", calibration="published", bound=bound, seed=0)
         for bound in (1.0, 100.0)
     )
-    over = large.certified_loss(10**6, 100) / small.certified_loss(10**6, 100)
+    few, many = (greedy.certified_loss(10**6, 100) for greedy in (small, large))
     return (
         f"The same objective a hundred times as large (Delta and m_F with it), two blocks of 50 items, a"
-        f" million people, printed constants: what the library certifies to be lost grows {over:.1f} times,"
-        f" the display {math.sqrt(100.0):.0f} times."
+        f" million people, printed constants: what the library certifies to be lost grows"
+        f" {many / few:.1f} times, from {big(few)} to {big(many)}; the display {math.sqrt(100.0):.0f} times."
     )
 
 
