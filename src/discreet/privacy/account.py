@@ -140,6 +140,7 @@ class Releases:
         while place._above is not None:
             place = place._above
             total = place.own + place._worst.worst(total)
+        assert not (self.sequential or place.sequential)  # those are totals of accounts: nothing is added
         return total
 
     def loss_seen(self) -> Loss:
