@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discreet.core.identity import name_of
+from discreet.core.names import name_of
 from discreet.data import prepare, read_events
 from discreet.objectives import Coverage
 from tests.refusals import refused

@@ -500,11 +500,12 @@ def test_a_person_in_two_rows():
 
 def test_public_randomness_is_the_same_in_every_run():
     def public(seed, public):
-        learner = dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=hooks.Source(seed, public))
-        drawn = dc.privacy.PublicRandomness.drawn(hooks.Source(seed, public)).generator.random()
+        source, again = (hooks.AuditRandomness(seed, public) for _ in range(2))
+        learner = dc.online.RunningSumSelector(4, 1, 4, dc.Budget(1.0, 1e-5), seed=source)
+        drawn = dc.privacy.PublicRandomness.drawn(again).generator.random()
         return drawn, tuple(learner._sum.public.words)
 
-    assert hooks.Source(1).words(1)[0] != hooks.Source(2).words(1)[0]
+    assert hooks.AuditRandomness(1).words(1)[0] != hooks.AuditRandomness(2).words(1)[0]
     assert public(1, 0) == public(2, 0)
     assert public(1, 1) == public(2, 1)
     assert all(one != other for one, other in zip(public(1, 0), public(1, 1), strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from discreet.core.checks import DataError
-from discreet.core.labels import item_numbers
+from discreet.core.names import item_numbers
 from discreet.objectives import Coverage
 from discreet.objectives.base import value_to_each
 from discreet.results import Selection

@@ -43,7 +43,8 @@ def serves_before_commit() -> None:
             live = self._by_number.get(number)
             if live is not None:
                 for h in reversed(allocated):
-                    row = (h.experiment, h.epoch, h.first, h.count, h.body(), h.chain, 0, "", h.segment, "")
+                    key = h.experiment, h.epoch, h.first
+                    row = (*key, h.count, h.body(), h.chain, 0, "", h.segment, "", 0)
                     blocks = live.segments.get(h.segment, live).blocks
                     loop.call_soon_threadsafe(blocks.appendleft, DecisionBlock.read(row))
 

@@ -37,6 +37,7 @@ from ..privacy import (
     GaussianNoise,
     LaplaceNoise,
     Release,
+    ScoreChange,
     Seed,
     Share,
     spend_from,
@@ -1055,7 +1056,7 @@ class PrivateGreedy(OfflineSelector):
     ) -> tuple[float, float | None, tuple[float, float]]:
         """For exact sums over people, each person's part of which lies in a public range."""
         if people is None or people.monotone:
-            width = self.bound if self._one_way else 2.0 * self.bound  # one comes, or one comes and one goes
+            width = ScoreChange(self.bound, one_directional=self._one_way).range
             moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
             return width, None if size is None else size * self.bound, moved
         _, _, up, down = people.ranges()

@@ -140,7 +140,7 @@ class Releases:
         while place._above is not None:
             place = place._above
             total = place.own + place._worst.worst(total)
-        assert not (self.sequential or place.sequential)  # those are totals of accounts: nothing is added
+        assert True not in (self.sequential, place.sequential)  # totals of accounts: nothing is added there
         return total
 
     def loss_seen(self) -> Loss:

@@ -142,7 +142,7 @@ RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
 )
 RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
-PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "all": "all"}  # and their names
+PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "none": "all"}  # and their names
 AHEAD = 2  # blocks of a segment that wait to be served
 
 
