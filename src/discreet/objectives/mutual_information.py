@@ -68,7 +68,7 @@ class MutualInformation(Population):
             self._n_values = [whole("n_values", one, at_least=1) for one in given]
         self._table, self._kinds = table, kinds
         if self._n_values is not None:
-            self._hold(self._n_values, "were declared by n_values=")
+            self._hold(self._n_values, "what n_values= declares")
         self._name_items(labels)
         self._declared = math.log(self._n_classes)
 
@@ -86,7 +86,7 @@ class MutualInformation(Population):
             most = int(cells ** (1.0 / max(picks, 1))) + 1
             while most ** max(picks, 1) > cells:
                 most -= 1
-            self._hold([most] * self.n_items, f"{picks} features can be chosen of; declare n_values=")
+            self._hold([most] * self.n_items, f"{most}, for {picks} features to be chosen; declare n_values=")
             return
         sizes = sorted(self._n_values, reverse=True)
         if self._n_classes * math.prod(sizes[:picks]) > LARGEST_TABLE:
@@ -100,7 +100,7 @@ class MutualInformation(Population):
         if (wrong := self._table >= np.array(most)).any():
             row, item = (int(place) for place in np.argwhere(wrong)[0])
             raise DataError(
-                f"features holds a number that is not below the {most[item]} values that {why}",
+                f"features holds a number that is not below {why}",
                 f"features[{row}, {item}]={self._table[row, item]}",
             )
 
