@@ -199,7 +199,7 @@ def test_public_numbers_of_values_are_what_a_table_is_measured_by():
     table, classes = [[0, 0], [1, 1], [2, 0]], [0, 1, 0]
     for most in (3, [3, 2], (1 << 20, 2)):
         assert MutualInformation(table, classes, n_values=most).value([0]) > 0.0
-    with pytest.raises(DataError, match="not below what n_values= declares$"):
+    with pytest.raises(DataError, match=r"not below what n_values= declares$"):
         MutualInformation(table, classes, n_values=2)
     with pytest.raises(ValueError, match="n_values has 3 entries"):
         MutualInformation(table, classes, n_values=[3, 3, 3])
