@@ -89,3 +89,26 @@ def test_plan_marks_the_chosen_one():
     assert plan.reason in text
     bold = re.findall(r"<td[^>]*font-weight:600[^>]*>([^<]*)</td>", html)
     assert bold[1] == plan.best.name
+
+
+def test_budgets_gates_periods_releases_and_learners_have_cards():
+    budget = dc.Budget(1.0, 1e-6)
+    gate = dc.Gate(budget, 0)
+    gate.choose([1.0, 5.0], rate=0.1, sensitivity=2.0)
+    periods = dc.privacy.Periods(dc.Budget(1.0))
+    periods.gate("2026-11").choose([1.0, 5.0], rate=0.25, sensitivity=2.0)
+    assert "2.72 times as likely, but for a chance of 1e-06" in shown(budget)
+    assert "No privacy" in shown(dc.Budget(float("inf")))
+    assert "exponential" in shown(gate).lower()
+    assert "2026-11" in shown(periods)
+    assert "Release" in shown(dc.Gate(budget, 0).reserve(dc.privacy.GaussianNoise(1.0, 5.0)))
+    assert "PhasedSelector" in shown(PhasedSelector(10, 2, budget, seed=0))
+
+
+def test_reprs_are_one_short_line():
+    budget = dc.Budget(1.0, 1e-6)
+    learner = PhasedSelector(10, 2, budget, seed=0)
+    for thing in (learner, learner.privacy, learner.privacy.spent, dc.Gate(budget), budget):
+        assert len(repr(thing)) < 120
+        assert "\n" not in repr(thing)
+        assert " at 0x" not in repr(thing)

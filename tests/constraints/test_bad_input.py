@@ -36,7 +36,17 @@ RNG = np.random.default_rng(0)
 
 BUILD = [
     (lambda: Cardinality(0), "k=0"),
-    (lambda: Cardinality(2.5), "k must be a whole number"),
+    (lambda: Cardinality(2.5), "k must be a whole number, got 2.5$"),
+    (lambda: Cardinality(5.0), "k must be a whole number, got 5.0; write 5$"),
+    (lambda: PartitionMatroid([["tea", "jam"]], 1), "by label; give labels="),
+    (lambda: PartitionMatroid([["tee"]], 1, labels=["tea", "jam"]), "did you mean 'tea'"),
+    (lambda: PartitionMatroid(["tea", "jam"], {"tea": 1}), "no number for 'jam'"),
+    (
+        lambda: PartitionMatroid(["tea", "tea"], {"tea": 1, "jam": 1}),
+        "'jam', which is the category of no item",
+    ),
+    (lambda: PartitionMatroid(["tea", "jam"], [1, 1]), "one number or a dictionary"),
+    (lambda: PartitionMatroid([[0], [1]], {"tea": 1}), "capacities by name need blocks that are names"),
     (lambda: Cardinality(5, n_items=3), "k=5 exceeds n_items=3; choose k <= 3"),
     (lambda: Cardinality(5).maximize([1.0, 2.0]), "k=5 exceeds n_items=2"),
     (lambda: Cardinality(5).project_euclidean([1.0, 2.0]), "k=5 exceeds n_items=2"),

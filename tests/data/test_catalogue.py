@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import discreet as dc
@@ -368,3 +369,12 @@ def test_a_gate_of_several_rows_per_person_is_kept_to():
     )
     PrivateGreedy(2, gate).select(people)
     assert 5.99 <= gate.spent.epsilon() <= 6.0
+
+
+def test_a_table_of_one_column_lists_items_and_other_tables_say_what_to_give():
+    events = pd.DataFrame({"who": ["ann", "ben"], "what": ["tea", "jam"]})
+    items = pd.DataFrame({"what": ["tea", "jam", "milk"], "price": [1, 2, 3]})
+    found = Coverage.from_events(events, person="who", item="what", items=items[["what"]])
+    assert found.labels == ("tea", "jam", "milk")
+    with pytest.raises(ValueError, match=r"items is a table with 2 columns; give the one .* table\['what'\]"):
+        Coverage.from_events(events, person="who", item="what", items=items)

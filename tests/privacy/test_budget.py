@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -113,3 +115,22 @@ def test_more_delta_than_there_is_buys_nothing():
     budget = dc.Budget(1.0, 1e-6)
     for limit in (budget.limit_rho, budget.limit_mu):
         assert limit(1e-3) == limit() > limit(1e-9) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((50.0,), "epsilon=50 promises little"), ((1.0, 0.5), "delta=0.5 promises little")],
+)
+def test_weak_budgets_warn_who_asks_for_them(arguments, message):
+    with pytest.warns(UserWarning, match=message):
+        dc.Budget(*arguments)
+    with pytest.warns(UserWarning, match=message):
+        replace(dc.Budget(1.0), **dict(zip(("epsilon", "delta"), arguments, strict=False)))
+
+
+def test_usual_and_infinite_budgets_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dc.Budget(10.0, 1e-2)
+        dc.Budget(math.inf)
+        dc.privacy.Periods(dc.Budget(8.0), None).total()  # the library's own budgets are not asked for

@@ -6,15 +6,16 @@ level at a time, with whole levels handled by array operations where that is pos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import vector, whole
+from ..core.checks import shown, vector, whole
 from ..core.guards import settle
+from ..core.names import item_numbers
 from ..kernels.matroids import AskedOracle
 from .base import (
     POLYTOPE_TOLERANCE,
@@ -342,11 +343,16 @@ class LaminarMatroid(Matroid):
 class PartitionMatroid(Matroid):
     """At most ``capacities[b]`` items out of block b.
 
-    ``blocks`` is a sequence of disjoint lists of items, or one block number per item (-1 for an item in no
-    block). ``capacities`` is one number for all blocks or one per block; a capacity above a block's size is
-    no limit. Items in no block are not limited. With lists, ``n_items`` defaults to one past the largest
-    item named.
+    ``blocks`` is a sequence of disjoint lists of items, one block number per item (-1 for an item in no
+    block), or one category per item, as text. ``capacities`` is one number for all blocks, one per block, or
+    a dictionary with one per category; a capacity above a block's size is no limit. Items in no block are not
+    limited. With lists, ``n_items`` defaults to one past the largest item named, and ``labels`` lets them
+    name items by label.
 
+    >>> PartitionMatroid(["tea", "tea", "jam"], capacities={"tea": 1, "jam": 2}).contains([0, 1])
+    False
+    >>> PartitionMatroid([["green", "black"]], 1, labels=["green", "black", "plum"]).contains([0, 2])
+    True
     >>> one_of_each = PartitionMatroid([[0, 1, 2], [3, 4]], capacities=1)
     >>> one_of_each.rank, one_of_each.contains([0, 3]), one_of_each.contains([0, 1])
     (2, True, False)
@@ -358,15 +364,25 @@ class PartitionMatroid(Matroid):
 
     def __init__(
         self,
-        blocks: Iterable[Iterable[int]] | Sequence[int] | NDArray[np.integer[Any]],
-        capacities: int | Sequence[int],
+        blocks: Iterable[Iterable[Any]] | Sequence[int] | Sequence[str] | NDArray[Any],
+        capacities: int | Sequence[int] | Mapping[str, int],
         *,
         n_items: int | None = None,
+        labels: Sequence[Any] | None = None,
     ) -> None:
         listed = list(blocks)
+        if listed and all(isinstance(block, str) for block in listed):
+            listed, capacities = _from_categories(listed, capacities)
+        elif isinstance(capacities, Mapping):
+            raise TypeError("capacities by name need blocks that are names: one category per item, as text")
         if listed and all(isinstance(block, int | np.integer) for block in listed):
             sets, size = _from_numbers(listed, n_items, capacities)
         else:
+            if labels is not None:
+                n_items = len(labels)
+                listed = [item_numbers("blocks", block, n_items, labels) for block in listed]
+            elif any(isinstance(item, str) for block in listed for item in block):
+                raise TypeError("blocks name items by label; give labels=, such as people.labels")
             sets, size = list_of_sets("blocks", listed, n_items)
         _refuse_overlap(sets)
         limits = NestedLimits(size, sets, capacity_list(capacities, len(sets), "blocks"))
@@ -387,6 +403,27 @@ class PartitionMatroid(Matroid):
 
     def __repr__(self) -> str:
         return f"PartitionMatroid({len(self._sets.groups)} blocks over {self.n_items} items)"
+
+
+def _from_categories(
+    categories: list[str], capacities: int | Sequence[int] | Mapping[str, int]
+) -> tuple[list[Any], int | Sequence[int]]:
+    """A block number per item from its category, in the order of the alphabet, and a capacity for each."""
+    names = sorted(set(categories))
+    if isinstance(capacities, Mapping):
+        missing = [name for name in names if name not in capacities]
+        unknown = [name for name in capacities if name not in names]
+        if missing or unknown:
+            raise ValueError(
+                f"capacities has no number for {missing[0]!r}; give one for each category"
+                if missing
+                else f"capacities has {shown(unknown[0])}, which is the category of no item; leave it out"
+            )
+        capacities = [capacities[name] for name in names]
+    elif not isinstance(capacities, int | np.integer):
+        raise TypeError('capacities must be one number or a dictionary such as {"drinks": 1} for categories')
+    numbers = {name: number for number, name in enumerate(names)}
+    return [numbers[name] for name in categories], capacities
 
 
 def _from_numbers(

@@ -45,7 +45,12 @@ class DataError(ValueError):
 def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
     """``value`` as an int within its range, or an error that names ``name``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number, got {shown(value)}")
+        write = (
+            f"; write {value:.0f}"
+            if isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+            else ""
+        )
+        raise TypeError(f"{name} must be a whole number, got {shown(value)}{write}")
     number = int(value)
     at_most = _LARGEST if at_most is None else at_most
     if number < at_least:

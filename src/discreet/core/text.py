@@ -56,6 +56,11 @@ def line(text: str, *, quiet: bool = False) -> str:
     return f"<div{style}>{escape(text)}</div>"
 
 
+def block(text: str) -> str:
+    """Lines of text with their columns kept, escaped."""
+    return f'<pre style="background:transparent;color:inherit;margin:.3em 0">{escape(text)}</pre>'
+
+
 def grid(
     header: Sequence[str], rows: Sequence[Sequence[Any]], *, strong: int | None = None, most: int = 50
 ) -> str:

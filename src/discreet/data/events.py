@@ -462,6 +462,8 @@ class Names:
         self._cells: dict[str | int, int] = {}  # each different one is looked at once
         # By type of column: the different values that were met, and their numbers.
         self._met: dict[str, tuple[TextNumbers, NDArray[np.int64]]] = {}
+        if hasattr(listed, "columns"):  # a table is a list of its columns' names
+            listed = _only_column(argument, listed)
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
         self.listed = listed is not None
@@ -609,6 +611,18 @@ def _order(one: Any) -> tuple[int, Fraction | int, str]:
         return 0, int(text) if plain_digits else Fraction(float(text)), text
     except (ValueError, OverflowError):
         return 1, 0, text
+
+
+def _only_column(argument: str, table: Any) -> Iterable[Any]:
+    names = [str(name) for name in table.columns]
+    if len(names) != 1:
+        raise ValueError(
+            f"{argument} is a table with {len(names)} columns; give the one that lists them, such as"
+            f" table[{names[0]!r}]"
+            if names
+            else f"{argument} is a table without columns; give a list"
+        )
+    return table[table.columns[0]]
 
 
 # --- what is known about items -----------------------------------------------------------------

@@ -297,7 +297,9 @@ def _within(name: str, flat: Floats, low: float, high: float, place: Any) -> Non
     first = int(np.argmax(bad))
     row, column = (int(v) for v in place(first))
     if not np.isfinite(flat[first]):
-        wanted = "every entry must be a finite number"
+        wanted = (
+            "every entry must be a finite number (a missing value is NaN: fill it in, for instance with 0)"
+        )
     elif np.isinf(high):
         wanted = f"entries must be at least {low:g}"
     else:

@@ -49,7 +49,7 @@ from ..core.state import (
     state_class,
     write_state,
 )
-from ..core.text import track
+from ..core.text import card, folded, track
 from ..objectives import Population, answers
 from ..objectives.rows import Rows, function_rows
 from ..privacy import (
@@ -329,7 +329,7 @@ class Rounds:
             raise ValueError(f"nothing was decided for round {self.number}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Guarantee(Account):
     """The guarantee of the whole declared run, known before its first round; ``spent`` is the part so far."""
 
@@ -463,6 +463,9 @@ class OnlineLearner:
         """
         with self._turns.look():
             return guarantee(self._gate, self._spent().ledger, self._note, own_gate=self._own_gate)
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), folded("privacy of the whole run", self.privacy._repr_html_()))
 
     def choose(self) -> Any:
         """The decision for this round."""

@@ -696,6 +696,12 @@ class Account:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    def __repr__(self) -> str:
+        count = sum(1 for _ in self.ledger.entries())
+        at = f" at delta {self.budget.delta:g}" if self.budget.delta else ""
+        spent = f"epsilon {self.epsilon():.6g} of {self.budget.epsilon:g}{at}"
+        return f"{type(self).__name__}({spent}, {count} release{'s' * (count != 1)})"
+
     def _repr_html_(self) -> str:
         from ..core.text import card, grid, line
 

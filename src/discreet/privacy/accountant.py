@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import checks
 from ..core.guards import fix, fixed, settle
 from ..core.state import refusing
+from ..core.text import card, line
 from . import randomness as sources
 from . import samplers
 from .account import (
@@ -595,6 +596,9 @@ class Release:
     def __repr__(self) -> str:
         return f"Release({self._event}, count={self._count}, disjoint={self.disjoint})"
 
+    def _repr_html_(self) -> str:
+        return card("Release", line(repr(self)))
+
 
 @fixed
 class Gate:
@@ -1076,6 +1080,9 @@ class Gate:
 
     def __repr__(self) -> str:
         return f"Gate({self.budget}, spent epsilon {self.spent.epsilon():.6g})"
+
+    def _repr_html_(self) -> str:
+        return card("Gate", self.budget._repr_html_(), self.spent._repr_html_())
 
 
 # The same event is asked for again and again, and remembers what it is known by.

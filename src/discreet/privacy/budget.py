@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import checks
+from ..core.text import card, line
 from . import conversions
 from .conversions import exact, root_below
 
@@ -20,6 +22,8 @@ _T = TypeVar("_T")
 DEFINITIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")
 LEAST_EPSILON = 1e-12
+MEANINGFUL_EPSILON = 10.0  # beyond, what is shown may become e^10 times more likely by one person
+MEANINGFUL_DELTA = 1e-2  # beyond, whoever is in a crowd of a hundred may be shown as they are
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class Budget:
         checks.one_of("neighbours", self.neighbours, NEIGHBOURS)
         for name, value in (("epsilon", epsilon), ("delta", delta), ("max_rounds_per_person", rounds)):
             object.__setattr__(self, name, value)
+        if MEANINGFUL_EPSILON < epsilon < math.inf and _asked_for():
+            checks.warn(
+                f"epsilon={epsilon:g} promises little: one person may make an output e^{epsilon:g} times more"
+                f" likely; up to {MEANINGFUL_EPSILON:g} is common (epsilon=inf says plainly: not private)"
+            )
+        if delta > MEANINGFUL_DELTA and _asked_for():
+            checks.warn(
+                f"delta={delta:g} promises little: with that probability a person's data may be shown as they"
+                " are; delta should be far below one over the number of people, such as 1e-6"
+            )
 
     @cached_property
     def private(self) -> bool:
@@ -108,6 +122,28 @@ class Budget:
         ['1/4', '3/4']
         """
         return [Share(self, part, definition) for part in fractions(parts)]
+
+    def _repr_html_(self) -> str:
+        adjacency = "replaced by any other" if self.neighbours == "replace" else "added or removed"
+        delta = f", but for a chance of {self.delta:g}" if self.delta else ""
+        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"e^{self.epsilon:g}"
+        promise = (
+            f"One person {adjacency}, with at most {self.max_rounds_per_person}"
+            f" contribution{'s' * (self.max_rounds_per_person > 1)}, makes no output more than {factor} times"
+            f" as likely{delta}."
+            if self.private
+            else "No privacy: outputs may tell everything about everybody."
+        )
+        return card(f"Privacy budget: epsilon {self.epsilon:g}, delta {self.delta:g}", line(promise))
+
+
+def _asked_for() -> bool:
+    """Whether a budget is being made by a user's program or command, not by the library for itself."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "dataclasses", "copy"):
+        frame = frame.f_back
+    module = str(frame.f_globals.get("__name__"))
+    return not module.startswith("discreet.") or module.startswith("discreet.cli.")
 
 
 def _divided(limit: float, parts: int) -> float:

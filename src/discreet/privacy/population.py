@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.guards import fixed
 from ..core.names import canonical
-from ..core.text import table
+from ..core.text import block, card, table
 from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
 from .budget import Budget
@@ -143,6 +143,9 @@ class Periods:
             + f"\nsomebody who took part in every period: epsilon {total.epsilon():.6g}{at}"
             f"; limit {total.budget.epsilon:.6g}"
         )
+
+    def _repr_html_(self) -> str:
+        return card("Periods", self.budget._repr_html_(), block(str(self)))
 
     def __repr__(self) -> str:
         return f"Periods({self.budget}, {self.ledger!r}, definition={self.definition!r})"
