@@ -575,7 +575,10 @@ CSV_DAMAGE = (
     "a cell in quotes does not end on its line; nothing tells whose rows the next lines are",
     "a line is longer than a million letters; it is no table in CSV",
 )
-_NEEDED = "is missing, or is neither text (in UTF-8) nor a number; every event needs its"
+_NEEDED = (
+    "is missing, or is neither text (in UTF-8, as which a file in another encoding, such as Windows-1252,"
+    " must be saved) nor a number; every event needs its"
+)
 _WEIGHTS = "has a weight that is not allowed; weights must"
 _LIMITS = ("lie in [0, 1], so divide ratings by the highest there can be", "be finite and at least 0")
 CSV_ROWS = (

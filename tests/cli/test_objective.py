@@ -66,10 +66,10 @@ def test_several_is_the_square_root_with_the_bound_of_k_items(capsys, shop):
 def test_several_of_a_store(capsys, shop):
     rest = [*COLUMNS, "--items", shop / "pages.csv", "--to", shop / "people"]
     assert inside(capsys, "prepare", shop / "visits.csv", *rest).code == 0
-    options = ["--objective", "several", "--k", 3, "--epsilon", 60, "--seed", 5]
+    options = ["--objective", "several", "--k", 3, "--epsilon", 10, "--seed", 5]
     shown = ["--items", shop / "pages.csv", "--item", "page", "--show", "title"]
     found = printed(capsys, "select", shop / "people", *options, *shown)
-    assert found["items"] == printed(capsys, *ask(shop, *options[:2], "--seed", 5, epsilon=60))["items"]
+    assert found["items"] == printed(capsys, *ask(shop, *options[:2], "--seed", 5, epsilon=10))["items"]
     assert found["shown"] == {"title": [f"Page {item[1:]}" for item in found["items"]]}
     ended = inside(
         capsys, "select", shop / "people", *options[2:], "--objective", "nearest", "--vectors", "x"

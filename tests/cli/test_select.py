@@ -479,7 +479,7 @@ BAD_FILES = {
     "no person": (
         "a.csv",
         "user,page\na,x\n,y\n",
-        "an entry of column 'user' is missing, or is neither text (in UTF-8) nor a number; every event needs",
+        "an entry of column 'user' is missing, or is neither text (in UTF-8, ",
     ),
     "no item": (
         "a.csv",

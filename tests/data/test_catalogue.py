@@ -378,3 +378,22 @@ def test_a_table_of_one_column_lists_items_and_other_tables_say_what_to_give():
     assert found.labels == ("tea", "jam", "milk")
     with pytest.raises(ValueError, match=r"items is a table with 2 columns; give the one .* table\['what'\]"):
         Coverage.from_events(events, person="who", item="what", items=items)
+
+
+def test_accents_composed_or_not_are_one_item(tmp_path):
+    events = tmp_path / "visits.csv"
+    events.write_text("who,what\nann,cafe\u0301\nben,caf\u00e9\n", encoding="utf-8")
+    found = Coverage.from_events(events, person="who", item="what", items=["caf\u00e9", "tea"])
+    assert found.labels == ("caf\u00e9", "tea")
+    assert found.value([0]) == 1.0
+    with pytest.raises(ValueError, match="which files do not tell apart"):
+        Coverage.from_events(events, person="who", item="what", items=["caf\u00e9", "cafe\u0301"])
+
+
+def test_other_encodings_are_refused_with_a_hint_and_can_be_left_out(tmp_path):
+    events = tmp_path / "visits.csv"
+    events.write_bytes("who,what\nann,caf\u00e9\nben,tea\n".encode("cp1252"))
+    with pytest.raises(ValueError, match="in another encoding, such as Windows-1252"):
+        Coverage.from_events(events, person="who", item="what", items=["tea", "jam"])
+    left = Coverage.from_events(events, person="who", item="what", items=["tea", "jam"], skip_bad=True)
+    assert left.value(["tea"]) == 0.5  # ann counts, without an item

@@ -104,7 +104,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 TEXT = ("--separator", "--items-columns")
 EVENTS = ("--person", "--item", "--items", "--items-item", "--columns", *TEXT)
 PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
-_LARGE_EPSILON = 10.0
 
 
 def add(group: argparse._ActionsContainer, *names: str, **changed: Any) -> None:
@@ -142,17 +141,11 @@ def service_settings(options: argparse.Namespace, *names: str) -> tuple[Any, Any
 
 
 def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
-    """Warn of an epsilon that promises little, and of a delta that leaves room for somebody's data as it is.
+    """Warn of a delta that leaves room for somebody's data as it is.
 
     ``max_people`` as it was declared. The number of people is public unless their presence is private; then
     a bound that was declared takes its place.
     """
-    if _LARGE_EPSILON < budget.epsilon < math.inf:
-        warnings.warn(
-            f"epsilon {budget.epsilon:g} promises little: one person's data may make a result"
-            f" e^{budget.epsilon:g} times as likely. Around 1 is usual",
-            stacklevel=2,
-        )
     replaced = budget.neighbours == "replace"
     known = count if replaced else max_people
     if not known or budget.delta * known < 1.0:

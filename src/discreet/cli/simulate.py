@@ -73,7 +73,7 @@ Average rewards are means over the repeats, +- their standard error.
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
-_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns", "items_item")
+_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns", "items_item", "skip_bad")
 _WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "events", *_OF_EVENTS)
 _BASELINES = ("random", "popularity", "greedy")
 _LEARNERS = ("planner", "phased", *_BASELINES)
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(plain, "--seed", help="(default 0)")
     events = parser.add_argument_group("a recorded stream, without a file")
     events.add_argument("--events", metavar="FILE", nargs="+", help=f"a row per event: {KINDS}")
-    add(events, *EVENTS)
+    add(events, *EVENTS, "--skip-bad")
     parser.add_argument(
         "--out", metavar="FOLDER", default="simulation", help="results, report, plots (default: simulation)"
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, time, timedelta
@@ -141,6 +142,7 @@ def read_events(
     columns: Sequence[str] | None = None,
     items_columns: Sequence[str] | None = None,
     items_item: str | None = None,
+    skip_bad: bool = False,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
     if isinstance(items, str | os.PathLike):
@@ -159,7 +161,7 @@ def read_events(
     source = events
     if not isinstance(events, Source):
         named = None if columns is None else tuple(columns)
-        source = Source(events, separator, columns=named, wording=_WORDING)
+        source = Source(events, separator, skip_bad, columns=named, wording=_WORDING)
     reader.take_all(batches(source, columns_of(person, item, weight)))
     return reader.events()
 
@@ -555,8 +557,9 @@ def absent(value: Any) -> bool:
 def item_name(value: Any) -> int | str | None:
     """What an item is called: an integer, or text; None for what names none.
 
-    What files do not tell apart, 7, 7.0 and "7", is one item; "07" is another: an exact string match. Text
-    that ends in a NUL, which NumPy would drop, is none. Dates and other numbers are their text.
+    What files do not tell apart, 7, 7.0 and "7", is one item; "07" is another: an exact string match, in
+    Unicode's composed form (NFC), so that an accent may be a letter's part or its own mark. Text that ends in
+    a NUL, which NumPy would drop, is none. Dates and other numbers are their text.
     """
     if type(value) is not str:
         value = plain(value)
@@ -565,6 +568,8 @@ def item_name(value: Any) -> int | str | None:
     if absent(value):
         return None
     text = as_text(value)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
     if len(text) < 20 and text[0] <= "9" and text.removeprefix("-").isdigit() and text.isascii():
         number = int(text)
         return number if str(number) == text else text

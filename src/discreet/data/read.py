@@ -347,7 +347,8 @@ class Batch:
 
     def missing(self, role: str, row: int) -> ValueError:
         column, what = self.asked[role], role.partition(":")[0]
-        words = f"an entry of column {column!r} is missing, or is neither text (in UTF-8) nor a number"
+        utf = "in UTF-8, as which a file in another encoding, such as Windows-1252, must be saved"
+        words = f"an entry of column {column!r} is missing, or is neither text ({utf}) nor a number"
         return self.refused(row, f"{words}; every event needs its {what}")
 
 

@@ -131,7 +131,17 @@ ORDERS = ("shuffled", "given")
 
 
 # What a stream's settings may say about its file: keywords of `Coverage.from_events`.
-READING = ("person", "item", "weight", "items", "separator", "columns", "items_columns", "items_item")
+READING = (
+    "person",
+    "item",
+    "weight",
+    "items",
+    "separator",
+    "columns",
+    "items_columns",
+    "items_item",
+    "skip_bad",
+)
 
 
 def event_file(
