@@ -4,7 +4,8 @@
     python -m tools.outputs docs/tutorials/shop.md       # one page
     python -m tools.outputs --check                      # write nothing; fail if something is out of date
 
-The ``python`` blocks of a page run in order in one namespace. What a block prints goes below it between
+The ``python`` blocks of a page run in order in one namespace; ``$ discreet ...`` in a ``console`` block runs in
+the folder that this namespace calls ``folder``. What a block prints goes below it between
 ``<!-- output -->`` and ``<!-- /output -->``; figures of matplotlib that it leaves open become
 docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials are run, and
 every other page of docs that has such a mark. Where answers cannot be the same twice, as those of a live
@@ -24,6 +25,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -39,7 +41,7 @@ PICTURES = DOCS / "images" / "tutorials"
 NOTEBOOKS = ("offline", "shop", "bandit")  # of the tutorials; docs/notebooks/NAME.ipynb
 END = "<!-- /output -->"
 BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n"
+    r"^```(?P<kind>python|console)\n(?P<code>.*?)^```\n"
     r"(?:\n(?P<mark><!-- output(?:: one run)? -->)\n(?P<stored>.*?)" + re.escape(END) + r"\n)?",
     re.DOTALL | re.MULTILINE,
 )
@@ -91,9 +93,31 @@ def _run(page: Path, *, draw: bool) -> Iterator[tuple[re.Match[str], Shown]]:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*FigureCanvasAgg is non-interactive")  # plt.show()
-            exec(compile(block["code"], page.name, "exec"), names)
+            if block["kind"] == "console":
+                command(block["code"], Path(names["folder"]))
+            else:
+                exec(compile(block["code"], page.name, "exec"), names)
         lines = [line.rstrip() for line in printed.getvalue().strip("\n").splitlines()]
         yield block, Shown("\n".join(lines), list(_figures(draw=draw)))
+
+
+def command(typed: str, folder: Path) -> None:
+    """Run ``$ discreet ...`` as typed, and print what it prints.
+
+    A backslash goes on in the next line; ``| grep WORD`` keeps the lines of standard output that match it.
+    """
+    from discreet.cli import main as discreet
+
+    for line in re.findall(r"^\$ (.*)$", typed.replace("\\\n", " "), re.MULTILINE):
+        run, _, wanted = line.partition("| grep ")
+        program, *words = shlex.split(run)
+        if program != "discreet":
+            raise ValueError(f"{line!r}: only discreet's own commands are run")
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = discreet(words)
+        kept = [one for one in out.getvalue().splitlines() if re.search(wanted.strip(), one)]
+        print(*kept, *err.getvalue().splitlines(), *[f"(exit status {code})"] * (code > 0), sep="\n")
 
 
 def _figures(*, draw: bool) -> Iterator[Picture]:
@@ -139,7 +163,7 @@ def written(page: Path, shown: list[tuple[re.Match[str], Shown]]) -> str:
     """The page with what was shown below its blocks."""
     text, parts, last, number = page.read_text(), [], 0, 0
     for block, (printed, pictures) in shown:
-        parts.append(text[last : block.start()] + f"```python\n{block['code']}```\n")
+        parts.append(text[last : block.start()] + f"```{block['kind']}\n{block['code']}```\n")
         last = block.end()
         inside = [f"```text\n{printed}\n```"] if printed else []
         for picture in pictures:
