@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import NotFittedError
@@ -102,7 +103,7 @@ def test_the_telling_feature_is_found(objective):
     )
     assert clone(selector).fit(X, y).get_support().tolist() == [False, False, True, False]
     with pytest.warns(RepeatedFitWarning, match="clones of one estimator"):
-        assert selector.fit(X, y).privacy_.epsilon() <= 2.0
+        assert selector.fit(X, y).privacy_.epsilon() == 4.0  # with the clone's
 
 
 def test_the_default_is_covariance_by_public_facts(monkeypatch):
@@ -170,9 +171,9 @@ def test_bad_data_are_refused():
     with pytest.raises(ValueError, match="y is missing"):
         PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1]).fit(np.nan_to_num(X), None)
     with pytest.raises(ValueError, match="exceeds the 6 columns"):
-        PrivateItemSelector(k=7).fit(_visits(np.random.default_rng(0)))
+        PrivateItemSelector(7, 1.0).fit(_visits(np.random.default_rng(0)))
     with pytest.raises(ValueError, match="NaN"):
-        PrivateItemSelector(k=2).fit(np.full((3, 3), np.nan))
+        PrivateItemSelector(2, 1.0).fit(np.full((3, 3), np.nan))
 
 
 def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
@@ -193,27 +194,27 @@ def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
 def test_objectives_of_ones_own_are_held_to_the_columns():
     X = _visits(np.random.default_rng(0))
     with pytest.raises(TypeError, match="objective must return a Population, got a ndarray"):
-        PrivateItemSelector(2, objective=lambda matrix: matrix).fit(X)
+        PrivateItemSelector(2, 1.0, objective=lambda matrix: matrix).fit(X)
     with pytest.raises(ValueError, match="3 items for 6 columns"):
-        PrivateItemSelector(2, objective=lambda m: dc.objectives.Coverage(m[:, :3])).fit(X)
+        PrivateItemSelector(2, 1.0, objective=lambda m: dc.objectives.Coverage(m[:, :3])).fit(X)
 
 
 def test_worths_have_a_bound_that_is_declared():
     X = 3.0 * _visits(np.random.default_rng(0))
     with pytest.raises(ValueError, match="declare a public bound"):
-        PrivateItemSelector(2, objective="facility_location").fit(X)
+        PrivateItemSelector(2, 1.0, objective="facility_location").fit(X)
     declared = PrivateItemSelector(2, 8.0, objective="facility_location", bound=3.0, random_state=0).fit(X)
     assert set(declared.get_support(indices=True)) == {0, 1}
     assert clone(declared).get_params()["bound"] == 3.0
     with pytest.raises(ValueError, match="coverage has the bound 1"):
-        PrivateItemSelector(2, bound=3.0).fit(X)
+        PrivateItemSelector(2, 1.0, bound=3.0).fit(X)
 
 
 def test_too_many_bins_are_refused_by_public_sizes():
     rng = np.random.default_rng(0)
     X = np.zeros((20, 12))  # one bin in fact: what is allowed must not depend on it
     with pytest.raises(ValueError, match="k=11 features in bins=4"):
-        PrivateFeatureSelector(11, objective="mutual_information", bounds=(0, 1), classes=[0, 1]).fit(
+        PrivateFeatureSelector(11, 1.0, objective="mutual_information", bounds=(0, 1), classes=[0, 1]).fit(
             X, rng.integers(0, 2, 20)
         )
 
@@ -221,7 +222,7 @@ def test_too_many_bins_are_refused_by_public_sizes():
 def test_all_features_are_a_public_outcome():
     X, y = _table(np.random.default_rng(2), 100)
     for objective in ("mutual_information", "covariance"):
-        chosen = PrivateFeatureSelector(4, objective=objective, bounds=(0, 1), classes=[0, 1]).fit(X, y)
+        chosen = PrivateFeatureSelector(4, 1.0, objective=objective, bounds=(0, 1), classes=[0, 1]).fit(X, y)
         assert chosen.selection_.items == (0, 1, 2, 3)
         assert chosen.privacy_.epsilon() == 0.0
 
@@ -229,8 +230,10 @@ def test_all_features_are_a_public_outcome():
 @pytest.mark.parametrize(
     "selector",
     [
-        PrivateItemSelector(k=1, random_state=0),
-        PrivateFeatureSelector(k=1, bounds=(-5, 5), classes=range(4), objective="covariance", random_state=0),
+        PrivateItemSelector(k=1, epsilon=1.0, random_state=0),
+        PrivateFeatureSelector(
+            1, 1.0, bounds=(-5, 5), classes=range(4), objective="covariance", random_state=0
+        ),
     ],
     ids=["items", "features"],
 )
@@ -321,7 +324,51 @@ def test_cross_validation_and_grid_search_name_the_total_once():
     with pytest.warns(RepeatedFitWarning) as warned:
         fresh.fit(X, y)
     assert len(warned) == 1
-    assert fresh.best_estimator_[0].privacy_.epsilon() <= 2.0  # a clone has an account of its own
+    # All five fits and the refit: two at 1, two at 2, and the best once more.
+    best = fresh.best_estimator_[0]
+    assert best.privacy_.epsilon() == 6.0 + best.epsilon
+
+
+def test_a_search_beyond_its_gate_is_refused_before_the_first_fit():
+    X, y = _table(np.random.default_rng(2), 300)
+    gate = dc.Gate(dc.Budget(5.0), 0)
+    model = make_pipeline(
+        PrivateFeatureSelector(1, 1.0, **_settings(budget=gate, random_state=None)), LogisticRegression()
+    )
+    search = GridSearchCV(model, {"privatefeatureselector__k": [1, 2, 3]}, cv=3)
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        search.fit(X, y)
+    assert (
+        "The search needs 10 fits at epsilon 1, 10 added up; the gate has spent 0 of 5."
+        in (refused.value.__notes__[0])
+    )
+    assert gate.spent.epsilon() == 0.0
+    model[0].set_params(epsilon=None)
+    with pytest.raises(ValueError, match="epsilon= is missing: the first fit of a search would spend all"):
+        search.fit(X, y)
+    model[0].set_params(epsilon=0.5)
+    with parallel_config(backend="threading"):
+        search.set_params(n_jobs=2).fit(X, y)
+    assert gate.spent.epsilon() == pytest.approx(5.0)
+
+
+def test_fits_in_other_processes_are_a_caveat():
+    X, y = _table(np.random.default_rng(2), 300)
+    selector = PrivateFeatureSelector(1, 1.0, **_settings())
+    model = make_pipeline(selector, LogisticRegression())
+    with pytest.warns(RepeatedFitWarning):
+        selector.fit(X, y).fit(X, y)
+    search = GridSearchCV(model, {"privatefeatureselector__k": [1, 2]}, cv=2, n_jobs=2).fit(X, y)
+    assert any("in other processes" in one for one in search.best_estimator_[0].privacy_.caveats)
+    assert search.best_estimator_[0].privacy_.epsilon() == 3.0  # of this process
+
+
+def test_epsilon_has_no_silent_default():
+    X, y = _table(np.random.default_rng(2), 300)
+    with pytest.raises(ValueError, match="epsilon= is missing: say what a fit may spend"):
+        PrivateItemSelector(1).fit(X)
+    with pytest.raises(ValueError, match="epsilon= is missing"):
+        PrivateFeatureSelector(1, bounds=(0, 1), classes=[0, 1]).fit(X, y)
 
 
 @pytest.mark.parametrize("selector", ["items", "features"])
@@ -553,3 +600,11 @@ def test_fits_of_their_own_epsilon_at_a_concentrated_gate_take_exponential_choic
         PrivateFeatureSelector(3, 1.0, bounds=(0, 1), classes=[0, 1], budget=gate).fit(X, y)
     assert {type(event).__name__ for event in gate.spent.ledger.events()} == {"ExponentialChoice"}
     assert gate.definition == "zcdp"
+
+
+def test_bounds_are_tried_on_public_data():
+    X, _ = _table(np.random.default_rng(2), 300)
+    selector = PrivateFeatureSelector(1, 1.0, bounds=([0.0, 0.0, 0.0, 0.5], 1.0), classes=[0, 1])
+    with pytest.warns(UserWarning, match=r"bounds cut 100 % of the entries of feature 3"):
+        assert selector.clipped(np.clip(X, 0, 0.4)).tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert selector.clipped(np.clip(X, 0.5, 1.0)).tolist() == [0.0] * 4

@@ -400,7 +400,6 @@ def test_a_budget_says_what_epsilon_and_delta_would():
     ).fit(BASKETS)
     assert selector.selection_.items == same.selection_.items
     assert str(selector.privacy_) == str(same.privacy_)
-    assert PrivateItemSelector(2, random_state=0).fit(BASKETS).privacy_.budget == dc.Budget(1.0)
     for wrong in ({"epsilon": 1.0}, {"delta": 1e-6}):
         for given in (budget, budget.split(2)[0], dc.Gate(budget, 0).split(2)[0]):
             with pytest.raises(ValueError, match="epsilon= and delta= go with a Gate"):

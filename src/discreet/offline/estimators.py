@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.feature_selection import SelectorMixin
+from sklearn.model_selection import ParameterGrid, check_cv
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .. import objectives
@@ -27,6 +31,8 @@ from ..privacy import (
     Account,
     ApproximateRelease,
     Budget,
+    BudgetExceeded,
+    ConcentratedRelease,
     Entry,
     Event,
     ExponentialChoice,
@@ -91,21 +97,32 @@ def known_classes(classes: Iterable[Any] | None) -> list[Any]:
     return known
 
 
-def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The features as numbers in [0, 1], by their public bounds."""
+_MUCH_CUT = 0.1  # of a feature's entries: what clipped() warns of
+
+
+def public_range(
+    bounds: tuple[ArrayLike, ArrayLike] | None, n_features: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The lowest and highest value of each feature, as declared."""
     if bounds is None:
         raise ValueError(
             "bounds=(low, high) is missing: declare the public range of the features; a range read off"
             " the data would give away its extremes"
         )
     try:
-        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), table.shape[1]) for end in bounds)
+        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_features) for end in bounds)
     except ValueError as error:
         raise ValueError(
-            f"bounds must be (low, high): two numbers, or two arrays of {table.shape[1]} numbers"
+            f"bounds must be (low, high): two numbers, or two arrays of {n_features} numbers"
         ) from error
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise ValueError("bounds must be finite, with low < high for every feature")
+    return low, high
+
+
+def scaled_to(bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The features as numbers in [0, 1], by their public bounds."""
+    low, high = public_range(bounds, table.shape[1])
     with np.errstate(over="ignore"):
         width = high - low
     if not np.isfinite(width).all():
@@ -207,6 +224,42 @@ def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -
     )
 
 
+_ELSEWHERE = (
+    "a search fitted clones in other processes (n_jobs), whose fits are not in this account and come on top;"
+    " with joblib.parallel_config(backend='threading') they are counted"
+)
+
+
+def _search_above(estimator: Any) -> tuple[Any, int] | None:
+    """The search of scikit-learn that is about to fit clones of ``estimator``, and the number of its splits.
+
+    A search clones the estimator that it was given once, before the first fit, in the thread of its caller.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        search = frame.f_locals.get("self")
+        if isinstance(search, BaseSearchCV) and frame.f_code.co_name == "fit":
+            parts = [search.estimator, *search.estimator.get_params().values()]
+            X, y = frame.f_locals.get("X"), frame.f_locals.get("y")
+            folds = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+            mine = any(part is estimator for part in parts)
+            return (search, int(folds.get_n_splits(X, y))) if mine else None
+        frame = frame.f_back
+    return None
+
+
+def _epsilons_of(search: Any, splits: int, epsilon: float) -> list[float]:
+    """The epsilon of every fit that a search is about to make, of an estimator with this one."""
+    grid = getattr(search, "param_grid", None)
+    candidates = [{}] * getattr(search, "n_iter", 1) if grid is None else list(ParameterGrid(grid))
+    each = [
+        next((value for name, value in one.items() if name.rpartition("__")[2] == "epsilon"), epsilon)
+        for one in candidates
+    ]
+    refit = [max(each, default=epsilon)] if search.refit else []
+    return [one for one in each for _ in range(splits)] + refit
+
+
 class RepeatedFitWarning(UserWarning):
     """An estimator, or clones of it, are fitted more than once: every fit spends a budget of its own."""
 
@@ -217,6 +270,7 @@ class Family:
 
     accounts: list[Account] = field(default_factory=list)
     warned: bool = False
+    elsewhere: bool = False  # clones were fitted in other processes, which keep their accounts
 
 
 @dataclass
@@ -229,9 +283,18 @@ class Fits:
 
     @property
     def account(self) -> Account:
-        """What all fits of this object guarantee together."""
-        place = self._places[0]
-        return _together(self.accounts) if place is None else place.spent
+        """What all fits of this object and of its clones guarantee together."""
+        if (place := self._places[0]) is not None:
+            return place.spent
+        mine = relation(self.accounts[0].budget)
+        alike = [one for one in self.family.accounts if relation(one.budget) == mine]
+        caveats = [_ELSEWHERE] if self.family.elsewhere else []
+        if len(alike) < len(self.family.accounts):
+            caveats.append(
+                "clones were fitted with other neighbours or contributions: their fits come on top"
+            )
+        account = _together(alike)
+        return replace(account, caveats=(*account.caveats, *caveats))
 
     @contextmanager
     def one(self, allowance: Allowance, *, own: bool) -> Iterator[None]:
@@ -285,6 +348,13 @@ class Fits:
         )
 
 
+def _in_threads() -> bool:
+    """Whether joblib runs jobs in threads of this process."""
+    from joblib.parallel import get_active_backend
+
+    return bool(getattr(get_active_backend()[0], "supports_sharedmem", False))
+
+
 def relation(budget: Budget) -> str:
     """Between which tables a guarantee holds, in an estimator's words."""
     return f"neighbours={budget.neighbours!r}, max_rows_per_person={budget.max_rounds_per_person}"
@@ -331,13 +401,14 @@ _FAMILIES = {
 class _PrivateSelector(SelectorMixin, BaseEstimator):
     """What both selectors share: the mask, the labels, what is spent, and the account.
 
-    Every ``fit`` is a release of its own, at ``epsilon`` (1 if none is given) and ``delta``, or at ``budget``
-    where that is a `Budget`. Fitting an object again, or clones of it, as cross-validation and grid search
-    do, adds up on the people who are in several fits: `RepeatedFitWarning` names the total before it is
-    spent. ``budget`` may also be a `Gate`: fits of the object and of its clones then all release through it,
-    each at ``epsilon`` and ``delta`` (at all that is left, if no epsilon is given), and one that does not fit
-    there is refused. A share (``budget.split``, ``gate.split``) is spent by one of these fits, once. Gates
-    and shares are not sent to other processes, so that ``n_jobs`` needs threads.
+    Every ``fit`` is a release of its own, at ``epsilon`` and ``delta``, or at ``budget`` where that is a
+    `Budget`. Fitting an object again, or clones of it, as cross-validation and grid search do, adds up on the
+    people who are in several fits: `RepeatedFitWarning` names the total before it is spent. ``budget`` may
+    also be a `Gate`: fits of the object and of its clones then all release through it, each at ``epsilon``
+    and ``delta`` (at all that is left, if no epsilon is given), and one that does not fit there is refused. A
+    search of scikit-learn is refused before its first fit where the gate does not hold all of them. A share
+    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Gates and shares are not sent to
+    other processes: ``n_jobs`` goes with ``joblib.parallel_config(backend="threading")`` then.
     """
 
     selection_: Selection
@@ -354,11 +425,10 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     @property
     def privacy_(self) -> Account:
-        """The privacy account: releases, mechanisms and the guarantee, over all fits of this object.
+        """The privacy account of all fits of this object and of its clones, such as those of a search.
 
-        After several fits each is listed by its guarantee, and epsilons and deltas are added up. A clone is
-        another object with an account of its own. With a gate or a share this is the account of the gate: of
-        all that was released through it, by clones and others as well.
+        After several fits each is listed by its guarantee, and epsilons and deltas are added up. With a gate
+        or a share this is the account of the gate: of all that was released through it.
         """
         check_is_fitted(self, "selection_")
         return self._fits.account
@@ -366,7 +436,36 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()
         twin.__dict__["_fitted"] = Fits(self._fits.family)
+        if (found := _search_above(self)) is not None:
+            self._look_ahead(*found)
         return twin
+
+    def _look_ahead(self, search: Any, splits: int) -> None:
+        """Refuse a search whose fits the gate does not hold, before the first of them is made."""
+        if self.budget is None or isinstance(self.budget, Budget):
+            self._fits.family.elsewhere |= search.n_jobs not in (None, 1) and not _in_threads()
+            return
+        if not isinstance(self.budget, Gate):
+            return
+        if self.epsilon is None:
+            raise ValueError(
+                "epsilon= is missing: the first fit of a search would spend all that is left of the gate;"
+                " say what each fit may spend"
+            )
+        gate, each = self.budget, _epsilons_of(search, splits, self.epsilon)
+        together: Event = PureRelease(sum(map(exact, each)))
+        if self.delta > 0.0 and gate.definition != "pure":
+            together = ConcentratedRelease(sum(exact(Budget(one, self.delta).rho) for one in each))
+        preview = gate.preview(together)
+        if not preview.fits:
+            fits = f"{len(each)} fits at epsilon {min(each):g}"
+            refused = BudgetExceeded(preview)
+            refused.add_note(
+                f"The search needs {fits}{f' to {max(each):g}' if max(each) > min(each) else ''},"
+                f" {sum(each):g} added up; the gate has spent {preview.spent:g} of {preview.limit:g}. Nothing"
+                " was fitted."
+            )
+            raise refused
 
     def __getstate__(self) -> Any:
         if isinstance(self.budget, Share):
@@ -382,9 +481,13 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def _allowance(self) -> Allowance:
         """What this fit may spend, and where."""
         given, epsilon = self.budget, self.epsilon
+        if given is None and epsilon is None:
+            raise ValueError(
+                "epsilon= is missing: say what a fit may spend, such as epsilon=1.0, or give budget="
+            )
         if given is None:
             budget = Budget(
-                1.0 if epsilon is None else epsilon,
+                epsilon,
                 self.delta,
                 self.neighbours or "replace",
                 self.max_rows_per_person or 1,
@@ -655,6 +758,22 @@ class PrivateFeatureSelector(_PrivateSelector):
         people = MutualInformation(parts, kinds, n_classes=len(known), n_values=bins, labels=self._names())
         self._greedy(people, Cardinality(k), allowance, self._instead(allowance, left, scaled.shape[0]))
         return self
+
+    def clipped(self, public: Any) -> NDArray[np.float64]:
+        """The share of each feature's entries in a *public* table that ``bounds`` cut; many are a warning.
+
+        For data that may be looked at: an old release, a synthetic table, a survey. Nothing is spent, and
+        nothing is protected.
+        """
+        table = np.asarray(public, dtype=np.float64)
+        low, high = public_range(self.bounds, table.shape[1])
+        outside = ((table < low) | (table > high)).mean(axis=0)
+        if (worst := int(np.argmax(outside))) >= 0 and outside[worst] > _MUCH_CUT:
+            _warn(
+                f"bounds cut {100 * outside[worst]:.0f} % of the entries of feature {worst} of these data;"
+                " wider bounds keep what it tells"
+            )
+        return outside
 
     def _residual(self, k: int) -> Residual:
         """What there is to choose from, beside the features that are given."""
