@@ -370,7 +370,7 @@ class PartitionMatroid(Matroid):
         n_items: int | None = None,
         labels: Sequence[Any] | None = None,
     ) -> None:
-        listed = list(blocks)
+        listed: list[Any] = list(blocks)
         if listed and all(isinstance(block, str) for block in listed):
             listed, capacities = _from_categories(listed, capacities)
         elif isinstance(capacities, Mapping):

@@ -481,11 +481,11 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def _allowance(self) -> Allowance:
         """What this fit may spend, and where."""
         given, epsilon = self.budget, self.epsilon
-        if given is None and epsilon is None:
-            raise ValueError(
-                "epsilon= is missing: say what a fit may spend, such as epsilon=1.0, or give budget="
-            )
         if given is None:
+            if epsilon is None:
+                raise ValueError(
+                    "epsilon= is missing: say what a fit may spend, such as epsilon=1.0, or give budget="
+                )
             budget = Budget(
                 epsilon,
                 self.delta,
@@ -773,7 +773,7 @@ class PrivateFeatureSelector(_PrivateSelector):
                 f"bounds cut {100 * outside[worst]:.0f} % of the entries of feature {worst} of these data;"
                 " wider bounds keep what it tells"
             )
-        return outside
+        return np.asarray(outside)
 
     def _residual(self, k: int) -> Residual:
         """What there is to choose from, beside the features that are given."""
