@@ -627,7 +627,8 @@ def _only_column(argument: str, table: Any) -> Iterable[Any]:
             if names
             else f"{argument} is a table without columns; give a list"
         )
-    return table[table.columns[0]]
+    column: Iterable[Any] = table[table.columns[0]]
+    return column
 
 
 # --- what is known about items -----------------------------------------------------------------
