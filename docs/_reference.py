@@ -85,7 +85,7 @@ def page(package: str, name: str, thing: Any) -> str:
     table = parameters(thing)
     return (
         f"# {name}\n\n`from discreet.{package} import {name}`\n\n"
-        f"::: {thing.__module__}.{thing.__qualname__}\n    options:\n      show_root_heading: false\n\n"
+        f"::: {thing.__module__}.{thing.__qualname__}\n\n"
         + (f"## Parameters\n\n{table}\n" if table else "")
         + f"## See also\n\n{alike}\n"
     )

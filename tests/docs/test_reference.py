@@ -39,7 +39,7 @@ def test_every_registered_learner_is_named():
 
 @pytest.mark.parametrize("package", ["online", "offline", "objectives"])
 def test_a_page_of_a_class_has_its_parameters_and_what_they_are(package):
-    """Of the parameters of all classes of a package, at least two of three have a sentence that names them."""
+    """Of the parameters of all classes, at least two of three have a sentence that names them."""
     rows = [
         row
         for name, one in reference.classes(package).items()

@@ -162,10 +162,13 @@ def test_the_site_builds(tmp_path):
     assert run.returncode == 0, run.stderr
     for page in ("index.html", "tutorials/offline/index.html", "reference/online/index.html"):
         assert (tmp_path / page).exists()
-    for page in tmp_path.glob("reference/*/index.html"):
-        text = page.read_text()
-        assert "<blockquote>" not in text, page  # what Markdown makes of an example in a docstring
-        assert 'class="gp"' in text, page  # a prompt, highlighted
-    offline = (tmp_path / "reference" / "offline" / "index.html").read_text()
-    assert "release_gains" in offline.split('id="discreet.offline.greedy.PrivateGreedy"')[1].split("<p>")[0]
+    for page in tmp_path.glob("reference/**/index.html"):
+        assert "<blockquote>" not in page.read_text(), (
+            page
+        )  # what Markdown makes of an example in a docstring
+    greedy = (tmp_path / "reference" / "offline" / "PrivateGreedy" / "index.html").read_text()
+    assert 'class="gp"' in greedy  # a prompt, highlighted
+    assert "release_gains" in greedy.split('id="discreet.offline.greedy.PrivateGreedy"')[1].split("<p>")[0]
+    assert "<td><code>release_gains</code></td>" in greedy
+    assert "PrivateGreedy" in (tmp_path / "reference" / "offline" / "index.html").read_text()
     assert not list(tmp_path.rglob("*.py"))
