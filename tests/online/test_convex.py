@@ -20,7 +20,7 @@ from discreet.objectives.losses import Distance, Linear, Logistic, Squared
 from discreet.online import ApproximateLeader, BanditApproximateLeader, LinearLeader, convex
 from discreet.online.bandit_convex import BanditLeaderSettings
 from discreet.online.convex import ApproximateLeaderSettings
-from discreet.privacy import VectorBounds, prefix_sum, samplers, tree_levels
+from discreet.privacy import VectorBounds, prefix_sum, samplers, spend_from, tree_levels
 from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online.learners import LEADERS
 from tests.privacy.audit import exact_sum_loss
@@ -514,8 +514,35 @@ def test_published_noise_is_for_costs_with_their_regulariser(epsilon):
     seen = _bandit(budget, Ball(1, 20.0), calibration="published", bound=2.0)(rounds=rounds)
     value = 2.0 + seen.settings.growing * 20.0**2 / 2.0
     assert seen.settings.growing > 0.0
-    assert float(seen.settings.event.scale) == pytest.approx(10.0 * value * levels / epsilon)
+    steep = rounds ** (1 / 4)
+    assert float(seen.settings.event.scale) == pytest.approx(steep * value * levels / epsilon)
     assert seen.privacy.epsilon() == pytest.approx(2 * 2.0 * epsilon / value)
+
+
+@pytest.mark.parametrize(
+    ("adversary", "curved", "power"),
+    [
+        ("oblivious", 0.5, 2 / 3),
+        ("adaptive", 0.5, 3 / 4),
+        ("oblivious", 0.0, 3 / 4),
+        ("adaptive", 0.0, 3 / 4),
+    ],
+)
+def test_published_bandit_constants_have_the_printed_exponents(adversary, curved, power):
+    """Theorem 6, and T^(3/4) without curvature: what noise, regulariser, exploring and watching cost."""
+
+    def cost(rounds):
+        share = spend_from(PURE, None)
+        how = {"lipschitz": 1.0, "bound": 1.0, "strong_convexity": curved, "adversary": adversary}
+        found = BanditLeaderSettings.published(share, domain=Ball(2), rounds=rounds, **how)
+        beta, grown = found.exploration_radius, found.growing / math.log(rounds) ** 1.25
+        long = 2 / beta
+        noise = 2 * float(found.event.scale) / tree_levels(rounds)
+        watched = long * math.sqrt(rounds) if adversary == "adaptive" else 0.0
+        return long * (long + noise) / (curved + grown) + grown * rounds + beta * rounds + watched
+
+    first, last = 10**15, 10**18  # powers of the logarithm left out
+    assert math.log(cost(last) / cost(first)) / math.log(last // first) == pytest.approx(power, abs=0.02)
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
@@ -636,7 +663,7 @@ def test_isotropic_coordinates_certify_thin_boxes():
             thin, rounds, PURE, isotropic=True, calibration="published", **options
         )
     )()
-    assert published.exploration_radius == pytest.approx(2 / rounds ** (1 / 3))
+    assert published.exploration_radius == pytest.approx(2 / rounds ** (1 / 4))
     with pytest.raises(ValueError, match=r"is for a domains\.Box"):
         BanditApproximateLeader(Ball(2), rounds, PURE, isotropic=True, **options)
 
@@ -768,7 +795,7 @@ def test_a_horizon_that_is_too_short_says_how_long_it_takes():
     with pytest.warns(PublishedCalibrationWarning) as caught:
         clamped = make(100, calibration="published")
     assert clamped.exploration_radius == 0.05
-    assert any("It takes rounds=27,001" in str(warning.message) for warning in caught)
+    assert any("It takes rounds=810,001" in str(warning.message) for warning in caught)
 
 
 def test_a_value_outside_the_declared_range_is_refused():

@@ -114,10 +114,15 @@ class BanditLeaderSettings(LearnerSettings):
 
     @classmethod
     def published(cls, share: Share, **asked: Any) -> BanditLeaderSettings:
-        """The constants of paper 004, Algorithm 3; a warning where the horizon is too short for them."""
+        """The constants of paper 004, Algorithm 3; a warning where the horizon is too short for them.
+
+        Where costs are not curved the main text prints T^(3/4) for both adversaries, without beta and H (it
+        refers to its Appendix E.3). That takes Theorem 6's beta of T^(3/4), p / T^(1/4), and H of T^(-1/4).
+        """
         epsilon, draft = claimed_epsilon(share).epsilon, cls._draft(share, asked, "published")
         domain, horizon, size = draft.body, draft.rounds, max(-draft.low, draft.high)
-        power, radius = (3 if draft.adversary == "oblivious" else 4), domain.inner_radius
+        fast = draft.adversary == "oblivious" and draft.strong_convexity > 0.0
+        power, radius = (3 if fast else 4), domain.inner_radius
         beta = domain.affine_dimension / horizon ** (1.0 / power)
         if beta >= radius:
             needed = math.floor((domain.affine_dimension / radius) ** power) + 1
@@ -310,10 +315,11 @@ class BanditApproximateLeader(PointLearner):
     costs are as steep as along the longest side and as curved as along the shortest.
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
-    their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious) or p / T^(1/4). Under
-    replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get H/2 |w - c|^2
-    each, for which the main text leaves H open; sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4) balances its
-    bound. The paper's estimates are of costs up to B + H R^2 / 2 then, and so is its noise; the regulariser
+    their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious and curved) or p /
+    T^(1/4). Under replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get
+    H/2 |w - c|^2 each. The main text prints neither their beta nor H, only T^(3/4) for both adversaries: of
+    Theorem 6's two beta that is p / T^(1/4), and H = sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4), which is
+    ours, balances what noise and regulariser cost. The paper's estimates are of costs up to B + H R^2 / 2 then, and so is its noise; the regulariser
     itself is nobody's, and is taken as it is.
 
     Formal guarantee: replacing a person moves one sum by at most high - low (adding one: half of it, since
