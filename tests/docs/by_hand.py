@@ -123,6 +123,18 @@ def exponent_of_k():
         yield f"{proof / shown:.2f} at" if k == 10 else f"{proof / shown:.2f} at k = 100"
 
 
+def doubling_trick():
+    yield f"multiplies eta by {sqrt(1 / 2):.3f}"
+    rate = 1 / sqrt(32 * 4 * log(1 / DELTA))
+    drawn = lambda lead: 1 / (1 + exp(-rate * lead))  # noqa: E731
+    # The first of four is replaced by their opposite, and the others lead the item back that is drawn.
+    worst = math.fsum(log(drawn(1 - others) / drawn(-1 - others)) for others in range(3))
+    yield f"log ratio is {worst:.4f}, that of the 4 alone {worst:.4f}."
+    once = lambda t: t / sqrt(t) + 32 * 100 * log(10 / DELTA) * log(100) * sqrt(t)  # noqa: E731
+    yield f"is {math.fsum(once(2**j) for j in range(20)) / once(2**20 - 1):.2f} times that of one run"
+    yield f"is at most {math.fsum(sqrt(2**j) for j in range(21)) / sqrt(2 * 2**20):.2f} times"
+
+
 def conditioning_on_paths():
     yield f"did not, {0.1 / 2 / (0.9 + 0.1 / 2):.3f}"  # whatever the weights, half of the new draws repeat
 
