@@ -12,7 +12,13 @@ import discreet as dc
 from discreet.bounds import bandit, continuous, convex, frank_wolfe, published, published_private_experts
 from discreet.constraints.domains import Ball, Simplex
 from discreet.evaluation.streams import STREAMS
-from discreet.online import ApproximateLeader, HedgeSelector, LinearLeader, RunningSumSelector
+from discreet.online import (
+    ApproximateLeader,
+    BanditApproximateLeader,
+    HedgeSelector,
+    LinearLeader,
+    RunningSumSelector,
+)
 
 ITEMS, K, ROUNDS = 8, 2, 4000
 APPROXIMATE = dc.Budget(8.0, 1e-6)  # enough that the bounds say something at this size
@@ -165,6 +171,41 @@ def test_lower_bounds_are_what_their_streams_cost_the_best_learner():
     assert convex.strongly_convex_lower(rounds, 1.0, 2.0, 1.0) == 0.0
 
 
+def test_the_lower_bound_of_one_point_costs_holds_for_its_own_stream():
+    """Parts of the proof by numbers, and the best of learners that try one point and then stay at a guess."""
+    rounds, height, b = 10**4, 1.0, 0.7
+    x = np.linspace(-3 * b, 3 * b, 60_001)
+    root = lambda at: np.where(abs(at) < b, np.cos(np.pi * at / (2 * b)) / math.sqrt(b), 0.0)  # noqa: E731
+    step, means = x[1] - x[0], []
+    for moved in (0.02, 0.3, 1.0):
+        p, q = root(x) ** 2, root(x - moved) ** 2
+        distance = ((root(x) - root(x - moved)) ** 2).sum() * step
+        assert distance <= (math.pi * moved / (2 * b)) ** 2 * (1 + 1e-6)
+        for chance in (0.5, 0.9):  # what a sample tells of who made it
+            mixed = chance * p + (1 - chance) * q
+            told = sum(
+                weight * (part[part > 0] * np.log((part / mixed.clip(1e-300))[part > 0])).sum() * step
+                for weight, part in ((chance, p), (1 - chance, q))
+            )
+            assert told <= distance
+    s = (b**2 / (12 * rounds * (math.pi * height) ** 2)) ** 0.25
+    width = 2 * b + height * (1.0 + s) ** 2 / 2
+    lower = convex.one_point_lower(rounds, 10.0, height, 2.0, width)
+    assert lower == pytest.approx(height * rounds * s**2 / 4, rel=0.01)
+    rng = np.random.default_rng(0)
+    noise = rng.choice(x, p=root(x) ** 2 * step / (root(x) ** 2 * step).sum(), size=(500, 1600))
+    for point, tries in itertools.product((0.02, 0.2, 1.0), (0, 25, 100, 400, 1600)):
+        gap = 2 * height * s * point  # y = s is as likely as y = -s, and here the truth
+        with np.errstate(divide="ignore"):
+            odds = 2 * (np.log(root(noise[:, :tries])) - np.log(root(noise[:, :tries] - gap)))
+        guess = s * np.tanh(np.clip(odds.sum(axis=1), -50, 50) / 2)
+        paid = tries * ((point - s) ** 2 + (point + s) ** 2) / 2 + (rounds - tries) * (guess - s) ** 2
+        means.append(height / 2 * paid.mean())
+    assert lower < min(means) < 20 * lower
+    assert convex.one_point_lower(5, 10.0, height, 2.0, 0.1) == 0.0
+    assert convex.one_point_lower(rounds, 1.0, height, 2.0, width) == 0.0
+
+
 @pytest.mark.parametrize("rounds", [1, 2, 100, 10**4, 10**6])
 def test_no_certificate_is_below_what_nobody_can_beat(rounds):
     """Also without privacy, where those of linear and Lipschitz costs are within a factor of 2."""
@@ -176,6 +217,10 @@ def test_no_certificate_is_below_what_nobody_can_beat(rounds):
     assert 1.0 <= slack * experts / convex.experts_lower(5, rounds) <= 2.0
     assert 1.0 <= slack * straight / convex.lipschitz_lower(rounds, 1.0, 2.0) <= 2.0
     assert 1.0 <= slack * curved / convex.strongly_convex_lower(rounds, 2.0, 1.0, 2.0) <= 6.0
+    if rounds >= 10**4:
+        how = {"lipschitz": 2.1, "strong_convexity": 1.0, "bound": (0.0, 3.0)}
+        seen = BanditApproximateLeader(Ball(3), rounds, free, **how).certified_regret
+        assert 0.0 < convex.one_point_lower(rounds, 2.1, 1.0, 2.0, 3.0) < seen
 
 
 def test_printed_bounds_of_paper_004():

@@ -247,6 +247,34 @@ def strongly_convex_lower(rounds: int, lipschitz: float, strong_convexity: float
     return strong_convexity * length**2 * harmonic / 12.0
 
 
+def one_point_lower(
+    rounds: int, lipschitz: float, strong_convexity: float, diameter: float, width: float
+) -> float:
+    """The same where only the cost of the played point is seen: of order sqrt(T) (Table 2, lines 3 and 4).
+
+    Costs H |w - y|^2 / 2 + e on a ball D across, in a range of ``width``: y is one of two points, s to either
+    side of the center, the same all the time; e is drawn anew each round with density cos(pi e / 2b)^2 / b on
+    [-b, b]. The squared Hellinger distance of e from e + m is at most (pi m / 2b)^2, and a binary unknown is
+    told no more by a sample than the squared distance, in nats; seen from w the two differ by 2 H s |w_1|.
+    So all rounds tell I <= (pi H s / b)^2 sum of E w_1^2, and the mean square error of a guess is s^2 (1 - 2
+    I) at least. If the errors of all rounds summed to less than T s^2 / 2, I would be at most 3 T s^4 (pi H /
+    b)^2, which is 1/4 for s^4 = b^2 / (12 T (pi H)^2), a contradiction. Hence a regret of H T s^2 / 4 = b
+    sqrt(T / 12) / (4 pi), whatever H is; 0 where T is so short that such costs exceed L, D or the range.
+
+    >>> round(one_point_lower(10**6, 2.0, 1.0, 2.0, 2.0), 1)
+    17.1
+    """
+
+    def apart(noise: float) -> float:
+        return math.sqrt(noise / (math.sqrt(12.0 * rounds) * math.pi * strong_convexity))
+
+    far = diameter / 2.0 + apart(width / 2.0)  # no cost touches farther from any point
+    noise = (width - strong_convexity * far**2 / 2.0) / 2.0
+    if noise <= 0.0 or far > diameter or strong_convexity * far > lipschitz:
+        return 0.0
+    return noise * math.sqrt(rounds / 12.0) / (4.0 * math.pi)
+
+
 # --- as printed in papers 004 and 000 -------------------------------------------------------------
 
 
