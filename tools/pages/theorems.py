@@ -83,12 +83,14 @@ def lower_bounds() -> str:
     ball, simplex = Ball(3), Simplex(5)
     flat, steep = {"lipschitz": 1.0}, {"lipschitz": 2.0, "strong_convexity": 1.0}
     straight, curved = convex.lipschitz_lower(rounds, 1.0, 2.0), convex.strongly_convex_lower(rounds, 2, 1, 2)
-    experts = convex.experts_lower(5, rounds)
+    experts, unseen = convex.experts_lower(5, rounds), convex.one_point_lower(rounds, 2.1, 1.0, 2.0, 3.0)
+    seen = {"lipschitz": 2.1, "strong_convexity": 1.0, "bound": (0.0, 3.0)}
     shown: tuple[tuple[str, Any, Any, dict[str, Any], float], ...] = (
         ("Table 1: experts, 5 of them", LinearLeader, simplex, {"box": (0.0, 1.0)}, experts),
         ("Table 1: Lipschitz, 3 coordinates", ApproximateLeader, ball, flat, straight),
         ("Table 1: strongly convex", ApproximateLeader, ball, steep, curved),
         ("Table 2: Lipschitz, bandit", BanditApproximateLeader, ball, flat | {"bound": 1.0}, straight),
+        ("Table 2: strongly convex, bandit", BanditApproximateLeader, ball, seen, unseen),
     )
     rows = []
     for where, kind, domain, options, least in shown:
@@ -233,7 +235,7 @@ BOUNDS = (
         "004, Table 1: experts",
         "√(p T ln^2.5 T) / ε",
         "T^1/2",
-        "LinearLeader, published",
+        "ApproximateLeader, experts, published",
         "LinearLeader",
     ),
     Stated(
