@@ -20,6 +20,7 @@ import discreet.bounds.frank_wolfe
 import discreet.bounds.minimization
 import discreet.bounds.published
 from discreet.constraints.domains import Ball, Box, Simplex
+from discreet.objectives.losses import Logistic, Squared
 from tools import outputs
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,9 @@ def _named():
     }
     likes = (rng.random((20, 6)) < 0.3).astype(float)
     found |= {"bounds": dc.bounds, "ExponentialChoice": dc.privacy.ExponentialChoice}
+    found |= {"log": math.log, "inf": math.inf, "Gate": dc.privacy.Gate, "Logistic": Logistic}
+    found |= {"Squared": Squared, "Cardinality": dc.constraints.Cardinality}
+    found |= {"Intersection": dc.constraints.Intersection}
     found |= {"TreeSum": dc.privacy.TreeSum, "people": dc.objectives.Coverage(likes), "p": likes, "rng": rng}
     found |= {"n": 6, "k": 2, "T": 4096, "d": 3, "R": 2.0, "L": 2.0, "H": 0.5, "M": 1.5, "B": 6.0, "c": 0.25}
     found |= {"epsilon": 8.0, "delta": 1e-6, "eta": 0.1, "gamma": 0.2, "steps": 4, "x": np.full(6, 0.25)}

@@ -167,18 +167,34 @@ def published_direct_exploration(n_items: int, k: int, rounds: int, epsilon: flo
 
 
 def published_bandit(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
-    """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3).
+    """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3), and `published_tail`.
 
     The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`.
     """
     size = (n_items * math.log(n_items)) ** (2.0 / 3.0)
-    return float(32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0))
+    shown = 32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0)
+    return float(shown) + math.exp(published_tail(n_items, k, rounds))
+
+
+def published_tail(n_items: int, k: int, rounds: int) -> float:
+    """The logarithm of what the proof of Theorem 8 adds for too many explorations.
+
+    n^(1/3) T^(4/3) / (16 ln n)^(2/3) exp(-8 k^2 (16 n ln n)^(4/3) T^(1/3)), below 1e-200 for all n >= 2, k
+    and T. (Lemma 3 has it for each of k experts, so it should be k times that.)
+
+    >>> round(published_tail(2, 1, 1))
+    -500
+    """
+    logs = math.log(n_items)
+    front = math.log(n_items * rounds**4) / 3.0 - math.log(16.0 * logs) * 2.0 / 3.0
+    return front - 8.0 * k**2 * (16.0 * n_items * logs) ** (4.0 / 3.0) * rounds ** (1.0 / 3.0)
 
 
 def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
     """What the proof of Theorem 8 arrives at with the exploration rate of Algorithm 3: k^(5/2), not k^2.
 
-    16 k^3 n ln n sqrt(ln(k/delta) T / g) / eps + g T, without the term for too many explorations.
+    16 k^3 n ln n sqrt(ln(k/delta) T / g) / eps + g T, without the term for too many explorations
+    (`published_tail`), which no float beside it shows.
     """
     g = published_exploration(n_items, k, rounds)
     size = n_items * math.log(n_items) * math.sqrt(math.log(k / delta) * rounds / g)

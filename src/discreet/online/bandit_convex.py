@@ -62,7 +62,10 @@ class BanditLeaderSettings(LearnerSettings):
             isotropic=bool(self.isotropic),
         )
         if self.isotropic and not isinstance(self.domain, Box):
-            raise ValueError("isotropic=True is for a domains.Box: balls and simplices are alike every way")
+            raise ValueError(
+                "isotropic=True is for a domains.Box; balls and simplices are alike every way, and of another"
+                " set only the projection in its own coordinates is known: rescale the costs yourself"
+            )
         checks.one_of("adversary", self.adversary, ADVERSARIES)
         alone = self.calibration == "published" or self.adversary == "adaptive"
         checks.whole("batch", self.batch, at_least=1, at_most=1 if alone else self.rounds)
@@ -312,7 +315,10 @@ class BanditApproximateLeader(PointLearner):
 
     ``isotropic=True``: in a long and thin box the distance to explore at is held down by the shortest side.
     The learner goes by coordinates in which the box is a cube instead (paper 004, after Theorem 6), in which
-    costs are as steep as along the longest side and as curved as along the shortest.
+    costs are as steep as along the longest side and as curved as along the shortest. Balls, simplices and
+    `CappedSimplex` with ``exactly`` k are in isotropic position but for their size. Any other set is known by
+    its projection, which says nothing of the nearest point in stretched coordinates; whoever has that passes the
+    stretched set and costs.
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious and curved) or p /
