@@ -36,7 +36,7 @@ def test_a_round_of_k_experts_takes_k_n_values_of_a_function(kind, n, k):
 
 @pytest.mark.parametrize("exploration", ["online", "presampled", "every_round", "blocks"])
 def test_space_of_a_bandit_does_not_grow_with_the_rounds(exploration):
-    """Paper 000, Section 4: drawing the exploring rounds in advance takes T^(2/3) numbers there, none here."""
+    """Paper 000, Section 4: exploring rounds drawn in advance take T^(2/3) numbers there, none here."""
     sizes = []
     for rounds in (10**5, 10**8):
         learner = BanditSelector(4, 1, rounds, BUDGET, exploration=exploration, seed=0)

@@ -161,8 +161,8 @@ def scale_of_costs() -> str:
         f" {regrets[0] / regrets[1]:.1f} times smaller, and so is the bound in the proof ({high / low:.1f}"
         f" times, from {big(high)} to {big(low)}). M^2 would be {0.01**-2:,.0f} times. The certificate of"
         f" `ApproximateLeader` for gradients a hundredth as long is {steep / flat:.1f} times smaller:"
-        f" {big(flat)}, not {big(steep)}. In two coordinates, with L = B = 1, H = 1/2 and all three a hundredth"
-        f" of that, paper 004's Theorem 6 is {big(display(1.0))} times smaller at epsilon 1 and"
+        f" {big(flat)}, not {big(steep)}. In two coordinates, with L = B = 1, H = 1/2 and all three a"
+        f" hundredth of that, paper 004's Theorem 6 is {big(display(1.0))} times smaller at epsilon 1 and"
         f" {big(display(0.01))} times at 0.01; what the library certifies for its published settings (10^9"
         f" rounds, epsilon 8) {costly / cheap:.1f} times, from {big(costly)} to {big(cheap)}."
     )

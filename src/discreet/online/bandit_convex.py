@@ -317,16 +317,16 @@ class BanditApproximateLeader(PointLearner):
     The learner goes by coordinates in which the box is a cube instead (paper 004, after Theorem 6), in which
     costs are as steep as along the longest side and as curved as along the shortest. Balls, simplices and
     `CappedSimplex` with ``exactly`` k are in isotropic position but for their size. Any other set is known by
-    its projection, which says nothing of the nearest point in stretched coordinates; whoever has that passes the
-    stretched set and costs.
+    its projection, which says nothing of the nearest point in stretched coordinates; whoever has that passes
+    the stretched set and costs.
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious and curved) or p /
     T^(1/4). Under replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get
     H/2 |w - c|^2 each. The main text prints neither their beta nor H, only T^(3/4) for both adversaries: of
     Theorem 6's two beta that is p / T^(1/4), and H = sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4), which is
-    ours, balances what noise and regulariser cost. The paper's estimates are of costs up to B + H R^2 / 2 then, and so is its noise; the regulariser
-    itself is nobody's, and is taken as it is.
+    ours, balances what noise and regulariser cost. The paper's estimates are of costs up to B + H R^2 / 2
+    then, and so is its noise; the regulariser itself is nobody's, and is taken as it is.
 
     Formal guarantee: replacing a person moves one sum by at most high - low (adding one: half of it, since
     costs are counted from the middle); exact on a grid. Holds for costs chosen with knowledge of all earlier
