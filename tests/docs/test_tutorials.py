@@ -113,6 +113,7 @@ def _named():
     found["thin"] = Box([-1.0, -0.1], [1.0, 0.1])
     found["constraint"] = dc.constraints.PartitionMatroid([range(3), range(3, 6)], 1)
     found["knapsack"] = dc.constraints.Knapsack([0.25, 0.25, 0.5, 0.5, 0.5, 0.5], 1.0)
+    found["make"] = lambda share: dc.online.HedgeSelector(6, 1, 4096, share)
     found["features"], found["classes"] = rng.integers(0, 2, (20, 3)), rng.integers(0, 2, 20)
     found["points"] = dc.objectives.BudgetAllocation(likes / 6)
     return found | {"arcs": rng.random((6, 6)) / 10}

@@ -187,7 +187,7 @@ def published_tail(n_items: int, k: int, rounds: int) -> float:
     """
     logs = math.log(n_items)
     front = math.log(n_items * rounds**4) / 3.0 - math.log(16.0 * logs) * 2.0 / 3.0
-    return front - 8.0 * k**2 * (16.0 * n_items * logs) ** (4.0 / 3.0) * rounds ** (1.0 / 3.0)
+    return front - 8.0 * k**2 * math.pow(16.0 * n_items * logs, 4.0 / 3.0) * math.pow(rounds, 1.0 / 3.0)
 
 
 def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:

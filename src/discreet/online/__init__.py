@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .best_of_both import BestOfBothSelector as BestOfBothSelector
     from .convex import ApproximateLeader as ApproximateLeader
     from .convex import LinearLeader as LinearLeader
+    from .experts import Experts as Experts
     from .frank_wolfe import MetaFrankWolfe as MetaFrankWolfe
     from .frank_wolfe import MetaFrankWolfePoints as MetaFrankWolfePoints
     from .hedge import HedgeSelector as HedgeSelector
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {
+    "Experts": f"{__name__}.experts",
     "Guarantee": f"{__name__}.learner",
     "OnlineLearner": f"{__name__}.learner",
     "OnlineSelector": f"{__name__}.learner",

@@ -1,0 +1,195 @@
+"""Ordered experts of any kind: a private learner of one item for each place of the set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bounds import trivial
+from ..core import checks
+from ..objectives import FacilityLocation, Population, answers
+from ..objectives.losses import Linear
+from ..privacy import Budget, Seed, Share, spend_from
+from ..privacy.account import Account
+from ..privacy.accountant import Spending
+from ..results import Selection, Trace
+from .convex import PointLearner
+from .hedge import HedgeSelector
+from .learner import OnlineSelector
+from .people import check_population
+from .registry import REGISTRY
+from .running_sums import RunningSumSelector
+
+
+class Expert(Protocol):
+    """A learner of one's own: whatever it makes of gains has to leave through the gate of its share."""
+
+    def choose(self) -> Sequence[int] | NDArray[np.float64]:
+        """An item, as a set of one; or chances of all of them, by which one is drawn with public coins."""
+
+    def learn(self, gains: NDArray[np.float64], /) -> None:
+        """What each item would have added in this round, within [0, bound]."""
+
+
+class Experts:
+    """k ordered experts of any kind; the i-th learns what items add to those of the experts before it.
+
+    Paper 000 remarks (Section 3) that its Hedge experts can be exchanged for any private learner that has no
+    regret in the long run. ``make(share)`` makes one that spends the k-th part of the budget it is given: an
+    `OnlineSelector` of one item (`HedgeSelector`, `RunningSumSelector`, ...), a learner of points of
+    `Simplex(n_items)` (`LinearLeader`, `ApproximateLeader`, which is paper 004's PFTAL), or an `Expert` of
+    one's own. Constants that are published need a budget of their own, and are not for a share: paper 000's
+    PFTAL experts with theirs are ``RunningSumSelector(..., calibration="published")``.
+
+    A set is the union of the experts' items, as in the paper, and may have fewer than k. Where all experts
+    are alike `HedgeSelector` and `RunningSumSelector` do better: one account, and no item twice.
+
+    Formal guarantee: that of the budget, if experts release nothing of what they are taught but through their
+    share. What an expert is taught depends on a person and on items that were released; all releases are
+    charged at one gate, whatever the order (adaptive composition). Also where people react to earlier sets.
+
+    Regret: the sum of the experts' own against the best item (Proposition 3), for streams fixed in advance.
+    An expert's draws do not enter what it is taught, so certificates for such streams hold for each.
+    ``certified_regret`` takes those of one's own experts at their word, and is infinite where one has none.
+
+    >>> import discreet as dc
+    >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
+    >>> def make(share):
+    ...     return dc.online.HedgeSelector(3, 1, 100, share)
+    >>> learner = Experts(make, 2, dc.Budget(1.0, 1e-6), n_items=3, seed=0)
+    >>> len(learner.run(people)), learner.privacy.epsilon() <= 1.0
+    (100, True)
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Share], Expert | OnlineSelector | PointLearner],
+        k: int,
+        budget: Spending,
+        *,
+        n_items: int,
+        bound: float = 1.0,
+        seed: Seed = None,
+    ) -> None:
+        if not callable(make):
+            raise TypeError(f"make must be a function that makes an expert, got {checks.shown(make)}")
+        self.n_items = checks.whole("n_items", n_items, at_least=2)
+        self.k, self.bound = checks.whole("k", k, at_least=1, at_most=self.n_items), checks.bound(bound)
+        spending = spend_from(budget, seed)
+        assert spending.gate is not None
+        self._gate = spending.gate
+        self._public = self._gate.public_randomness()
+        shares = [replace(spending, fraction=spending.fraction / self.k, own_gate=False)] * self.k
+        if spending.own_gate:
+            definition = None if not spending.private else "zcdp" if spending.delta else "pure"
+            shares = self._gate.split(self.k, definition=definition)
+        self.experts = tuple(make(share) for share in shares)
+        for expert in self.experts:
+            self._check(expert)
+        self._shown: NDArray[np.int64] | None = None
+        self.round = 0
+
+    def _check(self, expert: Any) -> None:
+        """Refuse an expert for other items, or one that spends elsewhere."""
+        if isinstance(expert, OnlineSelector) and (expert.n_items, expert.k) != (self.n_items, 1):
+            raise ValueError(
+                f"make made a learner of {expert.k} of {expert.n_items} items; an expert chooses 1 of"
+                f" {self.n_items}"
+            )
+        if isinstance(expert, PointLearner) and expert.settings.domain.dimension != self.n_items:
+            raise ValueError(f"make made a learner of other points than those of Simplex({self.n_items})")
+        known = REGISTRY.get(type(expert).__name__)
+        if known is not None and known.feedback not in ("function", "loss", "cost_vector"):
+            raise ValueError(
+                f"{type(expert).__name__} learns from less than what every item would have added; take one"
+                " that learns from functions or costs"
+            )
+        if not (callable(getattr(expert, "choose", None)) and callable(getattr(expert, "learn", None))):
+            raise TypeError(f"make must make a learner with choose() and learn(), got {checks.shown(expert)}")
+        if isinstance(expert, OnlineSelector | PointLearner) and expert.budget is not self.budget:
+            raise ValueError("make must make a new learner that spends from the share it is given")
+
+    @property
+    def budget(self) -> Budget:
+        """What all experts may spend together."""
+        return self._gate.budget
+
+    @property
+    def privacy(self) -> Account:
+        """The account of everything that the experts have declared."""
+        return self._gate.spent
+
+    @property
+    def certified_regret(self) -> float:
+        """Bound on the expected (1 - 1/e)-regret over the experts' rounds; infinite where none is known."""
+        regret = math.fsum(_own_regret(expert) for expert in self.experts)
+        rounds = getattr(self.experts[0], "rounds", None)
+        return regret if rounds is None else min(regret, trivial(rounds, self.bound))
+
+    def choose(self) -> Selection:
+        """The set for this round, in the order of the experts."""
+        if self._shown is None:
+            items = [self._item(expert.choose()) for expert in self.experts]
+            self._shown = np.array(items, dtype=np.int64)
+        return Selection(tuple(dict.fromkeys(self._shown.tolist())), self.round)
+
+    def _item(self, decision: Any) -> int:
+        if isinstance(decision, np.ndarray) and decision.shape == (self.n_items,):
+            summed = np.cumsum(answers.vector("choose()", decision, self.n_items, 0.0, 1.0))
+            place = int(np.searchsorted(summed, self._public.generator.random() * summed[-1], side="right"))
+            return min(place, int(np.flatnonzero(decision > 0.0)[-1]))
+        (item,) = decision
+        return checks.whole("choose()", item, at_least=0, at_most=self.n_items - 1)
+
+    def learn(self, person: Population, *, person_id: Hashable | None = None) -> None:
+        """Teach every expert what items would have added to those before its own."""
+        check_population(person, self.n_items, self.bound, monotone=True, one="learn() takes one person")
+        self.choose()
+        assert self._shown is not None
+        gains = self._gains(person, self._shown.tolist())
+        self._shown, self.round = None, self.round + 1  # an interruption may lose somebody, never repeat them
+        for expert, added in zip(self.experts, gains, strict=True):
+            if isinstance(expert, OnlineSelector):
+                expert.learn(FacilityLocation([added], bound=self.bound), person_id=person_id)
+            elif isinstance(expert, PointLearner):
+                longest = self.bound * math.sqrt(self.n_items)
+                expert.learn(Linear([-added], row_norm=longest), person_id=person_id)
+            else:
+                expert.learn(added.copy())
+
+    def _gains(self, person: Population, shown: list[int]) -> list[NDArray[np.float64]]:
+        """What every item adds to those of the experts before each of them, some of which are the same."""
+        distinct = list(dict.fromkeys(shown))
+        if len(distinct) < self.k:  # what is added to all of them is asked for as well
+            distinct.append(next(item for item in range(self.n_items) if item not in distinct))
+        rows = answers.gains_along(person, distinct, self.bound)
+        return [rows[len(set(shown[:place]))] for place in range(self.k)]
+
+    def run(self, people: Population) -> Trace:
+        """A whole stream, one person after the other."""
+        rewards, selections = np.empty(len(people)), np.empty((len(people), self.k), dtype=np.int32)
+        for t in range(len(people)):
+            shown = self.choose()
+            assert self._shown is not None
+            rewards[t], selections[t] = people[t].value(shown.items), self._shown
+            self.learn(people[t])
+        return Trace(rewards, selections, type(self).__name__)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(dict.fromkeys(type(expert).__name__ for expert in self.experts))
+        return f"Experts({kinds}: {self.k} of {self.n_items:,} items, round {self.round:,})"
+
+
+def _own_regret(expert: Any) -> float:
+    """What an expert certifies to lose beside the best item, in a stream that does not look at its draws."""
+    if isinstance(expert, OnlineSelector):
+        about = expert.settings
+        weighted = getattr(about, "weights", None) or getattr(about, "items_per_person", None)
+        if not isinstance(expert, HedgeSelector | RunningSumSelector) or weighted:
+            return math.inf  # of exchangeable streams, or of people as they are weighted
+    return float(getattr(expert, "certified_regret", math.inf))
