@@ -92,6 +92,37 @@ def test_an_expert_cannot_draw_more_than_it_charged():
         learner.choose()
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_nobody_is_learned_from_more_often_than_the_budget_is_for(rounds):
+    """Experts of one's own hear nothing of the rounds beyond, and the library's own count for themselves."""
+    budget = dc.Budget(8.0, 0.0, "replace", rounds)
+    own = Experts(lambda share: Own(share, 3, 5), 2, budget, n_items=3, seed=0)
+    sums = Experts(
+        lambda share: RunningSumSelector(3, 1, 5, share, sums="tree", noise="laplace"),
+        2, budget, n_items=3, seed=0,
+    )  # fmt: skip
+    for learner in (own, sums):
+        for _ in range(4):
+            learner.choose()
+            learner.learn(Coverage([[1, 1, 1]]), person_id="ann")
+    assert own.experts[0].totals.tolist() == [float(rounds)] * 3
+    assert [expert._contribution._counts.copy() for expert in sums.experts] != [{}, {}]
+    assert all(list(expert._contribution._counts.values()) == [rounds] for expert in sums.experts)
+
+
+def test_rounds_are_in_order_and_caveats_of_people_are_kept():
+    learner = Experts(lambda share: Own(share, 2, 3), 1, PURE, n_items=2, seed=0)
+    with pytest.raises(RuntimeError, match="comes after choose"):
+        learner.learn(Coverage([[1, 0]]))
+
+    class FromData(Coverage):
+        caveats = ("items came from data",)
+
+    learner.choose()
+    learner.learn(FromData([[1, 0]]))
+    assert "items came from data" in learner.privacy.caveats
+
+
 N, ROUNDS = 6, 600
 KINDS = {
     "Hedge": (LOOSE, lambda share: HedgeSelector(N, 1, ROUNDS, share)),
@@ -147,6 +178,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a budget of its own"):
         Experts(lambda share: RunningSumSelector(4, 1, 9, share, calibration="published"), 2, PURE, n_items=4)
     learner = Experts(lambda share: HedgeSelector(4, 1, 9, share), 2, PURE, n_items=4)
+    learner.choose()
     with pytest.raises(ValueError, match="never fall"):
         learner.learn(SetFunction(lambda s: float(len(s) == 1), 4, 1.0))
     assert learner.round == 0

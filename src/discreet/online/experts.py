@@ -21,7 +21,7 @@ from ..results import Selection, Trace
 from .convex import PointLearner
 from .hedge import HedgeSelector
 from .learner import OnlineSelector
-from .people import check_population
+from .people import ContributionLimit, check_population
 from .registry import REGISTRY
 from .running_sums import RunningSumSelector
 
@@ -33,7 +33,7 @@ class Expert(Protocol):
         """An item, as a set of one; or chances of all of them, by which one is drawn with public coins."""
 
     def learn(self, gains: NDArray[np.float64], /) -> None:
-        """What each item would have added in this round, within [0, bound]."""
+        """What each item would have added in this round, within [0, bound]; 0 for who is over their limit."""
 
 
 class Experts:
@@ -84,6 +84,7 @@ class Experts:
         assert spending.gate is not None
         self._gate = spending.gate
         self._public = self._gate.public_randomness()
+        self._limit = ContributionLimit(self.budget.max_rounds_per_person, self._gate.key())
         shares = [replace(spending, fraction=spending.fraction / self.k, own_gate=False)] * self.k
         if spending.own_gate:
             definition = None if not spending.private else "zcdp" if spending.delta else "pure"
@@ -147,11 +148,16 @@ class Experts:
         return checks.whole("choose()", item, at_least=0, at_most=self.n_items - 1)
 
     def learn(self, person: Population, *, person_id: Hashable | None = None) -> None:
-        """Teach every expert what items would have added to those before its own."""
+        """Teach every expert what items would have added to those before its own.
+
+        Of somebody with a ``person_id`` no more rounds are learned from than the budget is for.
+        """
         check_population(person, self.n_items, self.bound, monotone=True, one="learn() takes one person")
-        self.choose()
-        assert self._shown is not None
+        if self._shown is None:
+            raise RuntimeError("learn() comes after choose(): this round's set has not been asked for yet")
         gains = self._gains(person, self._shown.tolist())
+        self._gate.add_caveats(*person.caveats)
+        nobody = not self._limit.register(person_id)
         self._shown, self.round = None, self.round + 1  # an interruption may lose somebody, never repeat them
         for expert, added in zip(self.experts, gains, strict=True):
             if isinstance(expert, OnlineSelector):
@@ -160,7 +166,7 @@ class Experts:
                 longest = self.bound * math.sqrt(self.n_items)
                 expert.learn(Linear([-added], row_norm=longest), person_id=person_id)
             else:
-                expert.learn(added.copy())
+                expert.learn(np.zeros(self.n_items) if nobody else added.copy())
 
     def _gains(self, person: Population, shown: list[int]) -> list[NDArray[np.float64]]:
         """What every item adds to those of the experts before each of them, some of which are the same."""
