@@ -173,6 +173,24 @@ def callables(rng: np.random.Generator, people: int, items: int) -> Case:
     return _averaged(made, one)
 
 
+def hypergraph_cut(rng: np.random.Generator, people: int, items: int) -> Case:
+    """The weight of the edges, of any number of items, that a set divides (paper 003, Section 1)."""
+    edges = [frozenset(np.flatnonzero(rng.random(items) < 0.6).tolist()) for _ in range(4)]
+    w = rng.random((people, 4))
+
+    def divided(i: int, s: Any) -> float:
+        return float(sum(w[i, e] for e, edge in enumerate(edges) if edge & set(s) and edge - set(s)))
+
+    def one(
+        i: int, s: list[int]
+    ) -> float:  # what it touches, less what it holds
+        touched = sum(w[i, e] * (len(edge.difference(s)) < len(edge)) for e, edge in enumerate(edges))
+        return float(touched - sum(w[i, e] for e, edge in enumerate(edges) if edge and edge.issubset(s)))
+
+    made = SetFunction([lambda s, i=i: divided(i, s) for i in range(people)], n_items=items, bound=4.0)
+    return _averaged(made, one)
+
+
 def matroid_rank(rng: np.random.Generator, people: int, items: int) -> Case:
     """Forests of a graph on four nodes, one of whose edges is a loop, or blocks, or at most two items."""
     w = _weights(rng, people, items) * rng.integers(1, 4)
@@ -211,11 +229,13 @@ FAMILIES: dict[str, Callable[[np.random.Generator, int, int], Case]] = {
     "log_determinant": log_determinant,
     "mutual_information": mutual_information,
     "callables": callables,
+    "hypergraph_cut": hypergraph_cut,
     "matroid_rank": matroid_rank,
     "mixture": mixture,
 }
 CLOSED = [
     f
     for f in FAMILIES
-    if f not in ("custom", "log_determinant", "mutual_information", "callables", "matroid_rank")
+    if f
+    not in ("custom", "log_determinant", "mutual_information", "callables", "hypergraph_cut", "matroid_rank")
 ]
