@@ -31,7 +31,7 @@ def test_a_round_of_k_experts_takes_k_n_values_of_a_function(kind, n, k):
         asked.clear()
         learner.choose()
         learner.learn(SetFunction(function, n, 1.0, monotone=True))
-        assert n - k <= len(asked) <= (k + 1) * (n + 1)
+        assert n - k <= len(asked) <= k * (n + 1)
 
 
 @pytest.mark.parametrize("exploration", ["online", "presampled", "every_round", "blocks"])

@@ -417,7 +417,7 @@ class RunningSumSelector(OnlineSelector):
     shown. The k sums leave through one private running sum of k n_items coordinates, so the noise of a
     round hardly grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``),
     while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
-    paper 000 remarks.
+    paper 000 remarks (`Experts`).
 
     ``items_per_person=m`` counts at most m of each person's items (chosen by a coin of the round): noise then
     grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
