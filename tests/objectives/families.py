@@ -181,9 +181,7 @@ def hypergraph_cut(rng: np.random.Generator, people: int, items: int) -> Case:
     def divided(i: int, s: Any) -> float:
         return float(sum(w[i, e] for e, edge in enumerate(edges) if edge & set(s) and edge - set(s)))
 
-    def one(
-        i: int, s: list[int]
-    ) -> float:  # what it touches, less what it holds
+    def one(i: int, s: list[int]) -> float:  # what it touches, less what it holds
         touched = sum(w[i, e] * (len(edge.difference(s)) < len(edge)) for e, edge in enumerate(edges))
         return float(touched - sum(w[i, e] for e, edge in enumerate(edges) if edge and edge.issubset(s)))
 
