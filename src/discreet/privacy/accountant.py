@@ -42,7 +42,6 @@ from .account import (
     filter_asked,
     filter_for,
     filter_of,
-    fits,
     smallest_epsilon,
 )
 from .budget import DEFINITIONS, Budget, Share, fractions
@@ -261,22 +260,29 @@ class Accountant:
 
     def fits_in(self, loss: Loss) -> bool:
         """Whether the budget holds ``loss`` in the definition that is fixed, or in one that may still be."""
-        return fits(loss, self.budget) if self.limit is None else self.limit.fits(loss)
+        return not self.budget.private or self.limit_for(loss) is not None
+
+    def limit_for(self, loss: Loss) -> Filter | None:
+        """The filter that is fixed, or one that may still be, where it holds ``loss``; else None."""
+        if self.limit is None:
+            return filter_for(loss, self.budget)
+        return self.limit if self.limit.fits(loss) else None
 
     def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
         """Fix the definition for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
         with self.lock:
             if self.shared:
                 self.refresh()
-            place, listed = self.releases.of_group(group), NOTHING
+            if not self.budget.private:
+                return
+            place, listed, limit = self.releases.of_group(group), NOTHING, self.limit
             for number, (event, count) in enumerate(releases, 1):
-                after = place.loss_with(event, count, listed)
-                if not self.fits_in(after):
+                limit = self.limit_for(place.loss_with(event, count, listed))
+                if limit is None:
                     raise BudgetExceeded(self.preview(group, event, count, listed))
                 if number < len(releases):
                     listed += event_loss(event) * count
-            if self.limit is None and self.budget.private and releases:
-                self.limit = filter_for(after, self.budget)
+            self.limit = limit
 
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
         """What releases would cost that come after others of the same list, which lose ``listed``."""
