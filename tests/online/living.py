@@ -35,7 +35,7 @@ ACTIONS = (
 
 def by_slot(learner: Any) -> bool:
     """Whether feedback tells which of the shown items was taken."""
-    return hasattr(learner, "_engine") and learner._engine.units.by_slot
+    return learner._rewarded and learner._sum.units.by_slot
 
 
 def refusal(call: Any, *given: Any, words: tuple[str, ...], **named: Any) -> str | None:
@@ -156,14 +156,14 @@ class Life:
             late = sorted(self.waits)[number % len(self.waits)]
             altered = late in self.learner.pending and self.learner._pending[late][:1] == (1,)
             altered = altered or (late == self.learner.round and self.learner._rounds.altered)
-            nothing = altered and hasattr(self.learner, "_engine")  # of another set nothing is learned
+            nothing = altered and self.learner._rewarded  # of another set nothing is learned
             tell(self.learner, self.waits.pop(late), number % 2, round=late)
             self.told += not nothing
             self._not_again(late)
 
     def _not_again(self, round: int) -> None:
         words = ("has been counted", "has not been chosen")
-        given = {"items": []} if not hasattr(self.learner, "_engine") else {"value": _nothing(self.learner)}
+        given = {"items": []} if not self.learner._rewarded else {"person": _nothing(self.learner)}
         again = refusal(self.learner.learn, **given, round=round, words=words)
         assert again is not None, "a round that can be learned from again"
 
@@ -195,7 +195,7 @@ class Life:
         self.shown(shown)
         self.waits[shown.round] = shown
         for place in range(min(number % 4, part.room)):
-            if hasattr(self.learner, "_engine"):
+            if self.learner._rewarded:
                 taken = shown.labels[0] if by_slot(self.learner) else 1.0
                 part.add(taken if place else _nothing(self.learner))
             else:
@@ -238,12 +238,12 @@ class Life:
 
 
 def _nothing(learner: Any) -> Any:
-    return None if by_slot(learner) or not hasattr(learner, "_engine") else 0.0
+    return None if by_slot(learner) or not learner._rewarded else 0.0
 
 
 def tell(learner: Any, shown: Any, coin: int | bool, round: int | None = None) -> None:
     """Feedback of somebody who likes the first item shown if the coin says so."""
-    if not hasattr(learner, "_engine"):
+    if not learner._rewarded:
         learner.learn(items=list(shown.labels[:1]) if coin else [], round=round)
     elif by_slot(learner):
         learner.learn(shown.labels[0] if coin else None, round=round)

@@ -349,7 +349,7 @@ def test_counts_get_their_noise_before_they_are_rounded():
     """A count beyond 2^53 steps and noise that takes nearly all of it back: the rest is there to the step."""
     learner = BanditSelector(3, 1, 10, PURE, feedback="slots", block=2, seed=0)
     learner.choose()
-    engine = learner._engine
+    engine = learner._sum
     engine._open_taken[1], engine._open_shows[1] = (1 << 60) + 1, 1
     with mock.patch.object(samplers, "noise_steps", return_value=np.array([-(1 << 60)])):
         engine._release()
@@ -360,9 +360,9 @@ def test_counts_get_their_noise_before_they_are_rounded():
 def test_sums_fit_whatever_the_budget(epsilon):
     rounds = 1 << 20
     slots = BanditSelector(4, 2, rounds, dc.Budget(epsilon), feedback="slots", block=9, seed=0)
-    assert slots._engine.units.most * rounds < 1 << 63
+    assert slots._sum.units.most * rounds < 1 << 63
     blocks = BanditSelector(4, 2, rounds, dc.Budget(epsilon), block=1 << 18, repeats=1 << 16, seed=0)
-    assert blocks._engine.units.most << 16 < 1 << 63
+    assert blocks._sum.units.most << 16 < 1 << 63
     for one in (slots, blocks):
         assert one.privacy.epsilon() <= epsilon
         one.run(Coverage(np.eye(4)))
@@ -375,7 +375,7 @@ def test_draws_have_the_enumerated_probabilities():
     learner = BanditSelector(
         4, 2, 100, dc.Budget(math.inf), exploration="online", exploration_rate=1.0, rate=1.0, seed=3
     )
-    engine = learner._engine
+    engine = learner._sum
     engine._experts.scores[:] = np.array([[3, -2], [1, 4], [-5, 0], [0, 1]]) * (
         int(engine._experts.scale) // 4
     )
@@ -394,7 +394,7 @@ def test_noise_of_counts_is_laplace_of_the_charged_scale(neighbours, scale):
         2000, 2, 10, dc.Budget(0.5, 0.0, neighbours), feedback="slots", block=5, bound=1.0, seed=2
     )
     learner.choose()
-    engine = learner._engine
+    engine = learner._sum
     engine._open_shows[:] = 1
     engine._open_taken[:] = engine.units.most
     engine._release()
@@ -406,7 +406,7 @@ def test_blocks_explore_at_random_places_and_items(mode):
     """What the certificate rests on: every place of a block and every item, equally often for each expert."""
     rounds, block, k, n_items = 4096, 8, 2, 5
     options = {"exploration": mode, "block": block} | ({"repeats": 2} if mode == "blocks" else {})
-    schedule = BanditSelector(n_items, k, rounds, LOOSE, seed=3, **options)._engine.schedule
+    schedule = BanditSelector(n_items, k, rounds, LOOSE, seed=3, **options)._sum.schedule
     schedule.reach(0)
     times = options.get("repeats", 1)
     assert schedule.explore.size == rounds
@@ -452,7 +452,7 @@ def test_slow_twin_of_the_compiled_stream():
             fast = BanditSelector(6, 3, 300, LOOSE, seed=8, **options)
             slow = BanditSelector(6, 3, 300, LOOSE, seed=8, **options)
             follow(slow, people, fast.run(people))
-            assert np.abs(fast._engine._experts.scores - slow._engine._experts.scores).max() <= 300
+            assert np.abs(fast._sum._experts.scores - slow._sum._experts.scores).max() <= 300
 
 
 def test_a_lost_reward_costs_its_own_sample_only():
@@ -461,7 +461,7 @@ def test_a_lost_reward_costs_its_own_sample_only():
     learners = [BanditSelector(5, 2, 64, PURE, block=8, repeats=3, rate=0.5, seed=6) for _ in range(2)]
     for learner in learners:
         learner.run(people[:16])
-        while not learner._engine.ticket(learner.choose().round):
+        while not learner._sum.ticket(learner.choose().round):
             learner.learn(0.5)
         lost = mock.patch.object(ValueFeedback, "observe", side_effect=KeyboardInterrupt)
         with lost, pytest.raises(KeyboardInterrupt):
@@ -469,9 +469,9 @@ def test_a_lost_reward_costs_its_own_sample_only():
     fast, slow = learners
     rest = people[fast.round :]
     follow(slow, rest, fast.run(rest))
-    assert (fast._engine._experts.scores == slow._engine._experts.scores).all()
-    assert fast._engine._samples == slow._engine._samples
-    assert [left for _, left in fast._engine._samples.values()] == [1]
+    assert (fast._sum._experts.scores == slow._sum._experts.scores).all()
+    assert fast._sum._samples == slow._sum._samples
+    assert [left for _, left in fast._sum._samples.values()] == [1]
 
 
 def test_draws_that_are_too_close_to_call_are_decided_outside():
@@ -536,7 +536,7 @@ def test_published_sets_are_drawn_right_after_exploring_and_as_often_as_charged(
             learner = BanditSelector(
                 5, 1, rounds, dc.Budget(1.0, 1e-3), exploration="online", calibration="published", seed=seed
             )
-            schedule, explored, due = learner._engine.schedule, [], []
+            schedule, explored, due = learner._sum.schedule, [], []
             charged = {label: count for label, _, count in learner.settings.releases}
             assert charged == {module.DRAWS: 20, module.TAIL: 1}
             for t in range(rounds):
@@ -565,8 +565,8 @@ def test_exploring_stops_where_the_published_rate_has_no_room_for_more():
             learner, counted = _stopping(rounds, seed), []
             assert [label for label, _, _ in learner.settings.releases] == [module.DRAWS]
             for t in range(rounds):
-                learner._engine.schedule.reach(t)
-                counted.append(learner._engine.schedule.explore[t - learner._engine.schedule.start] >= 0)
+                learner._sum.schedule.reach(t)
+                counted.append(learner._sum.schedule.explore[t - learner._sum.schedule.start] >= 0)
             stopped += sum(counted) == 10
             assert sum(counted) <= 10
         assert stopped > 5
@@ -622,15 +622,15 @@ def _late(order, options, rounds=24):
 
 def test_late_rewards_in_any_order_are_counted_once_and_the_same():
     options = {"block": 8, "repeats": 3}
-    a = _late(lambda rounds: rounds, options)._engine._experts.scores
-    b = _late(lambda rounds: rounds[::-1], options)._engine._experts.scores
+    a = _late(lambda rounds: rounds, options)._sum._experts.scores
+    b = _late(lambda rounds: rounds[::-1], options)._sum._experts.scores
     c = _late(
         lambda rounds: np.random.default_rng(0).permutation(rounds).tolist(), options
-    )._engine._experts.scores
+    )._sum._experts.scores
     assert (a == b).all()
     assert (a == c).all()
     assert a.any()
-    slots = _late(lambda rounds: rounds[::-1], {"feedback": "slots", "block": 4})._engine
+    slots = _late(lambda rounds: rounds[::-1], {"feedback": "slots", "block": 4})._sum
     assert slots._open_shows.sum() + slots._shows.sum() == 48
     assert slots._open_taken.sum() == 24 * slots.units.most
 
@@ -640,16 +640,16 @@ def test_a_sample_waits_for_its_last_reward():
     explored = []
     for t in range(8):
         learner.choose(wait=t != 0 and False)
-        if learner._engine.ticket(t):
+        if learner._sum.ticket(t):
             explored.append(t)
     learner.choose(wait=False)
     assert len(explored) == 3
     for r in explored[:2]:
         learner.learn(1.0, round=r)
-    assert not learner._engine._experts.scores.any()
+    assert not learner._sum._experts.scores.any()
     assert learner.privacy.spent.epsilon(0.0) == 0.0
     learner.learn(1.0, round=explored[2], person_id="ann")
-    assert np.count_nonzero(learner._engine._experts.scores) == 1
+    assert np.count_nonzero(learner._sum._experts.scores) == 1
     assert learner.privacy.spent.epsilon(0.0) == 1.0
 
 
@@ -660,7 +660,7 @@ def test_late_rewards_of_a_chunk_that_has_passed():
             learner.choose(wait=False)
         for r in range(40):
             learner.learn(0.5, round=r)
-    assert np.count_nonzero(learner._engine._experts.scores) > 2
+    assert np.count_nonzero(learner._sum._experts.scores) > 2
     assert learner.over
 
 
@@ -688,7 +688,7 @@ def test_slots_with_many_items_draw_as_with_few():
     found = []
     for few in (module._FEW, 10**6):
         with mock.patch.object(module, "_FEW", few):
-            engine = BanditSelector(300, 2, 10**5, FREE, feedback="slots", block=64, seed=0)._engine
+            engine = BanditSelector(300, 2, 10**5, FREE, feedback="slots", block=64, seed=0)._sum
             engine._shows[:], engine._taken[:] = 400.0, 40.0 + np.arange(300) * 0.2
             engine._closes = 10**5
             lists = []
@@ -707,7 +707,7 @@ def test_draws_that_are_settled_exactly_have_the_rate_of_the_others():
     for _ in range(60):
         learner.choose()
         learner.learn(0.5)
-    engine, seen = learner._engine, []
+    engine, seen = learner._sum, []
     words = np.arange(1, 1 + 4 * 8, dtype=np.uint64)
 
     def settled(scores, unit, *_):
@@ -735,7 +735,7 @@ def test_a_saved_file_holds_no_noise_that_two_learners_could_share(rounds, tmp_p
         for _ in range(40):
             again.choose()
             again.learn(value)
-        known.append(again._engine._experts.scores / float(again._engine._experts.scale))
+        known.append(again._sum._experts.scores / float(again._sum._experts.scale))
         assert again.privacy.epsilon() == learner.privacy.epsilon()
     difference = known[1] - known[0]
     assert np.abs(difference - np.round(difference)).max() > 1e-6
@@ -763,7 +763,7 @@ def test_late_rounds_are_saved_and_only_open_rounds_are_taken(tmp_path):
         one.learn(0.7, round=4)  # the round that is open
         for r in (0, 1, 3):
             one.learn(0.25, round=r)
-    assert (again._engine._experts.scores == learner._engine._experts.scores).all()
+    assert (again._sum._experts.scores == learner._sum._experts.scores).all()
     people = Coverage(np.eye(5)[np.arange(19) % 5])
     assert (again.run(people).selections == learner.run(people).selections).all()
 
@@ -779,7 +779,7 @@ def test_an_interrupted_release_is_never_made_again():
     learner = BanditSelector(5, 2, 24, PURE, feedback="slots", block=4, seed=6)
     for _ in range(4):
         learner.learn(learner.choose().items[0])
-    engine = learner._engine
+    engine = learner._sum
     engine._taken = engine._taken.view(Interrupting)
     with pytest.raises(KeyboardInterrupt):
         learner.choose()
@@ -807,7 +807,7 @@ def test_a_late_click_is_in_one_release():
                 shown.append(learner.choose(wait=False).items)
                 if t >= 7:
                     learner.learn(shown[t - 7][clicks[t - 7]], round=t - 7)
-        return np.array(left), learner._engine.units.most
+        return np.array(left), learner._sum.units.most
 
     clicks = [0] * 20
     plain, most = released(clicks)
@@ -829,11 +829,11 @@ def test_late_rewards_keep_to_the_rounds_per_person(tmp_path):
     assert again.pending == tuple(range(1, 8))
     for one in (learner, again):
         one.learn(1.0, round=2, person_id="ann")  # their second round: nothing is learned from it
-        assert list(one._engine._samples.values()) == [[one._engine.units.most, 2]]
+        assert list(one._sum._samples.values()) == [[one._sum.units.most, 2]]
         with pytest.raises(ValueError, match="round=2 has been counted"):
             one.learn(1.0, round=2)
         one.learn(1.0, round=3)
-        assert not one._engine._experts.scores.any()
+        assert not one._sum._experts.scores.any()
     assert learner.choose() == again.choose()
 
 
@@ -867,7 +867,7 @@ def test_slots_take_items_nothing_or_numbers():
     learner.learn(learner.choose().items[1])
     items = learner.choose().items
     learner.learn([0.5, 1.5, 0.0])
-    engine = learner._engine
+    engine = learner._sum
     assert engine._open_taken.sum() <= 2 * engine.units.most
     assert engine._open_taken[items[1]] >= int(0.74 * engine.units.most)
 
@@ -877,7 +877,7 @@ def test_nobody_takes_more_than_the_bound_to_the_step():
     learner = BanditSelector(6, 3, 40, dc.Budget(1000.0), feedback="slots", block=5, seed=1)
     learner.choose()
     learner.learn(np.full(3, (1.0 + 9e-10) / 3))
-    assert learner._engine._open_taken.sum() == learner._engine.units.most
+    assert learner._sum._open_taken.sum() == learner._sum.units.most
 
 
 @pytest.mark.parametrize(
@@ -982,7 +982,7 @@ def test_teaching_moves_the_tree_beyond_its_range():
     learner = BanditSelector(
         9, 1, 10, dc.Budget(math.inf), exploration="online", exploration_rate=1.0, rate=1.0, seed=3
     )
-    engine = learner._engine
+    engine = learner._sum
     learner.choose()
     one = int(engine._experts.scale)
     for item, amount in ((3, 2000), (4, 2001), (3, -9000), (4, -9000)):
@@ -1026,7 +1026,7 @@ def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
             for s in range(2)
         ]
     for learner in made:
-        picked = learner._engine.schedule.explorations
+        picked = learner._sum.schedule.explorations
         assert learner.settings.rate == pytest.approx(
             2.0 / (2 * math.sqrt(32 * (picked + 1) * math.log(2 / 1e-3)))
         )
@@ -1036,7 +1036,7 @@ def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
 
 def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     """As much as items are on average; never nothing, and never more than the bound."""
-    engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._engine
+    engine = BanditSelector(4, 2, 100, FREE, feedback="slots", block=5, bound=2.0, seed=0)._sum
     assert engine._means() == pytest.approx([2.0 / 400.0] * 4)  # nobody has been seen
     engine._shows[:], engine._taken[:] = [100.0, 100.0, 0.0, 0.0], [60.0, 20.0, 0.0, 0.0]
     heavy = module._COMMON
@@ -1053,7 +1053,7 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
 
     The deviation is that of a mean of coins, whose chance is kept off 0 and 1.
     """
-    engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._engine
+    engine = BanditSelector(2, 1, 10**4, FREE, feedback="slots", block=5, bound=bound, seed=0)._sum
     engine._shows[:], engine._taken[:] = 300.0, taken * bound
     engine._shows[0], engine._taken[0] = 1e9, engine._means()[1] * 1e9 + 1e7 * bound  # better by .01, surely
     mean, weight = engine._means(), 300.0 + module._COMMON
@@ -1073,7 +1073,7 @@ def test_how_far_the_lists_of_slots_spread(bound, taken):
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_sums_of_noise_stay_within_64_bits(epsilon, bound):
     """Noise is at most 2^24 units wide: 2^30 samples, each with forty times that, stay below 2^60."""
-    engine = BanditSelector(5, 2, 10**6, dc.Budget(epsilon), bound=bound, seed=0)._engine
+    engine = BanditSelector(5, 2, 10**6, dc.Budget(epsilon), bound=bound, seed=0)._sum
     width = float(engine._total.grid.noise_scale * engine._experts.scale)
     assert 2.0**22 < width <= 2.0**24
     assert bound * float(engine._experts.scale) <= 2.0**32

@@ -23,7 +23,6 @@ from discreet import online
 from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
-from discreet.online.bandit import RewardSelector
 from discreet.online.registry import REGISTRY
 from discreet.privacy import Account, Releases
 from tests.online.examples import EXAMPLES
@@ -565,7 +564,7 @@ def test_row_families_and_plain_functions_agree(selector):
 
 def test_refusals_say_what_is_wrong(selector):
     learner = selector.make()
-    if isinstance(learner, RewardSelector):
+    if learner._rewarded:
         pytest.skip("is fed numbers, not people (tests/online/test_bandit.py)")
     learner.choose()
     messages = (
@@ -585,7 +584,7 @@ def test_refusals_say_what_is_wrong(selector):
 
 def test_a_bound_may_be_exceeded_by_rounding_only(selector):
     learner = selector.make()
-    if isinstance(learner, RewardSelector):
+    if learner._rewarded:
         pytest.skip("is fed numbers, not people (tests/online/test_bandit.py)")
     if "functions" not in _families(selector):
         pytest.skip("a cap needs rows")
@@ -602,7 +601,7 @@ def test_functions_that_exceed_their_bound_change_nothing(selector):
         pytest.skip("a cap needs rows")
     if isinstance(learner, PhasedSelector):
         pytest.skip("keeps the person, and finds out when it uses them (tests/online/test_answers.py)")
-    if isinstance(learner, RewardSelector):
+    if learner._rewarded:
         pytest.skip("is fed numbers, not people (tests/online/test_bandit.py)")
     stream = people("functions")
     first = learner.choose().items[0]

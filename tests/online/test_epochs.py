@@ -125,7 +125,7 @@ def test_rounds_that_were_picked_in_advance_are_picked_anew():
     setting = SERVING["bandit, presampled, published"]
     learner = setting.make(budget=dc.Budget(1.0, 1e-6))
     epoch = learner.next_epoch(learner.budget, seed=3)
-    picked = epoch._engine.schedule._picked
+    picked = epoch._sum.schedule._picked
     assert picked is not None
     assert int(picked.sum()) == epoch.settings.explorations
 

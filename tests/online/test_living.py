@@ -68,7 +68,7 @@ def _unpaid_epoch(learner, budget, **options):
 def _epoch_of_all_items(learner, budget, **options):
     epoch = NEXT_EPOCH(learner, budget, **options)
     epoch._catalogue.bring_back(range(N_ITEMS))
-    epoch._changed()
+    epoch._restrict()
     return epoch
 
 
@@ -331,8 +331,8 @@ def test_who_took_several_counts_a_part_for_each():
     learner = dc.online.ThompsonSelector(4, 2, None, dc.Budget(1.0), feedback="slots", labels=list("abcd"))
     shown = learner.choose()
     learner.learn(items=shown.labels)
-    block = next(iter(learner._engine._open.values()))
-    assert block.sums.tolist() == [learner._engine.units.most // 2] * 2
+    block = next(iter(learner._sum._open.values()))
+    assert block.sums.tolist() == [learner._sum.units.most // 2] * 2
 
 
 # --- feedback that comes late -----------------------------------------------------------------------
@@ -474,7 +474,7 @@ DIVIDED = {
 def _answer(learner, shown, likes):
     """What a learner or a part is told of somebody who likes these items and was shown a set."""
     taken = [SIX[item] for item in likes if SIX[item] in shown.labels]
-    if not hasattr(learner, "_engine"):
+    if not learner._rewarded:
         return {"items": [SIX[item] for item in likes]}
     return {"items": taken} if by_slot(learner) else {"person": float(bool(taken))}
 

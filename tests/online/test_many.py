@@ -6,13 +6,11 @@ import random
 
 import pytest
 
-from discreet.online.bandit import RewardSelector
 from discreet.online.learner import OnlineSelector
 from tests.online.learners import SELECTORS
 from tests.states import content
 
 ALL = {words: setting for words, setting in SELECTORS.items() if isinstance(setting.make(), OnlineSelector)}
-REWARDS = {words: setting for words, setting in ALL.items() if isinstance(setting.make(), RewardSelector)}
 
 
 @pytest.fixture(params=ALL)
@@ -43,7 +41,7 @@ def _story(setting, choose, learn, retired=False):
 @pytest.mark.parametrize("retired", [False, True])
 def test_many_rounds_are_those_of_one_at_a_time(setting, retired):
     def learn(learner, heard):
-        for round, person in heard.items():
+        for round, person in sorted(heard.items()):
             learner.learn(person, round=round)
 
     try:
@@ -51,8 +49,7 @@ def test_many_rounds_are_those_of_one_at_a_time(setting, retired):
     except NotImplementedError:
         pytest.skip("its items stay")
     assert _story(setting, lambda one, count: one.choose_many(count), learn, retired) == expected
-    if isinstance(setting.make(), RewardSelector):
-        assert _story(setting, _one_by_one, lambda one, heard: one.learn_many(heard), retired) == expected
+    assert _story(setting, _one_by_one, lambda one, heard: one.learn_many(heard), retired) == expected
 
 
 def test_horizon(setting):
@@ -61,8 +58,6 @@ def test_horizon(setting):
         pytest.skip("no horizon to reach")
     assert one.choose_many(one.rounds + 3) == _one_by_one(other, one.rounds + 3)
     assert content(one.to_bytes()) == content(other.to_bytes())
-    if not isinstance(one, RewardSelector):
-        return
     late = {one.rounds: setting.nothing(one)}
     with pytest.raises(RuntimeError, match="horizon"):
         one.learn_many(late)
@@ -72,9 +67,7 @@ def test_horizon(setting):
     assert content(one.to_bytes()) == content(before)
 
 
-@pytest.mark.parametrize("words", REWARDS)
-def test_refusals_change_nothing(words):
-    setting = REWARDS[words]
+def test_refusals_change_nothing(setting):
     learner, people = setting.make(), setting.people(9)
     dealt = learner.choose_many(4)
     good = setting.feedback(learner, people[0], dealt[0])

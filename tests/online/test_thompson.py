@@ -32,7 +32,7 @@ PURE, ALONE, FREE = dc.Budget(1.0), dc.Budget(1.0, 0.0, "add_remove"), dc.Budget
 
 def leaving(learner, rewards):
     """The sums that leave when these rewards come one after the other, exactly, in units of reward."""
-    found, step = [], float(learner._engine._total.step)
+    found, step = [], float(learner._sum._total.step)
 
     def exactly(_, steps):
         found.append(steps * step)
@@ -136,7 +136,7 @@ def test_sets_follow_from_released_sums_and_public_coins(feedback):
                 shown.append(items)
                 reward = people.random()
                 learner.learn(reward if feedback == "set" else [reward, 0.0])
-        seen.append((shown, capture(learner._engine._values)[1]))
+        seen.append((shown, capture(learner._sum._values)[1]))
     assert seen[0][0] == seen[1][0]
     assert len(set(seen[0][0])) > 5
     for name, array in seen[0][1].items():
@@ -151,7 +151,7 @@ def test_late_rewards_enter_the_block_of_their_round():
     punctual = ThompsonSelector(6, 2, None, PURE, block=4, seed=0)
     expected = leaving(punctual, [lambda _, r=r: r for r in rewards])
     late = ThompsonSelector(6, 2, None, PURE, block=4, seed=0)
-    step, found = float(late._engine._total.step), []
+    step, found = float(late._sum._total.step), []
 
     def exactly(_, steps):
         found.append(steps * step)
@@ -232,7 +232,7 @@ def test_many_items_need_no_matrix():
     for _ in range(WARM_UP + 3):
         learner.choose()
         learner.learn(0.5)
-    _, arrays = capture(learner._engine)
+    _, arrays = capture(learner._sum)
     assert sum(array.size for array in arrays.values()) < 4 * 50_000
 
 
@@ -371,7 +371,7 @@ def test_an_enormous_epsilon_keeps_sums_within_their_range():
     for _ in range(2000):
         learner.choose()
         learner.learn(1.0)
-    values = np.array(learner._engine._values._values)
+    values = np.array(learner._sum._values._values)
     assert values == pytest.approx(np.ones((2, 1)), rel=1e-6)
 
 

@@ -1,14 +1,14 @@
 """Weights that are exponentials of scores, and draws by them: ordinary floating point.
 
-Only for scores that were released already; draws that protect people are exact (`experts`, and
-``discreet.privacy.samplers``).
+For scores that were released already. Draws that protect people are exact (`experts`, and
+``discreet.privacy.samplers``): `decided_choice` answers only where no rounding can matter.
 """
 
 import numpy as np
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.math cimport INFINITY, exp
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -213,3 +213,39 @@ cdef bint follows_first_of_two(double score, double odds, double uniform) noexce
 def follows_first(double score, double odds, double uniform):
     """Hedge over two: whether the first is followed; ``odds`` are those of the second at a score of 0."""
     return follows_first_of_two(score, odds, uniform)
+
+
+def decided_choice(const double[:] scores not None, double rate, uint64_t word):
+    """The index that ``word`` draws with weights exp(rate * score); -1 where that is too close to tell.
+
+    The error bound is in `privacy.samplers.exponential_choice`, which draws exactly where this does not tell.
+    """
+    cdef Py_ssize_t count = scores.shape[0], found = 0, i
+    cdef double top = -INFINITY, total = 0.0, below = 0.0, difference, target, margin
+    cdef double *arguments = <double *>malloc(2 * count * sizeof(double) + 1)
+    cdef double *weights = arguments + count
+    if not arguments:
+        raise MemoryError
+    with nogil:
+        for i in range(count):
+            top = scores[i] if scores[i] > top else top
+        for i in range(count):
+            difference = scores[i] - top
+            if difference > -INFINITY:
+                arguments[i] = rate * difference
+            else:  # it overflows: in halves
+                arguments[i] = 2.0 * (rate * (0.5 * scores[i] - 0.5 * top))
+        _exponentials(arguments, count, weights)
+        for i in range(count):
+            total += weights[i]
+        target = <double>word * 2.0**-64 * total
+        margin = <double>(32 * count + 128) * 2.0**-53 * total
+        while found < count and below + weights[found] <= target:
+            below += weights[found]
+            found += 1
+        if not (found < count and (found == 0 or target - below > margin)):
+            found = -1
+        elif not below + weights[found] - target > margin:
+            found = -1
+        free(arguments)
+    return found

@@ -1,20 +1,19 @@
 """Set selection with bandit feedback: the value of the shown set, or which of its items were taken.
 
-`RewardSelector` is the protocol of learners that see rewards and nothing else. What they learn from a reward
-is a `Feedback`: `ValueFeedback` (values of sets) and `SlotFeedback` (items taken) are those of
-`BanditSelector`, and `ThompsonSelector` has one of its own.
+What is learned from rewards is a `RewardSum`: `ValueFeedback` (values of sets) and `SlotFeedback` (items
+taken) are those of `BanditSelector`, and `ThompsonSelector` has one of its own.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from ..kernels.selection import add_lists
 from ..objectives import answers
 from ..objectives.rows import Rows
 from ..privacy import (
-    Account,
     ApproximateRelease,
     Budget,
     Entry,
@@ -62,9 +60,6 @@ from .learner import (
 from .pending import Ticket
 from .released import Estimates, Released
 from .sums import BatchTotal
-
-if TYPE_CHECKING:
-    from .thompson import BlockFeedback
 
 EXPLORATIONS = ("blocks", "online", "presampled", "every_round")
 FEEDBACK = ("set", "slots")
@@ -146,12 +141,6 @@ class RewardUnits:
         raise checks.DataError(f"invalid feedback: value must be {expected}", reason)
 
 
-def slot_gains(person: Any, items: tuple[int, ...], value: float, bound: float) -> list[float]:
-    """What a simulated person takes: what each item adds to those above it; all have ``value``."""
-    above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
-    return [max(0.0, after - before) for before, after in pairwise([*above, value])]
-
-
 def moved_by_one(feedback: str, bound: float, neighbours: str) -> float:
     """How far one person moves the sums of a block, in L1.
 
@@ -184,16 +173,14 @@ def check_reward_noise(settings: Any, neighbours: str, terms: int) -> None:
         raise ValueError(f"noise={noise} is not for what one person can move, {moves:g}")
 
 
-class Feedback:
-    """What is learned from one kind of reward: the base of those that a `RewardSelector` asks.
+class RewardSum:
+    """What is learned from one kind of reward, and the sets that are drawn from it.
 
-    Each has ``show(round)``, the items of a round (-1 where there are fewer than k), and ``current()``, those
-    served after the last one; ``ticket(round)``, what a reward will be about, ``ready(value, ticket)``, the
-    reward in ``units``, and ``observe(ticket, ready)`` (None is somebody whose round passes with nothing
-    learned) or ``skip(ticket)`` for a round that served another set, which is a public fact;
-    ``run_rows(stream, rows, rounds)``, compiled rounds of a stream whose first set is there already;
-    ``start(released)``, to begin with what is known from elsewhere; and ``released(round)``, what the account
-    has to list so far.
+    Each has ``draw(round)``, the items of a round (-1 where there are fewer than k), and ``current()``, those
+    served after the last one; ``ticket(round)``, what a reward will be about (a learner's tickets begin with
+    whether another set was served); ``run_rows(stream, rows, rounds)``, compiled rounds of a stream whose
+    first set is there already; ``start(released)``, to begin with what is known from elsewhere; and
+    ``entries()``, what the account has to list so far.
     """
 
     _state: ClassVar[tuple[str, ...]] = ("_active",)
@@ -212,16 +199,66 @@ class Feedback:
         """Released estimates of what each item is worth, of how many people, and how sure."""
         return None, 0, None
 
-    def stands(self, round: int) -> int:  # noqa: ARG002
-        """How many rounds after this one show the same set, and their rewards are about the same."""
-        return 0
-
     def restrict(self, active: NDArray[np.bool_]) -> None:
         """Draw sets from these items only, from the next one on."""
         self._active = active
 
-    def grow(self, settings: Any) -> None:
-        """Take up more items."""
+    def ready(self, value: Any, ticket: Ticket) -> Any:
+        """The reward of such a round in ``units``."""
+        raise NotImplementedError
+
+    def observe(self, ticket: Ticket, ready: Any) -> None:
+        """Take up a reward; None is somebody whose round passes with nothing learned."""
+        raise NotImplementedError
+
+    def skip(self, ticket: Ticket) -> None:
+        """Another set was served in such a round, which is a public fact."""
+        raise NotImplementedError
+
+    def given(self, catalogue: Catalogue, value: Any, items: Any) -> Any:
+        """A reward, with labels of items turned into numbers."""
+        units = self.units
+        if not units.by_slot:
+            if items is not None:
+                raise TypeError('items= is for feedback="slots"; give the value of the set')
+            return value
+        if items is not None and value is not None:
+            raise TypeError("give either a value or items=, not both")
+        return units.read(units.named, catalogue, value, items)
+
+    def prepared(self, value: Any, ticket: Ticket) -> Any:
+        """The reward in units; None for a round that served another set."""
+        altered, *about = ticket
+        return None if altered else self.units.read(self.ready, value, tuple(about))
+
+    def take(self, ticket: Ticket, ready: Any) -> None:
+        """Take up what `prepared` returned; None is somebody who is not learned from."""
+        altered, *about = ticket
+        if altered:
+            self.skip(tuple(about))
+        else:
+            self.observe(tuple(about), ready)
+
+    def told(self, person: Any, items: tuple[int, ...], value: float) -> Any:
+        """The reward of a simulated person, to whom these items have ``value``.
+
+        With slots, what each item adds to those above it.
+        """
+        if not self.units.by_slot:
+            return value
+        bound = self._settings.bound
+        above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
+        return [max(0.0, after - before) for before, after in pairwise([*above, value])]
+
+    def check_divisible(self) -> None:
+        """Refuse parts on other servers."""
+        raise NotImplementedError(
+            "every round shows a set of its own: let other servers serve rounds of choose(wait=False), and"
+            " bring their rewards with learn(..., round=)"
+        )
+
+    def grown(self, settings: Any, number: int) -> None:
+        """Take up more items, in round ``number``."""
         raise NotImplementedError(
             "what is explored when, and how much noise that takes, was settled for the items there were: take"
             ' feedback="slots" or ThompsonSelector, or make a new learner'
@@ -232,172 +269,17 @@ class FewRoundsWarning(UserWarning):
     """The declared rounds are too few to learn anything from values of sets."""
 
 
-class RewardSelector(OnlineSelector):
-    """Choose k of n items every round, then learn from what they were worth to the person of that round.
-
-    What is learned from a reward is up to its ``_engine``, which `_begin` of a subclass makes.
-    """
-
-    _engine: ValueFeedback | SlotFeedback | BlockFeedback
-    _state: ClassVar[tuple[str, ...]] = ("_engine",)
-    _batched = False  # rewards belong to their round, whenever they come
-
-    def __init__(
-        self, settings: SelectorSettings, share: Share, start: Released | OnlineSelector | None = None
-    ) -> None:
-        super().__init__(settings, share, start)
-        if settings.too_short:
-            warnings.warn(
-                f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
-                f" {settings.n_items} items with this budget: expect what random sets would bring. Take more"
-                ' rounds, fewer items, feedback="slots", or ThompsonSelector where it is not that already;'
-                " discreet.plan says what to expect.",
-                FewRoundsWarning,
-                stacklevel=5,
-            )
-
-    # --- for users -------------------------------------------------------------------------------
-
-    def learn(
-        self,
-        value: Any = None,
-        *,
-        items: Iterable[Any] | Mapping[Any, float] | None = None,
-        round: int | None = None,
-        person_id: Hashable | None = None,
-    ) -> None:
-        """Learn what the set of this round was worth, or of an earlier ``round`` whose reward comes late.
-
-        ``value`` is a number in [0, bound]; with ``feedback="slots"`` it is the item that was taken, by label
-        or number, None for none, or one number per slot, in all at most ``bound``. ``items`` lists several
-        that were taken; who took two counts half for each. Nothing is learned of a round that served
-        another set than the one that was drawn, because something was not available.
-        ``person_id`` lets the learner keep to ``max_rounds_per_person``.
-        """
-        super().learn(value, items=items, round=round, person_id=person_id)
-
-    def learn_many(self, rewards: Mapping[int, Any]) -> None:
-        """Rewards of several rounds, by round: ``learn(value, round=round)`` for each, in less time.
-
-        Where one of them is refused, nothing is learned of any.
-        """
-        with self._turn("learn_many()"):
-            checks.instance("rewards", rewards, Mapping, "{decision.round: value}")
-            open_round = self._rounds.number
-            given = {round: self._given(value, None) for round, value in rewards.items()}
-            if self.over and open_round in given:
-                self._learn(given.pop(open_round), None)  # refused: no rounds are left; or ignored
-            now = open_round if self._rounds.is_open else None
-            ready = {
-                round: self._prepared(value)
-                if round == now
-                else self._prepared_late(value, self._late(round))
-                for round, value in given.items()
-            }
-            within_limit = self._contribution.register(None)
-            for round, one in ready.items():
-                if round == now:
-                    self._take(one, within_limit)
-                else:
-                    self._take_late(self._pending.take(round), one, within_limit)
-
-    # --- the protocol ----------------------------------------------------------------------------
-
-    def _next(self) -> Any:
-        if not self._rounds.is_open and self._rounds.over:
-            self._rounds.shown = self._engine.current()
-        return super()._next()
-
-    def _due(self) -> bool:
-        return True
-
-    def _draw(self) -> NDArray[np.int32]:
-        return self._engine.show(self._rounds.number)
-
-    def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
-        by_slot = self._engine.units.by_slot
-        return slot_gains(person, decision.items, value, self.bound) if by_slot else value
-
-    def _estimates(self) -> Estimates:
-        return self._engine.estimates(self._rounds.number)
-
-    def _start(self, start: Released) -> None:
-        self._engine.start(start)
-
-    def _refit(self) -> None:
-        """A reward is about the set that was drawn, which stays; the next one is without retired items."""
-
-    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
-        return replace(self.settings, n_items=n_items, labels=labels)
-
-    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
-        if settings is not None:
-            self._engine.grow(settings)
-
-    def _changed(self) -> None:
-        self._engine.restrict(self._active())
-
-    def _given(self, person: Any, items: Any) -> Any:
-        units = self._engine.units
-        if not units.by_slot:
-            if items is not None:
-                raise TypeError('items= is for feedback="slots"; give the value of the set')
-            return person
-        if items is not None and person is not None:
-            raise TypeError("give either a value or items=, not both")
-        return units.read(units.named, self._catalogue, person, items)
-
-    def _check_divisible(self) -> None:
-        raise NotImplementedError(
-            "every round shows a set of its own: let other servers serve rounds of choose(wait=False), and"
-            " bring their rewards with learn(..., round=)"
+def warn_if_too_short(settings: Any) -> None:
+    """Warn whoever makes a learner for so few rounds that nothing can be learned in them."""
+    if settings.too_short:
+        warnings.warn(
+            f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
+            f" {settings.n_items} items with this budget: expect what random sets would bring. Take more"
+            ' rounds, fewer items, feedback="slots", or ThompsonSelector where it is not that already;'
+            " discreet.plan says what to expect.",
+            FewRoundsWarning,
+            stacklevel=4,
         )
-
-    def _stands(self) -> int:
-        return self._engine.stands(self._rounds.number)
-
-    def _ticket(self) -> Ticket:
-        return (int(self._rounds.altered), *self._engine.ticket(self._rounds.number))
-
-    def _prepared(self, person: Any) -> Any:
-        return self._checked(person, self._ticket())
-
-    def _prepared_late(self, person: Any, late: int) -> Any:
-        return self._checked(person, self._pending[late])
-
-    def _checked(self, value: Any, ticket: Ticket) -> Any:
-        """The reward in units; None for a round that served another set."""
-        engine = self._engine
-        return None if ticket[0] else engine.units.read(engine.ready, value, ticket[1:])
-
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        ticket = self._ticket()
-        self._rounds.close(then=lambda: self._take_late(ticket, ready, within_limit))
-
-    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
-        if ticket[0]:
-            self._engine.skip(ticket[1:])
-        else:
-            self._observe((ticket[1:], ready if within_limit else None))
-
-    def _observe(self, person: Any) -> None:
-        self._engine.observe(*person)
-
-    def _skipped(self, ticket: Ticket) -> None:
-        self._engine.skip(ticket[1:])
-
-    def _expired(self, ticket: Ticket) -> None:
-        self._take_late(ticket, None, within_limit=True)
-
-    def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        if len(self._pending) or self._catalogue.active is not None or not self._engine.compiles:
-            self._run_one_by_one(stream)  # compiled loops know nothing of these
-            return
-        self._next()  # the first set is drawn before anybody of this stream is seen
-        self._engine.run_rows(stream, rows, self._rounds)
-
-    def _spent(self) -> Account:
-        return self._account(*self._engine.released(self._rounds.number))
 
 
 # --- settings -------------------------------------------------------------------------------------------
@@ -917,7 +799,7 @@ class Schedule:
             self._make(start)
 
 
-class ValueFeedback(Feedback):
+class ValueFeedback(RewardSum):
     """k ordered Hedge experts; one that explores learns f(S + a), S being the items of the experts before.
 
     What an expert knows is an integer sum for each item. Without noise a person moves one of these by at most
@@ -979,16 +861,14 @@ class ValueFeedback(Feedback):
     def compiles(self) -> bool:
         return all(total >= 0 for total, _ in self._samples.values())
 
-    def released(self, round: int) -> Iterator[tuple[Entry, int]]:
+    def entries(self) -> Iterator[tuple[Entry, int]]:
         for entry, count in self._charged:
-            if entry.label != TAIL:
-                yield entry, min(count, self._released)
-            elif round:
-                yield entry, count
+            begun = self.schedule.stop > 0
+            yield entry, count * begun if entry.label == TAIL else min(count, self._released)
 
     # --- a round ---------------------------------------------------------------------------------
 
-    def show(self, round: int) -> NDArray[np.int32]:
+    def draw(self, round: int, *_: Any) -> NDArray[np.int32]:
         """The set that stands, or what an exploring expert tries on top of those before it."""
         self._reach(round)
         at = round - self.schedule.start
@@ -1177,7 +1057,7 @@ _SPREAD = 0.35  # how far a list strays from the records, in standard deviations
 _STEPS = 1 << 16
 
 
-class SlotFeedback(Feedback):
+class SlotFeedback(RewardSum):
     """Noisy counts of what was taken, block after block; lists are drawn around what they say.
 
     A person takes the first shown item they want (or several in part; together at most ``bound``), so what an
@@ -1234,20 +1114,20 @@ class SlotFeedback(Feedback):
         self._shows[known] += shows
         self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
 
-    def grow(self, settings: BanditSettings) -> None:
+    def grown(self, settings: BanditSettings, number: int) -> None:  # noqa: ARG002
         """Records of more items, which begin like those of any other."""
         more = settings.n_items - self._settings.n_items
         for name in self._records:
             setattr(self, name, np.pad(getattr(self, name), (0, more)))
         self._settings = settings
 
-    def released(self, round: int) -> Iterator[tuple[Entry, int]]:  # noqa: ARG002
+    def entries(self) -> Iterator[tuple[Entry, int]]:
         if self._total is not None:
             yield self._total.entry, self._released
 
     # --- a round ---------------------------------------------------------------------------------
 
-    def show(self, round: int) -> NDArray[np.int32]:
+    def draw(self, round: int, *_: Any) -> NDArray[np.int32]:
         self._reach(round)
         self._current = np.array(self._lists[round - self._lists_from], dtype=np.int32)
         return self._current
@@ -1405,7 +1285,7 @@ def largest(
 # --- the learner ----------------------------------------------------------------------------------------
 
 
-class BanditSelector(RewardSelector):
+class BanditSelector(OnlineSelector):
     """k ordered experts that learn from the value of the shown set alone.
 
     Paper 000, Algorithm 3 and Appendix B, after Streeter and Golovin 2009. Expert i learns what to add to the
@@ -1461,7 +1341,10 @@ class BanditSelector(RewardSelector):
     """
 
     settings: BanditSettings
+    _sum: ValueFeedback | SlotFeedback
     _settings_type: ClassVar[type[BanditSettings]] = BanditSettings
+    _state = ("_sum",)
+    _rewarded, _batched, _grows = True, False, True
 
     def __init__(
         self,
@@ -1492,19 +1375,25 @@ class BanditSelector(RewardSelector):
         else:
             settings = BanditSettings.tight(**options, share=share)
         super().__init__(settings, share, start)
+        warn_if_too_short(self.settings)
 
     def _begin(self) -> None:
         self.settings.check(self.budget.neighbours)
         public = self._gate.public_randomness()
         if self.settings.feedback == "slots":
-            self._engine = SlotFeedback(self.settings, self._gate, public)
+            self._sum = SlotFeedback(self.settings, self._gate, public)
             return
         schedule = Schedule(self.settings, public)
         if schedule.explorations is not None:  # rounds were picked, and the rate follows from how many
             settings, count = self.settings, schedule.explorations
             rate = presampled_rate(settings.k, count, self.budget, settings.bound)
             self.settings = replace(settings, explorations=count, rate=rate)
-        self._engine = ValueFeedback(self.settings, self._gate, schedule)
+        self._sum = ValueFeedback(self.settings, self._gate, schedule)
+
+    def _finished(self) -> None:
+        super()._finished()
+        if self._rounds.shown is not None:  # what is served on is the set that stands, not the last try
+            self._rounds.shown = self._sum.current()
 
     def _renewed(self) -> BanditSettings:
         return replace(self.settings, explorations=None)  # rounds are picked anew

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -220,6 +220,8 @@ class HedgeSelector(OnlineSelector):
     settings: HedgeSettings
     _settings_type: ClassVar[type[HedgeSettings]] = HedgeSettings
     _state = ("_experts",)
+    _batched = False  # scores have room for anybody, whenever they come
+    _grows = True
 
     def __init__(
         self,
@@ -265,14 +267,9 @@ class HedgeSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         return self._release.ordered_set(self._experts)
 
-    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
-        return replace(self.settings, n_items=n_items, labels=labels)
-
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if items.size:
             self._experts.open(items, among)
-
-    _batched = False  # scores have room for anybody, whenever they come
 
     def _start(self, start: Released) -> None:
         self._experts.prefer(start.items)

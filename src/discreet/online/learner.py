@@ -83,9 +83,6 @@ from .people import (
 from .registry import REGISTRY
 from .released import Estimates, Pooled, Released
 
-if TYPE_CHECKING:
-    from .sums import BatchedSum
-
 CALIBRATIONS = ("tight", "published")
 _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
 
@@ -796,20 +793,23 @@ class OnlineSelector(OnlineLearner):
     """Show a set of items every round, by label or number, and learn from feedback, at once or late.
 
     Subclasses say when a new set is drawn and how, and what is kept of a person; those that draw sets from a
-    `BatchedSum` make one, and are done. Sets have k items, unless a subclass says otherwise.
+    `BatchedSum` make one, and are done. Those that see nothing of a person but a reward make a `RewardSum`.
+    Sets have k items, unless a subclass says otherwise.
     """
 
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
     _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
 
-    # What people's feedback is summed in and released by; None for those who have no such sum.
-    _sum: BatchedSum = None  # type: ignore[assignment]
+    # What feedback is summed in and released by: a `BatchedSum`, a `RewardSum`, or None.
+    _sum: Any = None
+    _rewarded = False  # whether feedback is a reward, which is about what was shown in its round
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
     _first: tuple[int, ...] = ()  # the set that is shown first
     _batched = True  # whether what is released together are at most as many people as rounds
     _constrained = False  # whether `_feasible` ever says no
+    _grows = False  # whether one person moves what is released as far as before once there are more items
 
     def __init__(
         self, settings: LearnerSettings, share: Share, start: Released | OnlineSelector | None = None
@@ -913,6 +913,12 @@ class OnlineSelector(OnlineLearner):
         mapping from items to chances, by label or number. ``person_id`` (any hashable) lets the learner keep
         to ``max_rounds_per_person``: it is kept only as a keyed hash, and rounds beyond the limit pass
         without being learned from.
+
+        Learners that see rewards (`BanditSelector`, `ThompsonSelector`) take in place of a person what the
+        set was worth, a number in [0, bound]. With ``feedback="slots"`` it is the item that was taken, by
+        label or number, None for none, or one number per slot, in all at most ``bound``; ``items`` lists
+        several that were taken, and who took two counts half for each. Nothing is learned of a round that
+        served another set than the one that was drawn, because something was not available.
         """
         with self._turn("learn()"):
             given, now = self._given(person, items), self._rounds
@@ -925,6 +931,32 @@ class OnlineSelector(OnlineLearner):
             within_limit = self._contribution.register(person_id)
             ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
             self._take_late(ticket, ready, within_limit)
+
+    def learn_many(self, feedback: Mapping[int, Any]) -> None:
+        """Feedback of several rounds: ``learn(one, round=round)`` for each of them in order, in less time.
+
+        Where one of them is refused, nothing is learned of any.
+        """
+        with self._turn("learn_many()"):
+            checks.instance("feedback", feedback, Mapping, "{decision.round: value}")
+            open_round = self._rounds.number
+            rounds = sorted(checks.whole("round", round, at_least=0) for round in feedback)
+            given = {round: self._given(feedback[round], None) for round in rounds}
+            if self.over and open_round in given:
+                self._learn(given.pop(open_round), None)  # refused: no rounds are left; or ignored
+            now = open_round if self._rounds.is_open else None
+            ready = {
+                round: self._prepared(one) if round == now else self._prepared_late(one, self._late(round))
+                for round, one in given.items()
+            }
+            within_limit = self._contribution.register(None)
+            for one in given.values():  # first: where that fails, nobody has been counted
+                self._gate.add_caveats(*getattr(one, "caveats", ()))
+            for round, one in ready.items():
+                if round == now:
+                    self._take(one, within_limit)
+                else:
+                    self._take_late(self._pending.take(round), one, within_limit)
 
     def run(
         self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
@@ -976,7 +1008,7 @@ class OnlineSelector(OnlineLearner):
                 object.__setattr__(self, "settings", settings)
                 self._catalogue.grow(size, labels)
                 self._waiting.grow(size)
-            self._changed()
+            self._restrict()
 
     def retire_items(self, items: Iterable[Any]) -> None:
         """These items, by label or number, are not shown from now on.
@@ -991,8 +1023,9 @@ class OnlineSelector(OnlineLearner):
             self._check_enough(active)
             self._catalogue.retire(gone.tolist())
             self._close_items(gone)
-            self._refit()
-            self._changed()
+            if not self._rewarded:  # a reward is about the set that was drawn, which stays
+                self._refit()
+            self._restrict()
 
     def next_epoch(self, budget: Spending, *, discount: float = 1.0, seed: Seed = None) -> Self:
         """A learner of the same settings for the time to come: a new budget, and what was released is kept.
@@ -1085,7 +1118,9 @@ class OnlineSelector(OnlineLearner):
             for round in late:
                 if round == now:
                     self._pass_on()
-                self._skipped(self._pending.take(round))
+                ticket = self._pending.take(round)
+                if self._rewarded:
+                    self._sum.skip(ticket[1:])
 
     def __repr__(self) -> str:
         horizon = "" if self.rounds is None else f" of {self.rounds:,}"
@@ -1097,7 +1132,8 @@ class OnlineSelector(OnlineLearner):
         return bool(self.settings.due(self._rounds.number))
 
     def _draw(self) -> NDArray[Any]:
-        return self._sum.draw(self._rounds.number, self._catalogue.active, self._pool)
+        drawn: NDArray[Any] = self._sum.draw(self._rounds.number, self._catalogue.active, self._pool)
+        return drawn
 
     def _spent(self) -> Account:
         return self._account(*(() if self._sum is None else self._sum.entries()))
@@ -1107,7 +1143,7 @@ class OnlineSelector(OnlineLearner):
 
         How often it was in one of the latest sets, where no sums are released.
         """
-        none = self._sum is None
+        none = self._sum is None or self._rewarded
         return self._catalogue.often() if none else self._sum.ranking(self._rounds.number, self._pool)
 
     def _estimates(self) -> Estimates:
@@ -1116,7 +1152,10 @@ class OnlineSelector(OnlineLearner):
 
     def _start(self, start: Released) -> None:
         """Begin with what was released elsewhere: here, show the set that stood last for a start."""
-        self._first = start.items
+        if self._rewarded:
+            self._sum.start(start)
+        else:
+            self._first = start.items
 
     def _renewed(self) -> Any:
         """The settings for another epoch; without what was drawn for this one."""
@@ -1128,6 +1167,8 @@ class OnlineSelector(OnlineLearner):
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
         """The settings for more items; refused where people's part in what was paid for would grow."""
+        if self._grows:
+            return replace(self.settings, n_items=n_items, labels=labels)
         raise NotImplementedError(
             f"{type(self).__name__} cannot take up new items: make a new learner, with start= this one"
         )
@@ -1140,8 +1181,10 @@ class OnlineSelector(OnlineLearner):
     def _close_items(self, items: NDArray[np.int64]) -> None:
         """Let these items be drawn no more."""
 
-    def _changed(self) -> None:
-        """The catalogue has changed."""
+    def _restrict(self) -> None:
+        """Let rewards' sets be drawn from the items that there are now."""
+        if self._rewarded:
+            self._sum.restrict(self._active())
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         """Refuse a catalogue that is too small for a set."""
@@ -1158,6 +1201,8 @@ class OnlineSelector(OnlineLearner):
 
     def _given(self, person: Any, items: Any) -> Any:
         """The person in the form that `_prepared` takes."""
+        if self._rewarded:
+            return self._sum.given(self._catalogue, person, items)
         if items is None and isinstance(person, Population):
             return person
         return given_person(self._catalogue, self.n_items, person, items)
@@ -1172,11 +1217,16 @@ class OnlineSelector(OnlineLearner):
         return found
 
     def _prepared(self, person: Any) -> Any:
+        if self._rewarded:
+            return self._sum.prepared(person, self._ticket())
         one, now = self._checked_person(person), self._rounds
         return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
-        self._sum.observe(person, self._rounds.shown)
+        if self._rewarded:
+            self._sum.take(*person)
+        else:
+            self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """Take up the people of rounds that passed: rows, from ``first`` on."""
@@ -1187,19 +1237,33 @@ class OnlineSelector(OnlineLearner):
         return 0
 
     def _ticket(self) -> Ticket:
-        """What late feedback of the open round will be about."""
-        return ()
+        """What feedback of the open round is about: for rewards, whether another set was served, and what
+        their sum has to know."""
+        if not self._rewarded:
+            return ()
+        return (int(self._rounds.altered), *self._sum.ticket(self._rounds.number))
 
-    def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
+    def _prepared_late(self, person: Any, late: int) -> Any:
         """`_prepared`, for feedback of an earlier round."""
+        if self._rewarded:
+            return self._sum.prepared(person, self._pending[late])
         return self._prepared(person)
 
-    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        then = partial(self._observe, ready) if within_limit else None
+        if self._rewarded:  # who is not learned from has a reward of nothing
+            then = partial(self._take_late, self._ticket(), ready, within_limit)
+        self._rounds.close(then=then)
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
         """Take up what `_prepared_late` returned; whoever comes to a full batch waits.
 
         Not where a person may be in several batches: who waits would be in another one than was counted, and
         could be in one twice. There, such a round passes without being learned from.
         """
+        if self._rewarded:
+            self._observe((ticket, ready if within_limit else None))
+            return
         once = self.budget.max_rounds_per_person == 1
         if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
             self._observe_waiting(ready)
@@ -1207,12 +1271,6 @@ class OnlineSelector(OnlineLearner):
     def _observe_waiting(self, ready: Any) -> None:
         """Take up somebody who comes late, or had to wait."""
         self._observe(ready)
-
-    def _expired(self, ticket: Ticket) -> None:
-        """Feedback that will not come."""
-
-    def _skipped(self, ticket: Ticket) -> None:
-        """A round that has not happened, for its learner."""
 
     # --- for subclasses: parts on other servers --------------------------------------------------
 
@@ -1225,7 +1283,8 @@ class OnlineSelector(OnlineLearner):
         """What people add to the sums of the open batch."""
         if self._sum is None:
             raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
-        return self._sum.summed(self._shown)
+        summed: Summed = self._sum.summed(self._shown)
+        return summed
 
     def _batch(self) -> int:
         """The first round of the open batch."""
@@ -1358,7 +1417,9 @@ class OnlineSelector(OnlineLearner):
         for _ in range(count):
             oldest = self._pending.oldest
             assert oldest is not None
-            self._expired(self._pending.take(oldest))
+            ticket = self._pending.take(oldest)
+            if self._rewarded:
+                self._sum.take(ticket, None)
         return count
 
     # --- inside: whole streams -------------------------------------------------------------------
@@ -1370,6 +1431,8 @@ class OnlineSelector(OnlineLearner):
             self._run_functions(stream, functions)
         elif rows is None:
             self._run_one_by_one(stream)
+        elif self._rewarded:
+            self._run_rewards(stream, rows)
         else:
             self._run_rows(stream, rows)
         shown = stream.selections[late : self._rounds.number - start]
@@ -1389,6 +1452,14 @@ class OnlineSelector(OnlineLearner):
             part.selections[:] = self._shown
             learned = partial(self._observe_rows, seen, here.start, part.within_limit)
             self._rounds.close(part.rewards.size, then=learned)
+
+    def _run_rewards(self, stream: Stream, rows: Rows) -> None:
+        """The same for rewards of people who are rows."""
+        if len(self._pending) or self._catalogue.active is not None or not self._sum.compiles:
+            self._run_one_by_one(stream)  # compiled loops know nothing of these
+            return
+        self._next()  # the first set is drawn before anybody of this stream is seen
+        self._sum.run_rows(stream, rows, self._rounds)
 
     def _batches(self, count: int) -> Iterator[slice]:
         """``count`` rounds, those of one set at a time: it is drawn when they are asked for."""
@@ -1439,6 +1510,9 @@ class OnlineSelector(OnlineLearner):
 
     def _row(self, decision: Selection) -> Any:
         return decision.items
+
+    def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
+        return self._sum.told(person, decision.items, value) if self._rewarded else person
 
     def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)

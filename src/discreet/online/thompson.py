@@ -19,7 +19,7 @@ from ..objectives.rows import Rows
 from ..privacy import Entry, Gate, LaplaceNoise, PublicRandomness, Seed, Share
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
-from .bandit import FEEDBACK, Feedback, RewardSelector, RewardUnits, check_reward_noise, reward_noise
+from .bandit import FEEDBACK, RewardSum, RewardUnits, check_reward_noise, reward_noise, warn_if_too_short
 from .catalogue import Catalogue
 from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings, tightened
 from .partial import About, Partial, Summed, SummedPart
@@ -364,7 +364,7 @@ class Block:
     skipped: int = 0
 
 
-class BlockFeedback(Feedback):
+class BlockFeedback(RewardSum):
     """One set for each block of rounds. Its sums leave once, when the last round's reward is there.
 
     Blocks are known by the numbers of their rounds. A reward that comes late goes to the block of its round,
@@ -385,10 +385,10 @@ class BlockFeedback(Feedback):
         self._current = np.full(settings.k, -1, dtype=np.int32)
         self._released = 0
 
-    def released(self, round: int) -> Iterator[tuple[Entry, int]]:  # noqa: ARG002
+    def entries(self) -> Iterator[tuple[Entry, int]]:
         yield self._total.entry, self._released
 
-    def show(self, round: int) -> NDArray[np.int32]:
+    def draw(self, round: int, *_: Any) -> NDArray[np.int32]:
         """The set of this round's block."""
         block = round // self._settings.block
         if block != self._block:
@@ -401,10 +401,6 @@ class BlockFeedback(Feedback):
 
     def current(self) -> NDArray[np.int32]:
         return self._current.copy()
-
-    def stands(self, round: int) -> int:
-        """How many rounds of the block come after this one."""
-        return int(self._settings.block - 1 - round % self._settings.block)
 
     def ticket(self, round: int) -> Ticket:
         """The block of the round."""
@@ -439,6 +435,16 @@ class BlockFeedback(Feedback):
         if part >= _LEAST_PART:
             self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
 
+    def summed(self, shown: NDArray[np.int32]) -> Summed:
+        """What people add in a part on another server."""
+        counted = partial(self.units.read, partial(self.units.of, shown=tuple(shown.tolist())))
+        return Summed((self._settings.width,), 0, self.units.most, counted)
+
+    def check(self, sums: NDArray[np.int64], people: int) -> None:
+        """Refuse sums of a part that its people cannot have."""
+        if int(sums.sum()) > people * self.units.most:
+            raise ValueError("the part holds sums that its people cannot have; it was not made here")
+
     def estimates(self, round: int) -> Estimates:
         """What is believed of the items, in units of value."""
         believed = self._values.believed()
@@ -453,7 +459,7 @@ class BlockFeedback(Feedback):
             bound = self._settings.bound
             self._values.start(start.values / bound, start.deviations / bound)
 
-    def grow(self, settings: ThompsonSettings) -> None:
+    def grown(self, settings: ThompsonSettings, number: int) -> None:  # noqa: ARG002
         """Take up more items, from the next block on."""
         self._values.grow(settings)
         self._settings = settings
@@ -464,7 +470,7 @@ class BlockFeedback(Feedback):
         for number in track(range(first // length, -(-last // length)), "blocks", stream.progress):
             start, stop = rounds.number, min(last, (number + 1) * length)
             part = slice(start - first, stop - first)
-            stream.selections[part] = self.show(start)
+            stream.selections[part] = rounds.shown = self.draw(start)
             rounds.close(stop - start, then=partial(self._add_rows, stream, rows, part, number))
 
     def _add_rows(self, stream: Stream, rows: Rows, part: slice, number: int) -> None:
@@ -484,7 +490,7 @@ class BlockFeedback(Feedback):
             raise ValueError("a block shows items that there are not")
 
 
-class ThompsonSelector(RewardSelector):
+class ThompsonSelector(OnlineSelector):
     """Thompson sampling (Thompson 1933) for sets of k items, on sums that leave once per block of rounds.
 
     A block of rounds shows one set. What came of it is summed up and leaves once, with Laplace noise. From
@@ -534,7 +540,10 @@ class ThompsonSelector(RewardSelector):
     """
 
     settings: ThompsonSettings
+    _sum: BlockFeedback
     _settings_type: ClassVar[type[ThompsonSettings]] = ThompsonSettings
+    _state = ("_sum",)
+    _rewarded, _batched, _grows = True, False, True
 
     def __init__(
         self,
@@ -552,35 +561,29 @@ class ThompsonSelector(RewardSelector):
         seed: Seed = None,
     ) -> None:
         super().__init__(*tightened(ThompsonSettings, locals()))
+        warn_if_too_short(self.settings)
 
     def _begin(self) -> None:
         check_reward_noise(self.settings, self.budget.neighbours, self.settings.block)
-        self._engine: BlockFeedback = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
+        self._sum = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
+
+    def _stands(self) -> int:
+        return self.settings.room(self._rounds.number) - 1
 
     # A part holds the sums of its rounds, all of which show the set of the open block.
 
     def _check_divisible(self) -> None:
         begun = self._rounds.is_open or self._rounds.number % self.settings.block
-        if begun and not self._active()[self._engine.current()].all():
+        if begun and not self._active()[self._sum.current()].all():
             raise RuntimeError(
                 "an item of the open block was retired, so that its rounds show another set; ask for parts"
                 " when the next block has begun"
             )
 
-    def _summed(self) -> Summed:
-        units, shown = self._engine.units, tuple(self._engine.current().tolist())
-        counted = partial(units.read, partial(units.of, shown=shown))
-        return Summed((self.settings.width,), 0, units.most, counted)
-
     def _part(self, about: About) -> Partial:
-        units, summed = self._engine.units, self._summed()
+        units, summed = self._sum.units, self._summed()
         given = partial(units.read, units.named, Catalogue(self.settings.n_items, self.settings.labels))
         return SummedPart(about, given, summed.shape, summed.units)
 
-    def _check_part(self, part: Partial) -> None:
-        super()._check_part(part)
-        if not isinstance(part, SummedPart) or int(part.sums.sum()) > part.count * self._engine.units.most:
-            raise ValueError("the part holds sums that its people cannot have; it was not made here")
-
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:
-        self._engine.gather((self._rounds.number - 1) // self.settings.block, sums, count)
+        self._sum.gather((self._rounds.number - 1) // self.settings.block, sums, count)

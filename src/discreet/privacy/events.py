@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..core import checks
 from . import conversions
@@ -42,8 +42,7 @@ def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
     return None if a is None or b is None else max(a, b)
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """Privacy loss in every definition at once; each adds up over adaptively chosen releases.
 
     ``rho`` and ``mu_squared`` cover everything. ``pure`` covers only the releases that have a pure
@@ -59,7 +58,7 @@ class Loss:
     rest_mu_squared: Fraction | None = _ZERO
     delta: Fraction = _ZERO
 
-    def __add__(self, other: Loss) -> Loss:
+    def __add__(self, other: Loss) -> Loss:  # type: ignore[override]
         return Loss(
             _plus(self.pure, other.pure),
             _plus(self.rho, other.rho),
@@ -69,7 +68,7 @@ class Loss:
             _tidy(self.delta + other.delta),
         )
 
-    def __mul__(self, count: int) -> Loss:
+    def __mul__(self, count: int) -> Loss:  # type: ignore[override]
         if count == 1:
             return self
         return Loss(
@@ -445,7 +444,7 @@ class ApproximateRelease(Event):
     delta: Number
 
     def loss(self) -> Loss:
-        return replace(Loss.of_pure(exact(self.epsilon)), delta=exact(self.delta))
+        return Loss.of_pure(exact(self.epsilon))._replace(delta=exact(self.delta))
 
     def scaled(self, factor: float) -> Self:
         return replace(self, epsilon=exact(self.epsilon) * _part(factor))

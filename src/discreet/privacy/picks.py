@@ -113,7 +113,7 @@ class ExactChoices(Event):
         if self.delta < SMALLEST_DELTA or self.number > _MOST or self.width >= _WIDEST or not self.width:
             return Loss.of_pure(self.width * self.number)
         epsilon = adaptive_choices_epsilon(self.delta, [(rounded_up(self.width), self.number)])
-        return replace(Loss.of_pure(exact(epsilon)), delta=exact(self.delta))
+        return Loss.of_pure(exact(epsilon))._replace(delta=exact(self.delta))
 
     def scaled(self, factor: float) -> Self:
         part = checks.real("factor", factor, above=0.0)

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import noise as kernels
+from ..kernels.softmax import decided_choice
 from .conversions import exact, own_digits
 from .randomness import Randomness
 
@@ -520,16 +521,8 @@ def exponential_choice(source: Randomness, scores: NDArray[np.float64], rate: fl
     (8 ln n + 65) u W of the same borders. ``(32 n + 128) u W`` covers the sum of all.
     """
     word = int(source.words(1)[0])
-    weights = np.exp(exponents(scores, rate))
-    borders = weights.cumsum()
-    total = borders[-1]
-    target = word * 2.0**-64 * total
-    margin = (32 * scores.size + 128) * _UNIT * total
-    index = int(borders.searchsorted(target, side="right"))
-    below = borders[index - 1] if index else -math.inf
-    if index < scores.size and target - below > margin and borders[index] - target > margin:
-        return index
-    return exact_draw(scores, exact(rate), endless([word], source))
+    index: int = decided_choice(scores, rate, word)
+    return index if index >= 0 else exact_draw(scores, exact(rate), endless([word], source))
 
 
 def exponents(scores: Scores, rate: float) -> NDArray[np.float64]:

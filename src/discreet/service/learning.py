@@ -45,7 +45,6 @@ from ..constraints import Cardinality, PartitionMatroid
 from ..core import checks
 from ..core.state import capture, restore
 from ..objectives import Coverage
-from ..online.bandit import RewardSelector
 from ..online.learner import OnlineLearner, OnlineSelector
 from ..online.registry import REGISTRY
 from ..online.released import Released
@@ -307,7 +306,6 @@ class Learning:
                 skipped.append(round)
             round += 1
         if heard:
-            assert isinstance(learner, RewardSelector | Segment)
             learner.learn_many(heard)
         if skipped:
             learner.skip(skipped)
