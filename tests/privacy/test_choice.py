@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from fractions import Fraction
@@ -13,6 +14,7 @@ import pytest
 from scipy import stats
 
 import discreet as dc
+from discreet.kernels.softmax import decided_choice
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
@@ -410,6 +412,7 @@ def test_choices_that_are_all_settled_follow_the_weights():
     source, expected = ReproducibleRandomness(5), np.exp(samplers.choice_log_probabilities(scores, 1.3))
     with (
         mock.patch.object(samplers, "_UNIT", 1.0),
+        mock.patch.object(samplers, "decided_choice", return_value=-1),
         mock.patch.object(samplers, "exact_draw", wraps=samplers.exact_draw) as settled,
     ):
         picks = [samplers.exponential_choice(source, scores, 1.3) for _ in range(3000)]
@@ -417,18 +420,34 @@ def test_choices_that_are_all_settled_follow_the_weights():
     assert stats.chisquare(np.bincount(picks, minlength=5), expected * 3000).pvalue > 1e-6
 
 
-def test_error_bound_covers_the_floating_point_borders():
-    """Computed borders against 200-bit ones; the margin of the docstring must cover them."""
+def test_no_choice_is_decided_too_close_to_a_border():
+    """Words beside borders of 200 bits: decided as they must be or not at all, and decided a margin away."""
     rng = np.random.default_rng(8)
-    for size, spread in ((50, 1.0), (2000, 5.0), (2000, 300.0)):
+    for size, spread in ((2, 1.0), (50, 1.0), (2000, 5.0), (2000, 300.0)):
         scores, rate = rng.normal(size=size) * spread, 0.37
-        borders = np.cumsum(np.exp(rate * (scores - scores.max())))
-        with mpmath.workprec(200):
-            top = Fraction(float(scores.max()))
-            exact = mpmath.mpf(0)
-            worst = 0.0
-            for score, border in zip(scores, borders, strict=True):
-                gap = Fraction(37, 100) * (Fraction(float(score)) - top)
-                exact += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
-                worst = max(worst, float(abs(exact - float(border))))
-        assert worst <= 11 * size * 2.0**-53 * borders[-1]
+        borders = _borders(scores, Fraction(37, 100))
+        margin = math.ceil((32 * size + 128) * 2.0**-53 * 2**64)
+        undecided = 0
+        for place in rng.permutation(size - 1)[:60].tolist():
+            for away in (1, margin // 64, margin // 2, 3 * margin):
+                for word in (borders[place] - away, borders[place] + away):
+                    if not 0 <= word < 1 << 64:
+                        continue
+                    found = decided_choice(scores, rate, word)
+                    assert found in (-1, bisect.bisect_right(borders, word)), (size, place, away)
+                    undecided += found < 0
+                    lonely = abs(word - borders[place + 1]) > 2 * margin < borders[place]
+                    lonely = lonely and (not place or word - borders[place - 1] > 2 * margin)
+                    assert found >= 0 or away <= margin or not lonely
+        assert undecided > 0
+
+
+def _borders(scores, rate):
+    """Where each index ends among words of 64 bits."""
+    with mpmath.workprec(200):
+        top, total, sums = Fraction(float(scores.max())), mpmath.mpf(0), []
+        for score in scores.tolist():
+            gap = rate * (Fraction(score) - top)
+            total += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
+            sums.append(total)
+        return [int(one / total * 2**64) for one in sums]

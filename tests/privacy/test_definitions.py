@@ -122,9 +122,10 @@ def test_a_union_of_definitions_would_be_noticed(monkeypatch):
     budget = BUDGETS["small"]
 
     def any_definition(books, loss):
-        return account.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
+        fits = account.smallest_epsilon(loss, books.budget, books.budget.delta) <= books.budget.epsilon
+        return account.filter_of(books.budget, "gdp") if fits else None
 
-    monkeypatch.setattr(Accountant, "fits_in", any_definition)
+    monkeypatch.setattr(Accountant, "limit_for", any_definition)
     found = _true_delta(lambda: dc.Gate(budget, 0), budget, 2)
     assert found > 1.1 * budget.delta
 
@@ -134,9 +135,10 @@ def test_an_unfixed_part_of_delta_would_be_noticed(monkeypatch):
     budget = dc.Budget(1.0, 0.01)
 
     def loose(books, loss):
-        return account.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101))).fits(loss)
+        limit = account.filter_of(books.budget, "gdp", min(loss.delta, Fraction(1, 101)))
+        return limit if limit.fits(loss) else None
 
-    monkeypatch.setattr(Accountant, "fits_in", loose)
+    monkeypatch.setattr(Accountant, "limit_for", loose)
     monkeypatch.setattr(dc.Gate, "remaining", property(lambda _: pv.Remaining(0.0, 0.0, 0.0, 0.004)))
     found = _true_delta(lambda: dc.Gate(budget, 0, definition="gdp"), budget, 2)
     assert found > 1.02 * budget.delta

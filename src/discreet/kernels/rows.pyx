@@ -656,15 +656,24 @@ cdef cloned _summed(
     Slopes *room, double *total,
 ) noexcept nogil:
     """The multilinear extension of some rows, and their gradients."""
-    cdef Py_ssize_t i
-    cdef double value = 0.0
-    if use == FLOATS:
-        for i in range(first, last):
-            _row_slopes(FLOATS, kind, rows, i, at(&share, i), at(&cap, i), room, &value)
-            total[0] += at(&share, i) * value
+    if use == STEPS:
+        _all_slopes(STEPS, kind, rows, share, cap, first, last, room, total)
+    elif kind == COVER or kind == SURVIVE:  # known before the loop: short rows take less time
+        _all_slopes(FLOATS, SURVIVE, rows, share, cap, first, last, room, total)
     else:
-        for i in range(first, last):
-            _row_slopes(STEPS, kind, rows, i, at(&share, i), at(&cap, i), room, &value)
+        _all_slopes(FLOATS, kind, rows, share, cap, first, last, room, total)
+
+
+cdef inline inlined _all_slopes(
+    Use use, int kind, const Matrix *rows, Numbers share, Numbers cap, Py_ssize_t first, Py_ssize_t last,
+    Slopes *room, double *total,
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double value = 0.0, summed = 0.0
+    for i in range(first, last):
+        _row_slopes(use, kind, rows, i, at(&share, i), at(&cap, i), room, &value)
+        summed += at(&share, i) * value
+    total[0] = summed
 
 
 cdef inline inlined _row_slopes(
