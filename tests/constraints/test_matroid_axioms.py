@@ -52,8 +52,6 @@ def test_rank_span_and_exchanges(name, data, random):
             assert matroid.can_add(listed, i) == (i in fits)
             rooms = [j for j in sorted(s) if (s - {j}) | {i} in case.independent]
             assert matroid.circuit(listed, i).tolist() == rooms
-            for j in s:
-                assert matroid.can_swap(listed, j, i) == (j in rooms)
 
 
 def test_linear_independence_does_not_trust_one_prime():
@@ -75,7 +73,8 @@ def test_a_linear_circuit_does_not_trust_two_primes():
     assert minors[:2] == [2**31 - 1, 2**31 - 19]
     matroid = LinearMatroid(matrix)
     assert matroid.circuit([0, 1], 2).tolist() == [0, 1]
-    assert all(matroid.can_swap([0, 1], out, 2) for out in (0, 1))
+    assert matroid.contains([0, 2])
+    assert matroid.contains([1, 2])
     rounded = matroid.round(np.full(3, 2.0 / 3.0), np.random.default_rng(0))
     assert rounded.size == 2
 

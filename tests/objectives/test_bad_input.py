@@ -123,7 +123,7 @@ def test_labels() -> None:
     with pytest.raises(ValueError, match="distinct"):
         Coverage(GOOD, labels=["a", "b", "a"])
     assert Coverage(GOOD, labels="abc").labels == ("a", "b", "c")
-    assert Coverage.from_matrix(GOOD, labels="abc")[1].labels == ("a", "b", "c")
+    assert Coverage(GOOD, labels="abc")[1].labels == ("a", "b", "c")
 
 
 def test_concave_functions() -> None:

@@ -177,7 +177,7 @@ def test_both_learn_from_everybody():
     people = Coverage((rng.random((300, 8)) < 0.3).astype(float))
     learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
     learner.run(people)
-    assert learner._leader.settings.plain() == LeaderSelector(8, 2, 300, FREE).settings.plain()
+    assert learner._leader.settings == LeaderSelector(8, 2, 300, FREE).settings
     assert learner._leader.count == len(learner._leader.settings.ends)
     assert learner._experts.count == learner._total.count == 29
     assert learner.round == 300

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.core.state import settings_json, settings_of
 from discreet.privacy import (
     Charge,
     Entry,
@@ -238,8 +239,8 @@ def test_what_is_declared_must_fit():
         spec.make(Gate(budget, 0), event=GroupGaussianNoise(20.0, 1e4, 3))
     for wrong in (None, [1], [1, 0], "12"):
         with pytest.raises((TypeError, ValueError)):
-            Participation.from_json(wrong)
-    assert Participation.from_json(Participation(3, 2).to_json()) == Participation(3, 2)
+            settings_of(wrong)
+    assert settings_of(settings_json(Participation(3, 2))) == Participation(3, 2)
 
 
 def test_less_noise_than_by_dividing_the_budget():

@@ -94,16 +94,6 @@ class Constraint(ABC):
         number = one_item("item", item, self.n_items)
         return number not in items and self.contains(np.append(items, number))
 
-    def can_swap(self, S: Iterable[int], out: int, into: int) -> bool:
-        """Whether S is still feasible with ``out`` (in S) taken out and ``into`` (not in S) put in."""
-        items = item_set("S", S, self.n_items)
-        leaving, entering = one_item("out", out, self.n_items), one_item("into", into, self.n_items)
-        if leaving not in items:
-            raise ValueError(f"out={leaving} is not in S; only an item of S can be taken out")
-        if entering in items:
-            raise ValueError(f"into={entering} is already in S; only an item outside S can be put in")
-        return self.contains(np.append(items[items != leaving], entering))
-
     # --- the polytope: refused where a constraint knows none ---------------------------------------
 
     _no_polytope: ClassVar[str] = "is not known for this constraint"

@@ -15,11 +15,11 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 _MAGIC = "discreet-state"
 VERSION = 2
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+_Kind = TypeVar("_Kind", bound=type)
 
 
 @contextmanager
@@ -152,8 +153,6 @@ def refusing(what: object) -> Iterator[None]:
 _KIND = "kind"
 # Values that write themselves: where each kind is defined, and its base.
 _VALUES = {
-    "settings": ("core.state", "Settings"),
-    "learner": ("online.learner", "LearnerSettings"),
     "event": ("privacy.events", "Event"),
     "constraint": ("constraints.base", "Constraint"),
     "domain": ("constraints.domains", "Domain"),
@@ -224,6 +223,8 @@ def encoded(value: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple | deque):
         found = [encoded(one, f"{path}.{place}", arrays) for place, one in enumerate(value)]
         return {_KIND: type(value).__name__, "value": found}
+    if SETTINGS.get(type(value).__name__) is type(value):
+        return {_KIND: "settings", "value": settings_json(value)}
     bases = {one.__name__ for one in type(value).__mro__}
     for kind, (_, base) in _VALUES.items():
         if base in bases:
@@ -245,6 +246,8 @@ def decoded(saved: Any, path: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return bytes.fromhex(value)
     if kind == "Fraction":
         return Fraction(value)
+    if kind == "settings":
+        return settings_of(value)
     if kind in _VALUES:
         module, base = _VALUES[kind]
         return getattr(import_module(f"..{module}", __package__), base).from_json(value)
@@ -266,48 +269,44 @@ def _expected(saved: Any, kind: Any, path: str) -> Any:
 SETTINGS: dict[str, Any] = {}  # every kind of them, by its name
 
 
-def plain_fields(settings: Any) -> dict[str, Any]:
-    """Plain values, for a file."""
-    return {one.name: encoded(getattr(settings, one.name), one.name, {}) for one in fields(settings)}
+def saved_settings(kind: _Kind) -> _Kind:
+    """A class decorator: these are settings.
+
+    >>> from dataclasses import dataclass
+    >>> @saved_settings
+    ... @dataclass(frozen=True)
+    ... class Speed:
+    ...     rate: float
+    ...     every: int | None = None
+    >>> settings_json(Speed(0.5))
+    {'kind': 'Speed', 'fields': {'rate': 0.5, 'every': None}}
+    >>> settings_of({"kind": "Speed", "fields": {"rate": 0.5, "every": 3}})
+    Speed(rate=0.5, every=3)
+    """
+    SETTINGS[kind.__name__] = kind
+    return kind
 
 
-def read_fields(kind: Any, plain: Any) -> Any:
-    """The settings that a file holds."""
-    names = [one.name for one in fields(kind)]
-    if not isinstance(plain, dict) or plain.keys() != set(names):
-        raise ValueError(f"these are no settings of a {kind.__name__.removesuffix('Settings')}")
-    return kind(**{name: decoded(plain[name], name, {}) for name in names})
-
-
-def settings_json(settings: Any) -> dict[str, Any]:
+def settings_json(given: Any) -> dict[str, Any]:
     """`plain_fields`, with what they are of."""
-    return {"kind": type(settings).__name__, "fields": plain_fields(settings)}
+    return {"kind": type(given).__name__, "fields": plain_fields(given)}
 
 
 def settings_of(record: Any) -> Any:
     """The settings that `settings_json` wrote."""
     if not isinstance(record, dict) or record.get("kind") not in SETTINGS:
-        raise ValueError("these are no settings that to_json() wrote")
+        raise ValueError("these are no settings that settings_json() wrote")
     return read_fields(SETTINGS[record["kind"]], record.get("fields"))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """A base of settings.
+def plain_fields(given: Any) -> dict[str, Any]:
+    """The fields of settings as plain values, for a file."""
+    return {one.name: encoded(getattr(given, one.name), one.name, {}) for one in fields(given)}
 
-    >>> @dataclass(frozen=True, kw_only=True)
-    ... class Speed(Settings):
-    ...     rate: float
-    ...     every: int | None = None
-    >>> Speed(rate=0.5).plain()
-    {'rate': 0.5, 'every': None}
-    >>> Speed.read({"rate": 0.5, "every": 3})
-    Speed(rate=0.5, every=3)
-    """
 
-    plain, to_json = plain_fields, settings_json
-    read, from_json = classmethod(read_fields), staticmethod(settings_of)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        SETTINGS[cls.__name__] = cls
+def read_fields(kind: Any, plain: Any) -> Any:
+    """The settings of this kind that a file holds."""
+    names = [one.name for one in fields(kind)]
+    if not isinstance(plain, dict) or plain.keys() != set(names):
+        raise ValueError(f"these are no settings of a {kind.__name__.removesuffix('Settings')}")
+    return kind(**{name: decoded(plain[name], name, {}) for name in names})

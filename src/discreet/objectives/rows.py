@@ -890,11 +890,6 @@ class RowPopulation(Population):
         self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, labels: Iterable[Any] | None = None, **options: Any) -> Self:
-        """From people x items, a dense array or a scipy sparse matrix; ``options`` as in the constructor."""
-        return cls(matrix, labels=labels, **options)
-
-    @classmethod
     def from_events(
         cls,
         events: Any,

@@ -35,7 +35,6 @@ from ..core import checks
 from ..core.guards import Turns, fix, fixed
 from ..core.names import check_distinct, plain_label
 from ..core.state import (
-    SETTINGS,
     State,
     capture,
     plain_fields,
@@ -43,8 +42,7 @@ from ..core.state import (
     read_state,
     refusing,
     restore,
-    settings_json,
-    settings_of,
+    saved_settings,
     state_bytes,
     state_class,
     write_state,
@@ -99,16 +97,12 @@ class LearnerSettings:
     counts, once each, where that is declared. A file holds the fields.
     """
 
-    plain, to_json = plain_fields, settings_json
-    read, from_json = classmethod(read_fields), staticmethod(settings_of)
-
     rounds: int | None
     calibration: str = "tight"
     participation: Participation | None = None
 
     def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        SETTINGS[cls.__name__] = cls
+        saved_settings(cls)
 
     def _put(self, **values: Any) -> None:
         """Fields as they were checked and converted, while the settings are made."""
@@ -579,7 +573,7 @@ class OnlineLearner:
         state, arrays = capture(self)
         header = {
             "class": type(self).__name__,
-            "settings": self.settings.plain(),
+            "settings": plain_fields(self.settings),
             "gate": self._gate.state() if self._own_gate else None,
             "caveats": list(self._gate.caveats),
             "state": state,
@@ -612,7 +606,7 @@ class OnlineLearner:
         self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate, *, own_gate: bool
     ) -> None:
         """The same at a gate where it takes up what it was charged for."""
-        settings = self._settings_type.read(header["settings"])
+        settings = read_fields(self._settings_type, header["settings"])
         self._assemble(settings, gate, own_gate=own_gate)
         restore(self, header["state"], arrays)
         gate.add_caveats(*header["caveats"])  # those of people who came after the gate was saved

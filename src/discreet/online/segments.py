@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.guards import Turns, fix, fixed
 from ..core.names import plain_label
-from ..core.state import State, capture, read_state, restore, state_bytes, write_state
+from ..core.state import State, capture, plain_fields, read_state, restore, state_bytes, write_state
 from ..core.text import track
 from ..privacy import Budget, Gate, Releases, Seed, Share, spend_from
 from ..privacy.accountant import Owner, Spending
@@ -673,7 +673,7 @@ def check_alike(learners: Sequence[OnlineSelector]) -> None:
     if len({id(learner) for learner in learners}) < len(learners):
         raise ValueError("make must make a new learner each time")
     for learner in learners[1:]:
-        if type(learner) is not type(first) or learner.settings.plain() != first.settings.plain():
+        if type(learner) is not type(first) or plain_fields(learner.settings) != plain_fields(first.settings):
             raise ValueError("make must make learners with the same settings for all segments")
 
 

@@ -31,7 +31,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.guards import fix, fixed
-from ..core.state import Settings, State, capture, read_state, refusing, restore, write_state
+from ..core.state import (
+    State,
+    capture,
+    read_state,
+    refusing,
+    restore,
+    saved_settings,
+    settings_json,
+    settings_of,
+    write_state,
+)
 from ..kernels.prefix_sums import FactorizedPrefix, PrefixSum, TreePrefix
 from . import samplers
 from .account import Entry, published_share
@@ -63,8 +73,9 @@ NOISES: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
 # --- what is declared ------------------------------------------------------------------------------------
 
 
+@saved_settings
 @dataclass(frozen=True)
-class VectorBounds(Settings):
+class VectorBounds:
     """Declared bounds of each vector, and how far apart two of them can be.
 
     ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
@@ -217,8 +228,9 @@ def _length(vector: NDArray[np.float64], norm: int) -> float:
     return math.ldexp(math.sqrt(total) if norm == 2 else total, exponent)
 
 
+@saved_settings
 @dataclass(frozen=True)
-class Participation(Settings):
+class Participation:
     """At most ``times`` of the vectors of a sum hold data of one person, ``apart`` or more from each other.
 
     Each of them holds it once. What is released of a sum is C x plus noise: a row of C for each release, a
@@ -261,8 +273,9 @@ class Participation(Settings):
         return min(self.times, 1 + (rounds - 1) // self.apart)
 
 
+@saved_settings
 @dataclass(frozen=True)
-class SumSpec(Settings):
+class SumSpec:
     """``rounds`` vectors within ``bounds``, summed by ``method`` with ``noise``.
 
     ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
@@ -645,28 +658,28 @@ class RunningSum(ABC):
         """
         with self._lock:
             inside, arrays = capture(self)
-            settings: dict[str, Any] = {"spec": self.spec.to_json(), "event": self.event.to_json()}
-            settings |= {"clip": self.clip, "label": self.label, "ahead": self._draws_ahead, "inside": inside}
+            header: dict[str, Any] = {"spec": settings_json(self.spec), "event": self.event.to_json()}
+            header |= {"clip": self.clip, "label": self.label, "ahead": self._draws_ahead, "inside": inside}
             if self._saved_alone and self.gate._owner is not None:
-                settings["owner"] = self.gate._owner.state()
-            return settings, arrays
+                header["owner"] = self.gate._owner.state()
+            return header, arrays
 
     @classmethod
-    def from_state(cls, settings: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
+    def from_state(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
         """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest."""
-        with refusing("the sum"), gate._again(settings["owner"]) as own:
-            spec = Settings.from_json(settings["spec"])
+        with refusing("the sum"), gate._again(header["owner"]) as own:
+            spec = settings_of(header["spec"])
             if not isinstance(spec, SumSpec) or not issubclass(cls, spec.kind):
                 raise ValueError(f"it is not that of a {cls.__name__}")
             total = cls.of(
                 spec,
                 own,
-                event=Event.from_json(settings["event"]),
-                clip=settings["clip"] is not False,
-                label=str(settings["label"]),
-                ahead=settings["ahead"] is not False,
+                event=Event.from_json(header["event"]),
+                clip=header["clip"] is not False,
+                label=str(header["label"]),
+                ahead=header["ahead"] is not False,
             )
-            restore(total, settings["inside"], arrays)
+            restore(total, header["inside"], arrays)
             total._saved_alone = True
         return total
 
