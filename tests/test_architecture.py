@@ -486,6 +486,11 @@ def test_a_wide_function_is_noticed():
     assert wide_functions(Module("core/new.py", method), set()) == ["core/new.py:2: __init__"]
 
 
+def test_a_new_learner_takes_sixty_lines():
+    """The toy goes through contract, audit, save and resume, as every registered learner does."""
+    assert len((ROOT / "tests" / "online" / "toy.py").read_text().splitlines()) <= 60
+
+
 def test_a_class_name_has_one_meaning():
     homes = collections.defaultdict(list)
     for module in MODULES:
