@@ -32,7 +32,7 @@ from .database import Conflict, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
 from .learning import DecisionBlock
-from .worker import PAUSED, RUNNING, OtherSegments
+from .worker import ENDED, ENDING, FROZEN as IS_FROZEN, PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
 
 if TYPE_CHECKING:
     from .metrics import Metrics
@@ -349,9 +349,8 @@ class Api:
         return key
 
     def audit(self, key: str, action: str) -> None:
-        """Who did what, without what it was done to: names of people never get here."""
         with self.engine.store.transaction() as tx:
-            tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), key, action)
+            audit(tx, action, key)
 
     # --- decisions and outcomes ------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ import math
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
+from msgspec import Meta
 
 from ..privacy import Budget
 
@@ -80,7 +81,7 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     constraint: ConstraintConfig | None = None
     rounds: int | None = None
     bound: float = 1.0
-    share: float = 1.0
+    share: float = 0.5
     measure: float = 0.1
     holdout: float = 0.05
     outcome_wait: float = 600.0
@@ -95,24 +96,32 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.segments or [""]
 
 
+Port = Annotated[int, Meta(ge=1, le=65535)]
+
+
 class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where a service listens and keeps what it knows; every setting has a default.
 
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
-    keys for pseudonyms and decision ids; keep it apart from backups of the store. ``rate``: requests a
-    second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
+    keys for pseudonyms and decision ids; keep it apart from backups of the store. ``admin_key``: the first
+    admin key; else it is read from ``admin_key_file``, or made and written there (by default
+    ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 is no limit.
+    ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
     OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
     """
 
     store: str = "sqlite:///discreet.db"
     secrets: str = "discreet.secrets"
+    admin_key: str | None = None
+    admin_key_file: str | None = None
     host: str = "127.0.0.1"
-    port: int = 8722
+    port: Port = 8722
     proxies: str = "127.0.0.1"
     operator_host: str = "127.0.0.1"
-    operator_port: int | None = None
-    rate: float | None = None
+    operator_port: Port | None = None
+    rate: Annotated[float, Meta(ge=0, le=1e6)] = 2000.0
+    connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     telemetry: str | None = None
     log_level: str = "warning"
 

@@ -39,7 +39,7 @@ from .groups import (
     ServedDecision,
 )
 from .learning import DecisionBlock, constraint_of
-from .worker import Worker
+from .worker import ENDED, ENDING, Worker
 
 logger = logging.getLogger("discreet.service")
 _SURE = 0.8  # of a database's patience: answers take a while, and clocks differ
@@ -239,7 +239,10 @@ class DecisionEngine:
     def _let_go(self) -> None:
         """Serve no more of any block: this process was stopped, or cut off, for too long."""
         self.process.until = -math.inf
-        for live in self._queues():
+        self._close_all(self._queues())
+
+    def _close_all(self, queues: Collection[Live]) -> None:
+        for live in queues:
             while live.blocks:
                 self._close(live.blocks.popleft())
 
@@ -281,6 +284,8 @@ class DecisionEngine:
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
         if old is not None and (old.id, old.epoch) == (number, epoch):
             old.renew(status, catalogue, None if read is None else read[2])
+            if status in (ENDING, ENDED):
+                self._close_all(old.queues)
             return old
         config, people, labels = read
         made = Live(number, population, name, config, people, status, epoch, period, catalogue, labels)
@@ -525,7 +530,19 @@ class DecisionEngine:
             for live in list(self._live.values()):
                 for queue in live.queues:
                     self._close_old(queue)
-                await self._tried(self.refresh(live.name))
+                await self._tried(self._seen(live))
+
+    async def _seen(self, live: Live) -> None:
+        """Read an experiment again, which may have been deleted."""
+        try:
+            await self.refresh(live.name)
+        except LookupError:
+            self.forget(live)
+
+    def forget(self, live: Live) -> None:
+        """The experiment was deleted: it never had a decision."""
+        self._live.pop(live.name, None)
+        self._by_number.pop(live.id, None)
 
     async def _tried(self, work: Awaitable[object]) -> None:
         """Do something that is done again soon, whatever comes of it."""
@@ -548,6 +565,7 @@ class DecisionEngine:
                 if clock() - forgot_at > _FORGET:
                     forgot_at = clock()
                     groups.forget_requests(self.store)
+                    self.worker.forget_people()
                 due = [number for number in self.worker.due() if clock() >= again.get(number, 0.0)]
             except Exception as error:
                 _log(error)

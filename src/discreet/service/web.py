@@ -206,7 +206,7 @@ FIELDS = {
     "neighbours": Field("replace", ("replace", "add_remove")),
     "anonymous": Field("no", ("no", "yes")),
     "visitors": Field("10000", Range(1, 10**9, integer=True)),
-    "share": Field("100", Range(0, 100, above=True)),
+    "share": Field("50", Range(0, 100, above=True)),
     "holdout": Field("5", Range(0, 50)),
     "measure": Field("10", Range(0, 90)),
     "wait": Field("10", Range(0, 10_080)),
