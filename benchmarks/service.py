@@ -53,7 +53,10 @@ class Server:
     def __init__(self, command: list[str], port: int, env: dict[str, str] | None = None) -> None:
         self.port, self.ports = port, [port]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (env or {})
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"DISCREET_RATE": "0"} | (env or {}),
         )
         self.pids = [self.process.pid]
         end = time.monotonic() + 60
@@ -127,7 +130,7 @@ def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | Non
         lines = b""
         while not lines.rstrip().endswith(b"}"):
             lines += server.process.stdout.readline()
-        key = json.loads(lines)["admin_key"]
+        key = Path(json.loads(lines)["admin_key_file"]).read_text().strip()
         client = Client(f"http://127.0.0.1:{port}", key, timeout=120)
         for name, items in (experiments or {"shop": N}).items():
             client.request(

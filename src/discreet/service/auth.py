@@ -275,7 +275,9 @@ class Keys:
     def refresh(self) -> None:
         """Read them from the database: at the start, after a change, and every few seconds."""
         noted = {
-            number: at for number, at in list(self._used.items()) if at - self._noted.get(number, 0.0) >= _NOTED
+            number: at
+            for number, at in list(self._used.items())
+            if at - self._noted.get(number, 0.0) >= _NOTED
         }
         with self._store.transaction() as tx:
             tx.many(
@@ -365,11 +367,16 @@ class Keys:
         return found
 
 
+def new_key() -> str:
+    """A key that nobody has seen."""
+    return f"{_PREFIX}{new_token(6)}_{new_token(24)}"
+
+
 def _insert(
     tx: Transaction, token: str | None, name: str, role: str, scope: str | None, expires: float | None
 ) -> tuple[str, str]:
     """Write a key down: (its id, the key itself)."""
-    token = token or f"{_PREFIX}{new_token(6)}_{new_token(24)}"
+    token = token or new_key()
     digest = digest_of(token.encode())
     known = _TOKEN.fullmatch(token)
     number = digest.hex()[:12] if known is None else known[1]

@@ -17,7 +17,20 @@ from pathlib import Path
 from .config import PopulationConfig
 from .database import BLOCK, Database, Ended, open_store
 from .learning import DecisionBlock
-from .worker import ENDED, ENDING, FROZEN, PAUSED, PERIODS, RESTORED, RUNNING, Worker, audit, linked, periods_of, read_experiment
+from .worker import (
+    ENDED,
+    ENDING,
+    FROZEN,
+    PAUSED,
+    PERIODS,
+    RESTORED,
+    RUNNING,
+    Worker,
+    audit,
+    linked,
+    periods_of,
+    read_experiment,
+)
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
@@ -59,7 +72,8 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
         tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
         tx.do(  # what waited is gone
-            "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)", ENDING
+            "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)",
+            ENDING,
         )
         tx.do("UPDATE experiment SET status = ? WHERE status = ?", ENDED, ENDING)
         going = tx.all("SELECT name FROM experiment WHERE status <> ? ORDER BY id", ENDED)

@@ -15,6 +15,11 @@ from ..privacy import Budget
 
 Feedback = Literal["likes", "taken", "value"]
 Period = Literal["none", "day", "week", "month"]
+# What can be shown, and written to any database.
+ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Epsilon = Annotated[float, Meta(gt=0, le=1e6)]
+WEEK = 7 * 86400.0  # seconds
 
 
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,10 +42,10 @@ class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     need not say whom they are for. Nobody is counted then, and ``max_rounds_per_person`` is believed.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: Epsilon
+    delta: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     neighbours: Literal["replace", "add_remove"] = "replace"
-    max_rounds_per_person: int = 1
+    max_rounds_per_person: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     definition: Literal["pure", "zcdp", "gdp"] = "pure"
     period: Period = "month"
     anonymous: bool = False
@@ -68,25 +73,27 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
     with. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
-    a few seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of
+    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
+    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of
     its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
     account says so.
     """
 
-    items: list[str]
-    k: int
+    items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
+    k: Annotated[int, Meta(ge=1, le=10_000)]
     feedback: Feedback = "likes"
     learner: str = "auto"
     options: dict[str, Any] = {}
     constraint: ConstraintConfig | None = None
-    rounds: int | None = None
-    bound: float = 1.0
-    share: float = 0.5
-    measure: float = 0.1
-    holdout: float = 0.05
-    outcome_wait: float = 600.0
-    block_size: int | None = None
-    warm_start: float = 0.5
+    rounds: Annotated[int, Meta(ge=1, le=10**15)] | None = None
+    bound: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    outcome_wait: Annotated[float, Meta(ge=0, le=WEEK)] = 600.0
+    block_size: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
+    warm_start: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    sticky: Annotated[float, Meta(ge=0, le=WEEK)] = 0.0
     segments: list[str] = []
     seed: int | None = None
 
@@ -136,3 +143,11 @@ def read_settings(path: str | os.PathLike[str] | None = None) -> ServiceSettings
         return msgspec.convert(found, ServiceSettings, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"{path or 'the environment'}: {error}") from None
+
+
+def checked(settings: ServiceSettings) -> ServiceSettings:
+    """Settings of which some were given otherwise; refused where one is not what it may be."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(settings), ServiceSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`$.", "`--")) from None

@@ -50,6 +50,7 @@ _LOOK = 1.0  # seconds between looks at what others have changed
 _FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
 _SEVERAL, _COMPANY = 8, 0.003  # where a group had that many decisions, the next one waits for company
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
+_END = 1.5  # seconds for which a stop waits for the worker
 _FORGET = 60.0  # seconds between looks for requests that are not sent again any more
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -104,7 +105,7 @@ class Live:
     labels: list[str]
     blocks: deque[DecisionBlock] = field(default_factory=deque)
     leasing: asyncio.Task[None] | None = None
-    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    rendered: dict[tuple[int, int], tuple[bytes, bytes]] = field(default_factory=dict)
     constraint: Any = None
     segment: str = ""
     segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
@@ -124,14 +125,17 @@ class Live:
                 live.catalogue, live.labels, live.known = catalogue, labels, frozenset(labels)
                 live.rendered.clear()
 
-    def items(self, block: DecisionBlock, offset: int) -> bytes:
+    def items(self, block: DecisionBlock, offset: int) -> tuple[bytes, bytes]:
+        """The labels of a decision, and how likely they were, as JSON."""
         number = block.which[offset]
         key = (block.first, number)
         found = self.rendered.get(key)
         if found is None:
             if len(self.rendered) > 4096:
                 self.rendered.clear()
-            found = msgspec.json.encode([self.labels[item] for item in block.lists[number]])
+            labels = [self.labels[item] for item in block.lists[number]]
+            likely = block.propensity(number, self.config.holdout)
+            found = msgspec.json.encode(labels), msgspec.json.encode(likely)
             self.rendered[key] = found
         return found
 
@@ -217,7 +221,7 @@ class DecisionEngine:
         self._queue += self._early
         await self._flush_now(closing=True)
         if self._working.is_alive():
-            await asyncio.to_thread(self._working.join)
+            await asyncio.to_thread(self._working.join, _END)  # else it ends as it would by a crash
         with contextlib.suppress(StoreError):
             await self._do(self.store.leave, self.process.owner)
         self._writer.shutdown()
@@ -358,7 +362,7 @@ class DecisionEngine:
         raise Unavailable
 
     def keep(
-        self, number: bytes, altered: bool, answer: str, *, active: bool = True
+        self, number: bytes, altered: bool, answer: str, *, active: bool = True, stays: float = 0.0
     ) -> asyncio.Future[KeptRequest]:
         """Write down, with the decision that was just taken, what was answered to a request of this number.
 
@@ -368,7 +372,7 @@ class DecisionEngine:
         one, _ = self._served.pop()
         where = one.experiment, number, one.epoch, one.first + one.offset
         future: asyncio.Future[KeptRequest] = asyncio.get_running_loop().create_future()
-        kept = one._replace(request=KeptRequest(*where, altered, one.pseudonym, active, answer))
+        kept = one._replace(request=KeptRequest(*where, altered, one.pseudonym, active, answer, stays))
         self._served.append((kept, future))
         return future
 

@@ -117,7 +117,9 @@ class LimitedProtocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """uvicorn, which says when it serves, and stops within `STOP` seconds of a signal."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], object], last: Callable[[], object]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], object], last: Callable[[], object]
+    ) -> None:
         super().__init__(config)
         self._ready, self._last = ready, last
 

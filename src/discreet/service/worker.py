@@ -43,7 +43,7 @@ from .database import (
     Transaction,
     reach,
 )
-from .learning import DecisionBlock, Learning
+from .learning import DecisionBlock, Learning, check
 
 
 class PopulationLedger:
@@ -160,7 +160,7 @@ UNCHECKED = "decisions need not say whom they are for: how often somebody counts
 RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
 )
-# What is ending takes outcomes of decisions that were made, and releases what comes of them; then it has ended.
+# What is ending takes outcomes of decisions that were made, and releases what comes of them.
 RUNNING, PAUSED, FROZEN, ENDING, ENDED = "running", "paused", "frozen", "ending", "ended"
 PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "none": "all"}  # and their names
 AHEAD = 2  # blocks of a segment that wait to be served
@@ -329,6 +329,7 @@ class Worker:
         period = self.period(people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
+        check(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self._named(name), self.store.transaction() as tx:
@@ -350,7 +351,7 @@ class Worker:
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """A conflict is about the name, or somebody was charged at the same time: whoever tries again hears."""
+        """A conflict is about the name, or somebody was charged at the same time: that is tried again."""
         try:
             yield
         except Conflict:
@@ -396,7 +397,7 @@ class Worker:
                 due = over or closing or waiting < AHEAD * queues
             elif status == ENDING:
                 due = over or closing or not blocks
-            else:  # paused: what waits is learned when its time, or its period, is over; ended: nothing waits
+            else:  # paused: what waits is learned when its time, or its period, is over
                 due = closing or (over and blocks)
             if due:
                 found.append(number)
@@ -448,12 +449,14 @@ class Worker:
             return True
         if one.status == ENDING:
             return self._finish(one)
-        if one.status != RUNNING:  # a period in which it does not run is not charged; blocks that wait are gone
+        if (
+            one.status != RUNNING
+        ):  # a period in which it does not run is not charged; blocks that wait are gone
             return over
         return self._begin_again(one) if over else self._allocate_more(one)
 
     def _begin_again(self, one: Experiment) -> bool:
-        """A new epoch; paused where others have spent the budget of the period, and nothing is left for it."""
+        """A new epoch; paused where others have spent the budget of the period."""
         try:
             self._new_epoch(one)
             return True
@@ -599,6 +602,9 @@ class Worker:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
+            tx.do(  # sticky sets, which nobody asks for in another epoch
+                "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
+            )
             one.status = RUNNING
             tx.do(
                 "UPDATE experiment SET status = ?, config = ?, used = 0 WHERE id = ?",
@@ -729,14 +735,15 @@ class Worker:
     def end(self, number: int) -> tuple[str, bool]:
         """End an experiment: (its status now, whether its share of this period was given back).
 
-        Where nothing was released in this period, what waits is dropped, and its charges are void: nothing that
-        anybody has seen depends on this period's outcomes. Elsewhere what waits is still learned and released
-        (`ENDING`), for it was paid for. In neither case is a later period charged. What was frozen gets
-        nothing back: nobody knows what was released.
+        Where nothing was released in this period, what waits is dropped, and its charges are void: nothing
+        that anybody has seen depends on this period's outcomes. Elsewhere what waits is still learned and
+        released (`ENDING`), for it was paid for. In neither case is a later period charged. What was frozen
+        gets nothing back: nobody knows what was released.
         """
         with self._taken(number) as one, self._changing(one) as tx:
             states = {
-                state for _, state in tx.locked(
+                state
+                for _, state in tx.locked(
                     "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
                 )
             }
@@ -747,7 +754,11 @@ class Worker:
                 rows = tx.all("SELECT version, people FROM charge WHERE experiment = ?", number)
                 tx.many(
                     "UPDATE charge SET void = 1 WHERE population = ? AND version = ?",
-                    [(one.population, version) for version, people in rows if json.loads(people)[0] == one.period],
+                    [
+                        (one.population, version)
+                        for version, people in rows
+                        if json.loads(people)[0] == one.period
+                    ],
                 )
             if void or frozen or not states - {ALLOCATED}:
                 status = self._finished(tx, one)
@@ -772,7 +783,7 @@ class Worker:
 
     def _finished(self, tx: Transaction, one: Experiment) -> str:
         """Nothing private is left of it: releases, charges and the catalogue stay."""
-        for table in ("outcome", "block", "private_state"):
+        for table in ("outcome", "block", "request", "private_state"):
             tx.do(f"DELETE FROM {table} WHERE experiment = ?", one.id)
         tx.do("UPDATE experiment SET status = ? WHERE id = ?", ENDED, one.id)
         return ENDED
