@@ -21,6 +21,8 @@ from .world import World
 class Running:
     """A started service: its address, its first key, its process and its folder."""
 
+    command = (sys.executable, "-m", "discreet")
+
     def __init__(self, folder, *, store=None, port=None, **env):
         self.folder, self.env = folder, env
         self.port = port or _free_port()
@@ -30,7 +32,7 @@ class Running:
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "discreet", "serve", "--port", str(self.port)]
+        command = [*self.command, "serve", "--port", str(self.port)]
         command += ["--store", self.store, "--secrets", f"{self.folder}/secrets"]
         self.log = open(self.folder / "log", "a+b")  # noqa: SIM115
         env = os.environ | {"DISCREET_RATE": "0"} | self.env

@@ -406,8 +406,7 @@ class Api:
             request.state.key = key
             if one.handler not in _OUTCOMES:
                 self.keys.used(key)
-            if any("\0" in text for text in (*request.path_params.values(), request.url.query)):
-                raise NUL
+            check_nul(request)
             if not decides and not key.may(one.action, request.path_params.get("name")):
                 raise WRONG_ROLE
             found = await handler(request)
@@ -728,6 +727,12 @@ class Api:
 
 
 # --- what requests say -----------------------------------------------------------------------------------
+
+
+def check_nul(request: Request) -> None:
+    """No name has a NUL, which PostgreSQL does not take."""
+    if b"%00" in request.scope["query_string"] or any("\0" in one for one in request.path_params.values()):
+        raise NUL
 
 
 def check_decides(live: Live, person: str | None) -> None:

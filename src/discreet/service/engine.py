@@ -288,7 +288,7 @@ class DecisionEngine:
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
         if old is not None and (old.id, old.epoch) == (number, epoch):
             old.renew(status, catalogue, None if read is None else read[2])
-            if status in (ENDING, ENDED):
+            if status in (ENDING, ENDED) or read is not None:  # or what they show may have been retired
                 self._close_all(old.queues)
             return old
         config, people, labels = read

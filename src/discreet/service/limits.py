@@ -41,7 +41,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head, self._tail = 0, b""  # bytes of the header so far, and the last of them
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(READ, self._too_late)
         self._refused = False
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

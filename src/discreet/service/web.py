@@ -47,6 +47,7 @@ from .api import (
     Scope,
     Send,
     body,
+    check_nul,
     description,
     problem_of,
     refusal,
@@ -552,8 +553,7 @@ class Pages:
             raise OVER
         if not self.api.keys.within_rate(key):
             raise RATE
-        if any("\0" in text for text in request.path_params.values()):
-            raise NOT_FOUND
+        check_nul(request)
         self.api.keys.used(key)
         given: Fields = {}
         if request.method not in ("GET", "HEAD"):

@@ -383,7 +383,8 @@ class Worker:
                 "SELECT e.id, e.status, e.period, p.config, p.frozen, e.queues,"
                 " coalesce(sum(CASE WHEN b.state = ? THEN 1 ELSE 0 END), 0),"
                 " coalesce(sum(CASE WHEN b.state = ? OR (b.state = ? AND b.closed_at + e.outcome_wait <= ?)"
-                " THEN 1 ELSE 0 END), 0), count(b.first) FROM experiment e JOIN population p ON p.id = e.population"
+                " THEN 1 ELSE 0 END), 0), count(b.first)"
+                " FROM experiment e JOIN population p ON p.id = e.population"
                 " LEFT JOIN block b ON b.experiment = e.id AND b.epoch = e.epoch"
                 " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(ALLOCATED, CLOSING, OPEN, tx.now()),
