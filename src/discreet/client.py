@@ -53,7 +53,7 @@ class Decision:
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Decision:
         items = tuple(found["items"])
-        return cls(found["decision_id"], items, found["policy"], found["expires"], found["propensity"])
+        return cls(found["decision_id"], items, found["policy"], found["expires"], found.get("propensity"))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Running:
         command = [*self.command, "serve", "--port", str(self.port)]
         command += ["--store", self.store, "--secrets", f"{self.folder}/secrets"]
         self.log = open(self.folder / "log", "a+b")  # noqa: SIM115
-        env = os.environ | {"DISCREET_RATE": "0"} | self.env
+        env = {"DISCREET_RATE": "0"} | os.environ | self.env
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, env=env)
         line = self.process.stdout.readline().decode()
         assert line.startswith("discreet serves at"), (self.folder / "log").read_text()

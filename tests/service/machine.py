@@ -360,6 +360,8 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _settle(self):
         """Everything is aggregated; whatever was acknowledged has been learned, or was to be forgotten."""
+        wrong = backup.verify(self.engine.store)
+        assert not wrong, wrong[0]
         self.engine.worker.set_status(self.shop, RUNNING)
         self.crash()
         self.now += datetime.timedelta(seconds=2 * WAIT)

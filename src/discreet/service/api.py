@@ -478,12 +478,11 @@ class Api:
     async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool]:
         """The next decision, and whether it shows other items than were allocated."""
         block, offset = await self.engine.next_decision(live, pseudonym)
-        altered = False
-        if exclude:
+        altered, propensity = False, b"null"
+        if exclude:  # others are likelier then, also where nothing had to be replaced
             labels, altered = live.without(block, offset, set(exclude))
             items = _encode(labels)
-        propensity = b"null"
-        if not altered:
+        else:
             items, propensity = live.items(block, offset)
         signed = self.engine.secrets.sign(decision_of(block, offset, pseudonym, altered))
         answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b","propensity":%b}' % (

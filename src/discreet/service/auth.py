@@ -280,10 +280,8 @@ class Keys:
             if at - self._noted.get(number, 0.0) >= _NOTED
         }
         with self._store.transaction() as tx:
-            tx.many(
-                "UPDATE api_key SET last_used = ? WHERE id = ?",
-                [(at, number) for number, at in sorted(noted.items())],
-            )
+            for number, at in sorted(noted.items()):
+                tx.do("UPDATE api_key SET last_used = ? WHERE id = ?", at, number)
             rows = tx.all(
                 "SELECT sha256, id, name, role, experiments, expires FROM api_key WHERE revoked IS NULL"
             )

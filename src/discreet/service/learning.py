@@ -560,7 +560,7 @@ def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) 
     With segments: of one that has an equal part of them, and without what it would learn from the others.
     """
     visitors = max(1, visitors // len(config.queues))
-    small = msgspec.structs.replace(config, items=[], segments=[], seed=None)
+    small = msgspec.structs.replace(config, items=["0"], segments=[], seed=None)  # as many as there are
     with _one_at_a_time:
         return _forecast(small.text, len(config.items), people.text, visitors)
 

@@ -117,11 +117,9 @@ class LimitedProtocol(HttpToolsProtocol):
 class Server(uvicorn.Server):
     """uvicorn, which says when it serves, and stops within `STOP` seconds of a signal."""
 
-    def __init__(
-        self, config: uvicorn.Config, ready: Callable[[], object], last: Callable[[], object]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)
-        self._ready, self._last = ready, last
+        self._ready = ready
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
@@ -138,7 +136,8 @@ class Server(uvicorn.Server):
     def _end(self) -> None:
         """As a kill would, which loses nothing that was acknowledged."""
         logger.warning("stopped before everything had ended; nothing that was acknowledged is lost")
-        self._last()
+        for one in multiprocessing.active_children():
+            one.kill()
         os._exit(0)
 
 

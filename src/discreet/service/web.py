@@ -574,7 +574,7 @@ class Pages:
         if problem is OVER and "hx-request" in request.headers:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/"})
         if problem is OVER:
-            return self._welcome(request, problem, request.url.path if request.method == "GET" else "")
+            return self._welcome(request, problem, request.url.path)
         return self.page("problem.html", visit, problem.status, problem=problem)
 
     def missing(self, request: Request, problem: Problem = NOT_FOUND) -> Response | None:
@@ -618,6 +618,7 @@ class Pages:
     def _welcome(self, request: Request, problem: Problem | None = None, goes_on: str = "") -> Response:
         """The page with the log-in; who logs in goes on to the page that they had asked for."""
         status = 200 if problem is None else problem.status
+        goes_on = goes_on if _PAGE.fullmatch(goes_on) else ""
         found = self.page("welcome.html", None, status, problem=problem, goes_on=goes_on)
         if problem is not None and problem.retry_after is not None:
             found.headers["retry-after"] = str(problem.retry_after)
@@ -633,7 +634,6 @@ class Pages:
             given = fields(await body(request.receive))
             address = network_of("" if request.client is None else request.client.host)
             goes_on = given.get("next", "")
-            goes_on = goes_on if _PAGE.fullmatch(goes_on) else ""
             if not self._wrong_keys.free(address):
                 return self._welcome(request, OFTEN, goes_on)
             key = self.api.keys.find(given.get("key", "").strip().encode())
@@ -646,7 +646,7 @@ class Pages:
         except Exception as error:
             return self._refusal(problem_of(error), request, None)
         self.api.keys.used(key)
-        found = _to(goes_on or "/experiments")
+        found = _to(goes_on if _PAGE.fullmatch(goes_on) else "/experiments")
         set_cookie(request, found, self.sessions.begin(key.id))
         return found
 
@@ -983,13 +983,9 @@ class App:
     async def _live(self, _: Starlette) -> AsyncIterator[None]:
         await self.engine.start(every=self._refresh)
         yield
-        self.close()
+        self._api.apart.close()
         with contextlib.suppress(StoreError):
             await self.engine.stop()
-
-    def close(self) -> None:
-        """End what is worked out in another process."""
-        self._api.apart.close()
 
     def _refresh(self) -> None:
         """What other processes may have changed: keys, and sessions that were ended."""
@@ -1063,13 +1059,14 @@ def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
     return written
 
 
-def application(settings: ServiceSettings) -> App:
+def application(settings: ServiceSettings) -> Any:
     engine = DecisionEngine(open_store(settings.store), Secrets.read(settings.secrets))
     metrics = None
     if settings.operator_port is not None:
         metrics = Metrics(engine.store)
         metrics.serve(settings.operator_host, settings.operator_port)
-    return App(engine, rate=settings.rate or None, metrics=metrics)
+    app = App(engine, rate=settings.rate or None, metrics=metrics)
+    return app if settings.telemetry is None else traced(app, settings.telemetry)
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
@@ -1079,11 +1076,11 @@ def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
     config = limits.configured(
-        app if settings.telemetry is None else traced(app, settings.telemetry),
+        app,
         connections=settings.connections,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         forwarded_allow_ips=settings.proxies,
     )
-    limits.Server(config, ready, app.close).run()
+    limits.Server(config, ready).run()
