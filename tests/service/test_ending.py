@@ -363,3 +363,38 @@ def test_the_default_share_leaves_room_for_a_second_experiment(url):
     for name in ("first", "second"):
         world.worker.create(name, "people", config)
     assert spent(world) == {"2026-11": 1.0}
+
+
+# --- what was given back was never spent ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_share_is_given_back_only_where_nothing_that_is_seen_depends_on_outcomes(tmp_path, blocks):
+    """Two stories that differ in what was reported: what is left, and was served, is the same, or paid for.
+
+    Seeded, so that a difference is the outcomes' and not the noise's.
+    """
+    seen, charged = [], []
+    for number, item in enumerate((None, "item 1")):
+        people = PopulationConfig(epsilon=4000.0)
+        world = World(f"sqlite:///{tmp_path}/{number}.db", taken(share=1.0, options={"block": 4}), people)
+        shown = []
+        for turn in range(8 * blocks + 5):
+            _, sequence, labels = world.serve()
+            shown.append(labels)
+            world.report(sequence, labels[0] if item else None)
+            if turn % 8 == 7:
+                world.settle()
+        _, given_back = world.worker.end(world.shop)
+        world.write()
+        world.settle()
+        rows = "SELECT payload FROM release ORDER BY seq", "SELECT label, retired FROM item ORDER BY number"
+        seen.append(
+            (shown, given_back, *map(world.rows, rows), world.rows("SELECT status, used FROM experiment"))
+        )
+        charged.append(spent(world))
+        clean(world)
+        world.store.close()
+    assert charged[0] == charged[1]  # that is public
+    assert bool(charged[0]) == (blocks > 0)
+    assert (seen[0] == seen[1]) == (blocks == 0)  # at this epsilon they are seen as soon as they are learned

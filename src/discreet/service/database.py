@@ -399,7 +399,6 @@ POINTS = (
     "outcomes read",
     "noise drawn",
     "release committed",
-    "ended",
 )
 failpoints: dict[str, Callable[[], object]] = {}
 
