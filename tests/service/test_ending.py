@@ -31,6 +31,13 @@ def serve(world, decisions, item="item 1"):
         world.report(sequence, item)
 
 
+def has_released(world):
+    """As if it had learned from one decision."""
+    with world.store.transaction() as tx:
+        tx.do("UPDATE experiment SET used = 1")
+    world.worker.forget_all()
+
+
 def clean(world):
     assert backup.verify(world.store) == []
 
@@ -174,8 +181,7 @@ def test_what_has_released_something_stays_charged_until_the_next_period(url):
 def test_the_end_of_an_open_block(url):
     """Decisions that were made are learned from when their time is over, and nobody gets a new one."""
     world = World(url, taken(share=1.0, outcome_wait=3600.0), PURE)
-    with world.store.transaction() as tx:  # it has released something
-        tx.do("UPDATE experiment SET used = 1")
+    has_released(world)
     serve(world, 3)
     late = world.serve()[1]
     world.write()
@@ -199,8 +205,7 @@ def test_the_end_of_an_open_block(url):
 
 def test_an_end_whose_period_is_over_meanwhile(url):
     world = World(url, taken(share=1.0, outcome_wait=3600.0), PURE)
-    with world.store.transaction() as tx:
-        tx.do("UPDATE experiment SET used = 1")
+    has_released(world)
     serve(world, 3)
     assert world.worker.end(world.shop) == (ENDING, False)
     next_month(world)
@@ -219,8 +224,8 @@ POINTS = ["block closed", "outcomes read", "noise drawn", "release committed"]
 def test_a_kill_at_each_step_of_an_end(url, point, used, monkeypatch):
     """Charged and released, or void and never used; never one without the other."""
     world = World(url, taken(share=1.0), PURE)
-    with world.store.transaction() as tx:
-        tx.do("UPDATE experiment SET used = ?", used)
+    if used:
+        has_released(world)
     serve(world, 3)
 
     def die():
@@ -294,6 +299,7 @@ def test_a_restore_leaves_what_has_ended_ended_and_what_was_paused_paused(url):
     world.worker.set_status(others[1], PAUSED)
     with world.store.transaction() as tx:
         tx.do("UPDATE experiment SET used = 1, status = ? WHERE id = ?", ENDING, others[2])
+    world.worker.forget_all()
     assert backup.gone_back(world.store, world.worker) == ["shop", "c"]
     assert [status(world, one) for one in others] == [ENDED, FROZEN, ENDED]
     clean(world)

@@ -243,13 +243,14 @@ class Learning:
         elif own:
             _add(lists, runs, list(learner.choose().items), own)
         baseline = {}
-        active = np.array(learner.ranking()) if held_out else np.empty(0)
+        mixes = not self.ahead and self._constraint is None
+        ranking = learner.ranking(None if mixes or held_out else self.width + _SPARE)
+        active = np.array(ranking) if held_out else np.empty(0)
         for offset in held_out:
             lists.append(self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
-        spare = list(learner.ranking(self.width + _SPARE))
-        shown = (lists, runs, baseline, round, spare)
-        mixed = 0 if self.ahead or self._constraint is not None else len(learner.ranking())
+        shown = (lists, runs, baseline, round, list(ranking[: self.width + _SPARE]))
+        mixed = len(ranking) if mixes else 0
         return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:

@@ -217,6 +217,7 @@ class Experiment:
     chain: bytes
     frozen: str  # the period in which nothing about its people begins
     resumes: bool  # whether it goes on by itself once it is no longer frozen
+    used: int  # decisions of this epoch from which something was learned
     ledger: PopulationLedger = field(repr=False)
     learning: Learning = field(repr=False)
     fence: int = -1  # of no worker yet
@@ -234,13 +235,13 @@ def read_experiment(tx: Transaction, number: int) -> Experiment:
     """The experiment of this number, as it was left."""
     row = tx.one(
         "SELECT e.population, e.config, p.config, e.status, e.epoch, e.period, e.next_sequence, e.seq,"
-        " e.chain, p.frozen, e.resumes FROM experiment e JOIN population p ON p.id = e.population"
+        " e.chain, p.frozen, e.resumes, e.used FROM experiment e JOIN population p ON p.id = e.population"
         " WHERE e.id = ?",
         number,
     )
     if row is None:
         raise LookupError("experiment")
-    population, config, people, status, epoch, period, sequence, seq, chain, frozen, resumes = row
+    population, config, people, status, epoch, period, sequence, seq, chain, frozen, resumes, used = row
     if status == ENDED:
         raise Ended("nothing more is learned: its state is gone")
     config, people = ExperimentConfig.read(config), PopulationConfig.read(people)
@@ -248,7 +249,7 @@ def read_experiment(tx: Transaction, number: int) -> Experiment:
     ledger = PopulationLedger(tx, population, number)
     gate = gate_of(people, config, ledger, period, epoch)
     learning = Learning.load(config, gate, {segment: bytes(body) for segment, body in states})
-    where = (status, epoch, period, sequence, seq, bytes(chain), frozen, bool(resumes))
+    where = (status, epoch, period, sequence, seq, bytes(chain), frozen, bool(resumes), used)
     return Experiment(number, population, config, people, *where, ledger, learning)
 
 
@@ -341,7 +342,7 @@ class Worker:
                 *(*row, b"", tx.now()),
             )
             number = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
-            where = (RUNNING, epoch, period, 0, 0, linked(b"", f"experiment {number}"), frozen, True)
+            where = (RUNNING, epoch, period, 0, 0, linked(b"", f"experiment {number}"), frozen, True, 0)
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
@@ -450,9 +451,7 @@ class Worker:
             return True
         if one.status == ENDING:
             return self._finish(one)
-        if (
-            one.status != RUNNING
-        ):  # a period in which it does not run is not charged; blocks that wait are gone
+        if one.status != RUNNING:  # a period in which it does not run is not charged
             return over
         return self._begin_again(one) if over else self._allocate_more(one)
 
@@ -538,8 +537,7 @@ class Worker:
                     "DELETE FROM block WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
                     *(*epoch, segment, ALLOCATED),
                 )
-            served = sum(block.served for block in blocks)
-            tx.do("UPDATE experiment SET used = used + ? WHERE id = ?", served, one.id)
+            one.used += sum([block.served for block in blocks])
             self._save(tx, one, allocated, releases)
         reach("release committed")
         self.store.scrub()
@@ -607,9 +605,9 @@ class Worker:
                 "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
             )
             one.status = RUNNING
+            one.used = 0
             tx.do(
-                "UPDATE experiment SET status = ?, config = ?, used = 0 WHERE id = ?",
-                *(RUNNING, one.config.text, one.id),
+                "UPDATE experiment SET status = ?, config = ? WHERE id = ?", RUNNING, one.config.text, one.id
             )
             write_items(tx, one)
             releases = [self._release(one, segment) for segment in one.config.queues]
@@ -674,9 +672,9 @@ class Worker:
             ],
         )
         if not tx.do(
-            "UPDATE experiment SET epoch = ?, period = ?, next_sequence = ?, seq = ?, chain = ?"
+            "UPDATE experiment SET epoch = ?, period = ?, next_sequence = ?, seq = ?, chain = ?, used = ?"
             " WHERE id = ? AND status <> ?",
-            *(one.epoch, one.period, one.next_sequence, one.seq, one.chain, one.id, FROZEN),
+            *(one.epoch, one.period, one.next_sequence, one.seq, one.chain, one.used, one.id, FROZEN),
         ):
             raise Frozen("somebody has frozen it")
         tx.many(
@@ -748,9 +746,8 @@ class Worker:
                     "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
                 )
             }
-            (used,) = tx.one("SELECT used FROM experiment WHERE id = ?", number)
             frozen = one.status == FROZEN
-            void = not used and not frozen
+            void = not one.used and not frozen
             if void:
                 rows = tx.all("SELECT version, people FROM charge WHERE experiment = ?", number)
                 tx.many(
