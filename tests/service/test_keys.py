@@ -11,7 +11,7 @@ import pytest
 
 from discreet.cli import main
 from discreet.service import web
-from discreet.service.auth import DAY, Keys, LastAdmin, Secrets, new_key
+from discreet.service.auth import DAY, Keys, LastAdmin, new_key
 from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
 
@@ -261,4 +261,3 @@ def test_keys_by_requests(service):
         problem = refused(lambda wrong=wrong: admin.request("POST", "/v1/keys", wrong)).problem
         assert (problem["status"], problem["at"]) == (422, at)
         assert problem["detail"]
-    Secrets.read(service.folder / "secrets")

@@ -131,13 +131,11 @@ class DecisionBlock:
         By what was public when the block was allocated: it shows one set but for the hold-out, a part
         ``holdout`` of decisions, whose sets are uniform. Learners that draw each set anew do not know.
         """
-        if not self.mixed:
+        if not self.mixed or not self.runs:
             return None
         items = self.lists[number]
         chance = holdout / math.comb(self.mixed, len(items))
-        if not self.runs or set(items) == set(self.lists[self.runs[0][0]]):
-            chance += 1.0 - holdout
-        return None if not self.runs else chance
+        return chance + (1.0 - holdout if set(items) == set(self.lists[self.runs[0][0]]) else 0.0)
 
     def body(self) -> bytes:
         found = {name: getattr(self, name) for name in _BODY} | {"baseline": list(self.baseline.items())}
