@@ -53,7 +53,10 @@ class Server:
     def __init__(self, command: list[str], port: int, env: dict[str, str] | None = None) -> None:
         self.port, self.ports = port, [port]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | (env or {})
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"DISCREET_RATE": "0"} | (env or {}),
         )
         self.pids = [self.process.pid]
         end = time.monotonic() + 60
@@ -127,7 +130,7 @@ def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | Non
         lines = b""
         while not lines.rstrip().endswith(b"}"):
             lines += server.process.stdout.readline()
-        key = json.loads(lines)["admin_key"]
+        key = Path(json.loads(lines)["admin_key_file"]).read_text().strip()
         client = Client(f"http://127.0.0.1:{port}", key, timeout=120)
         for name, items in (experiments or {"shop": N}).items():
             client.request(
@@ -224,12 +227,13 @@ async def closed_loop(ports: list[int], key: str, count: int, connections: int =
 
 
 async def batches(port: int, key: str, count: int, size: int = 50) -> None:
-    """So many decisions and outcomes, fifty at a time, over two connections."""
+    """So many decisions and outcomes, ``size`` at a time, over two connections."""
 
     async def some(many: int) -> None:
         line = await Line.open(port)
-        asked = json.dumps({"count": size}).encode()
+        rng = random.Random(many)
         for _ in range(many // size):
+            asked = json.dumps({"people": [f"p{rng.getrandbits(60)}" for _ in range(size)]}).encode()
             made = await line.post("/v1/experiments/shop/decisions", key, asked)
             outcomes = [{"decision_id": one["decision_id"], "taken": None} for one in made["decisions"]]
             await line.post("/v1/outcomes", key, json.dumps(outcomes).encode())
@@ -244,10 +248,12 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
     for _ in range(connections):
         free.put_nowait(await Line.open(port))
     times: list[float] = []
+    rng = random.Random(connections)
 
     async def one(due: float) -> None:
         line = await free.get()
-        made = await line.post("/v1/experiments/shop/decisions", key, b"{}")
+        asked = b'{"person":"p%d"}' % rng.getrandbits(60)
+        made = await line.post("/v1/experiments/shop/decisions", key, asked)
         times.append(time.perf_counter() - due)
         await line.post(f"/v1/decisions/{made['decision_id']}/outcome", key, b'{"taken":null}')
         free.put_nowait(line)
@@ -351,6 +357,15 @@ def main() -> None:
             "p99_ms": float(np.quantile(times, 0.99) * 1e3),
         }
         print(record["open_loop_1000"], flush=True)
+    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
+        record["batches"] = {}
+        for size in (1, 10, 100):
+            many = count if size == 1 else 4 * count
+            run(batches(server.port, key, many, size))
+            cpu = server.cpu()
+            run(batches(server.port, key, many, size))
+            record["batches"][str(size)] = (server.cpu() - cpu) / many * 1e6
+        print({"batches, CPU us a decision and its outcome": record["batches"]}, flush=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         ours(Path(folder), None, {"shop": 100_000}) as (server, key),

@@ -147,7 +147,8 @@ class ServiceMachine(RuleBasedStateMachine):
             tx.do("CREATE TABLE counted (epoch INTEGER, sequence INTEGER, counts INTEGER)")
         worker = self.engine.worker
         worker.create_population("people", PEOPLE)
-        self.config = config(items=ITEMS[:6], k=2, block_size=4, outcome_wait=WAIT, seed=None)
+        # Seeded: which sets are drawn decides when a process reads a changed catalogue.
+        self.config = config(items=ITEMS[:6], k=2, block_size=4, outcome_wait=WAIT, seed=7)
         self.shop = worker.create("shop", "people", self.config).id
 
     # --- what happens ----------------------------------------------------------------------------
@@ -360,6 +361,8 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _settle(self):
         """Everything is aggregated; whatever was acknowledged has been learned, or was to be forgotten."""
+        wrong = backup.verify(self.engine.store)
+        assert not wrong, wrong[0]
         self.engine.worker.set_status(self.shop, RUNNING)
         self.crash()
         self.now += datetime.timedelta(seconds=2 * WAIT)

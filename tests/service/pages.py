@@ -55,7 +55,9 @@ def make(client, name, items, *, epsilon=8.0, **more):
     client.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon, "anonymous": True})
     asked = {"name": name, "population": name, "items": items, "k": 2, "feedback": "taken"}
     client.request(
-        "POST", "/v1/experiments", asked | {"block_size": 32, "outcome_wait": 0.0, "holdout": 0.25} | more
+        "POST",
+        "/v1/experiments",
+        asked | {"block_size": 32, "outcome_wait": 0.0, "holdout": 0.25, "share": 1.0} | more,
     )
 
 

@@ -18,7 +18,7 @@ def experiment(client, name, *, anonymous=True, **more):
     people = {"name": name, "epsilon": 1.0, "delta": 1e-6, "definition": "gdp", "anonymous": anonymous}
     client.request("POST", "/v1/populations", people)
     asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "block_size": 16, "outcome_wait": 0.0}
-    client.request("POST", "/v1/experiments", asked | more)
+    client.request("POST", "/v1/experiments", asked | {"share": 1.0} | more)
 
 
 def refused(work):
@@ -172,8 +172,8 @@ def test_what_cannot_be_meant_is_refused_as_such(shared_service):
         ({"k": 13}, "$.k", "from 1 to the number of items"),
         ({"k": "3"}, "$.k", "Expected `int`, got `str`"),
         ({"items": ["a", "b", "a"]}, "$.items", "twice"),
-        ({"feedback": "click"}, "$.feedback", "None of the values"),
-        ({"feedbak": "taken"}, None, "A field is not known"),
+        ({"feedback": "click"}, "$.feedback", "None of the values: likes, taken, value."),
+        ({"feedbak": "taken"}, "$", "A field is not known. Known ones: items, k,"),
         ({"population": "none"}, "$.population", None),
     ],
 )

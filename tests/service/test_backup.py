@@ -45,7 +45,8 @@ def test_a_restored_service_is_frozen_until_its_budget_renews(tmp_path):
     assert world.one.status == FROZEN
     assert not world.worker.due()
     assert not world.rows("SELECT * FROM outcome")
-    assert not world.worker.set_status(world.shop, "running")
+    with pytest.raises(Frozen):
+        world.worker.set_status(world.shop, "running")
     assert "restored from a backup" in str(periods_of(world.store, 1).account("2026-11"))
     world.now = world.now.replace(year=2104)
     world.settle()

@@ -150,6 +150,7 @@ PAGES = (
     "/new",
     "/keys",
     "/experiments/none",
+    "/experiments/fresh/sure/end",
     "/",
     "/docs",
 )
@@ -227,10 +228,52 @@ def test_a_segment_is_chosen_and_left_again(window, world):
 
 def test_pausing_and_going_on(window):
     page = window("operator").go("/experiments/fresh")
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("link", name="Pause").click()
+    expect(page.get_by_role("heading", name="Pause fresh?")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_be_focused()
+    page.get_by_role("link", name="Cancel").click()
+    expect(page.get_by_role("link", name="Pause")).to_be_visible()  # nothing has happened
+    page.get_by_role("link", name="Pause").click()
+    page.keyboard.press("Enter")
     expect(page.get_by_text("applications are refused decisions")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(page.get_by_role("link", name="Pause")).to_be_visible()
+
+
+def test_an_experiment_is_ended_and_another_one_deleted(window, world):
+    client = world[0].client()
+    for name in ("brief", "unused"):
+        make(client, name, ["a", "b", "c"])
+    client.decide("brief")
+    page = window("operator", size="phone").go("/experiments/brief")
+    expect(page.get_by_role("link", name="Delete")).to_have_count(0)  # somebody had a decision of it
+    page.get_by_role("link", name="End").click()
+    expect(page.get_by_text("its share is free at once")).to_be_visible()
+    page.get_by_role("button", name="End").click()
+    expect(page.get_by_text("nothing private is left of it")).to_be_visible()
+    expect(page.get_by_role("link", name="Pause")).to_have_count(0)
+    page.goto(f"{world[0].url}/experiments/unused")
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="Experiments")).to_be_visible()
+    expect(page.locator("#to-unused")).to_have_count(0)
+    expect(page.locator("tbody tr").last).to_contain_text("ended")  # after those that go on
+
+
+def test_who_logs_in_goes_on_to_the_page_that_they_asked_for(browser, world):
+    service, keys, _ = world
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.goto(f"{service.url}/experiments/shop")
+    expect(page.get_by_text("The session is over")).to_be_visible()
+    page.get_by_label("API key").fill("dk_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("There is no such key")).to_be_visible()
+    page.get_by_label("API key").fill(keys["analyst"])
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/experiments/shop")
+    context.close()
 
 
 def test_an_experiment_is_made_by_keyboard_alone(window, world):
@@ -263,13 +306,13 @@ def test_an_experiment_is_made_by_keyboard_alone(window, world):
     tab_to("#k")
     keyboard.press("Control+A")
     keyboard.type("3")
-    page.get_by_text("54 people").first.wait_for()
+    page.get_by_text("88 people").first.wait_for()
     page.get_by_text("of what the best fixed set would serve").wait_for()
     tab_to("[name=feedback]")
     expect(page.locator("#bound")).to_be_hidden()
     keyboard.press("ArrowDown")
     expect(page.locator("#delta")).to_be_visible()
-    page.get_by_text("The first counts leave after 81 people").wait_for()
+    page.get_by_text("The first counts leave after 114 people").wait_for()
     keyboard.press("ArrowDown")
     expect(page.locator("#bound")).to_be_visible()
     tab_to("#epsilon")
@@ -306,7 +349,17 @@ def test_keys_are_made_and_revoked(window):
     page.get_by_role("button", name="Make the key").click()
     key = page.inner_text("#new-key")
     assert key.startswith("dk_")
-    page.get_by_role("button", name="Revoke for a phone").click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("#copied")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == key
+    page.get_by_role("link", name="Rotate for a phone").click()
+    page.get_by_role("button", name="Rotate").click()
+    expect(page.locator("#new-key")).to_have_text(re.compile("dk_"))
+    assert page.inner_text("#new-key") != key
+    page.get_by_role("link", name="Revoke for a phone").click()
+    expect(page.get_by_text("is refused within a second")).to_be_visible()
+    page.get_by_role("button", name="Revoke").click()
     expect(page.locator("#new-key")).to_have_count(0)
     expect(page.get_by_role("button", name="Make the key")).to_be_visible()  # the next page is there
     expect(page.get_by_text("for a phone")).to_have_count(0)

@@ -95,7 +95,7 @@ def test_decisions_however_they_are_asked_for(served, path, body, more, how):
         assert "date" in headers
         for one in found.get("decisions", [found]):
             assert len(one["items"]) == 2
-            assert set(one) == {"decision_id", "items", "policy", "expires"}
+            assert set(one) == {"decision_id", "items", "policy", "expires", "propensity"}
         if headers.get("connection") == "close":
             assert line.file.read() == b""
         else:
@@ -108,7 +108,7 @@ def test_decisions_however_they_are_asked_for(served, path, body, more, how):
         (DECIDE, b"{", 422),
         (DECIDE, b'{"person": 5}', 422),
         (DECIDE, b'{"person": "%b"}' % (b"p" * 2000), 422),
-        (DECIDE, b'{"person": "%b"}' % (b"p" * 70_000), 413),
+        (DECIDE, b'{"person": "%b"}' % (b"p" * 1_100_000), 413),
         ("/v1/decisions/none/outcome", b'{"taken": null}', 404),
         (DECIDE + "/more", b"{}", 404),
     ],
@@ -138,7 +138,7 @@ def test_keys_are_known_while_they_are_read_again(tmp_path):
     keys = Keys(store)
     tokens = [keys.create(name, "app")[1].encode() for name in "ab"]
     with store.transaction() as tx:
-        rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key")
+        rows = tx.all("SELECT sha256, id, name, role, experiments, expires FROM api_key")
 
     def slowly(*_):
         for row in rows:

@@ -123,7 +123,7 @@ def test_spans_tell_routes_and_statuses_and_nothing_else(tmp_path):
         *[("POST /v1/experiments/{name}/decisions", 200)] * 6,
         ("GET /v1/experiments/{name}/status", 404),
         ("DELETE /v1/people/{person}", 422),
-        ("GET /v1/keys/{key}", 404),
+        ("GET /v1/keys/{key}", 405),
     ]
     keys = {"http.request.method", "http.route", "http.response.status_code"}
     assert all(set(one.attributes) == keys for one in silent)

@@ -21,7 +21,7 @@ NOISY = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", period="mont
 
 def likes(**more):
     return ExperimentConfig(
-        **{"items": ITEMS, "k": 3, "block_size": 8, "outcome_wait": 0.0, "seed": 5, **more}
+        **{"items": ITEMS, "k": 3, "block_size": 8, "outcome_wait": 0.0, "share": 1.0, "seed": 5, **more}
     )
 
 

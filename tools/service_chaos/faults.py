@@ -212,8 +212,8 @@ class _Wrapped:
 def _wrap() -> None:
     honest = SQLiteDatabase.__init__
 
-    def made(self, path):
-        honest(self, path)
+    def made(self, path, **more):
+        honest(self, path, **more)
         self._connection = _Wrapped(self._connection)
 
     SQLiteDatabase.__init__ = made

@@ -130,14 +130,14 @@ def service_settings(options: argparse.Namespace, *names: str) -> tuple[Any, Any
     """The module that serves, and its settings: those of a file, unless options were given."""
     try:
         from ..service import web
-        from ..service.config import read_settings
+        from ..service.config import checked, read_settings
     except ImportError as error:
         raise ValueError(f"the service needs more: {install('service')} ({error.name})") from None
     settings = read_settings(options.config)
     for name in names:
         if (value := getattr(options, name)) is not None:
             setattr(settings, name, value)
-    return web, settings
+    return web, checked(settings)
 
 
 def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:

@@ -15,8 +15,9 @@ _EXAMPLES = """examples:
   discreet serve --store sqlite:///shop.db --port 8080
   discreet serve --config discreet.toml
 
-The first start makes the database, a file of secrets and an admin key, which is printed once. Settings come
-from the options, then from environment variables (DISCREET_STORE and so on), then from the file."""
+The first start makes the database, a file of secrets and an admin key. The key is in no output and no log: it
+is written to discreet.admin-key beside the secrets, or taken from there, or from DISCREET_ADMIN_KEY. Settings
+come from the options, then from environment variables (DISCREET_STORE and so on), then from the file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +36,16 @@ def run(options: argparse.Namespace) -> int:
         key = server.prepare(settings)
     except StoreError as error:  # such as a file that another service has open
         raise ValueError(str(error)) from error
-    url = f"http://{settings.host}:{settings.port}"
-    if options.json:
-        print(as_json({"url": url, "admin_key": key}))
-    else:
-        print(f"discreet serves at {url}")
-        if key is not None:
-            print(f"admin key, shown this once: {key}")
-    sys.stdout.flush()
-    server.run(settings)
+
+    def ready() -> None:
+        url = f"http://{settings.host}:{settings.port}"
+        if options.json:
+            print(as_json({"url": url, "admin_key_file": None if key is None else str(key)}))
+        else:
+            print(f"discreet serves at {url}")
+            if key is not None:
+                print(f"the first admin key is in {key}, which only you can read")
+        sys.stdout.flush()
+
+    server.run(settings, ready)
     return 0

@@ -335,7 +335,7 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    for old in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.secrets"):
+    for old in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.secrets", "discreet.admin-key"):
         (folder / old).unlink(missing_ok=True)
     place = [
         "--store",
@@ -354,7 +354,8 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
                 return "the service did not start"
             said += line
         started = json.loads(said)
-        client = Client(started["url"], started["admin_key"], timeout=_SECONDS, retries=8)
+        key = Path(started["admin_key_file"]).read_text().strip()
+        client = Client(started["url"], key, timeout=_SECONDS, retries=8)
         try:
             took = _visits(client, budget)
             status = _settled(client)
@@ -380,7 +381,7 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
         str(account["periods"][0]["table"]),
         shlex.join(["discreet", "serve", *place]),
         f"http://127.0.0.1:8722/experiments/{_EXPERIMENT}",
-        str(started["admin_key"]),
+        key,
     )
 
 
@@ -397,7 +398,7 @@ def _visits(client: Client, budget: Budget) -> list[bool]:
     people = {"name": "visitors", "epsilon": budget.epsilon}
     client.request("POST", "/v1/populations", people)
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
-    more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "block_size": 50}
+    more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "block_size": 50, "share": 1.0}
     client.request("POST", "/v1/experiments", shop | {"feedback": "likes"} | more)
     rng = PublicRandomness.seeded(4).generator
     took = []

@@ -17,6 +17,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,13 +27,14 @@ from .. import __version__
 from ..core.names import name_of
 from ..privacy import Budget, BudgetExceeded
 from . import groups, queries
-from .auth import ROLES, DecisionId, Key, Keys, new_token
-from .config import ConstraintConfig, ExperimentConfig, PopulationConfig
-from .database import Conflict, Frozen, StoreError
+from .auth import ROLES, DecisionId, Key, Keys, LastAdmin, new_token
+from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
+from .database import Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
-from .learning import DecisionBlock
-from .worker import PAUSED, RUNNING, OtherSegments
+from .learning import DecisionBlock, Wrong, first_release, release_plan
+from .limits import LARGEST, MANY, Apart, Crowded, TooLong
+from .worker import PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
 
 if TYPE_CHECKING:
     from .metrics import Metrics
@@ -42,9 +44,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-LARGEST = 1 << 16  # bytes of a body
-MANY = 1000  # decisions or outcomes in one request
 
 
 # --- refusals, as RFC 9457 has them: texts are fixed, and repeat nothing of what was sent ---------------
@@ -74,32 +73,73 @@ UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an 
 TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
-NOT_FOUND = Problem(404, "not-found", "There is no such thing.")
+NOT_FOUND = Problem(404, "not-found", "There is nothing at this address; /docs lists the routes.")
+METHOD = Problem(
+    405, "method", "This address does not take that method; the Allow header lists those it does."
+)
+MISSING = {
+    "experiment": Problem(
+        404, "not-found", "There is no experiment of this name; GET /v1/experiments lists them."
+    ),
+    "population": Problem(
+        404, "not-found", "There is no population of this name; GET /v1/populations lists them."
+    ),
+    "key": Problem(404, "not-found", "There is no key of this id, or it has ended; GET /v1/keys lists them."),
+}
+NUL = Problem(422, "nul", "A path or a query holds a NUL character, which no name has.")
 EXISTS = Problem(409, "exists", "There is one of this name already.")
-NOT_SIGNED = Problem(404, "decision", "This service has made no such decision.")
-NOT_RUNNING = Problem(409, "not-running", "The experiment is paused or frozen.")
-FROZEN = Problem(409, "frozen", "The experiment is frozen until its budget renews.")
-FEW_ITEMS = Problem(409, "few-items", "Too many items are excluded: fewer are left than a set has.")
-WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not of the kind that this experiment learns from.")
+NOT_SIGNED = Problem(
+    404, "decision", "This service has made no such decision: send decision_id as it was answered."
+)
+NOT_RUNNING = Problem(409, "not-running", "The experiment makes no decisions now.")
+FROZEN = Problem(
+    409, "frozen", "A backup was put back: experiments are frozen until their budget renews, then they go on."
+)
+HAS_ENDED = Problem(409, "ended", "The experiment has ended: make another one about the same people.")
+IN_USE = Problem(409, "in-use", "It was used, so that its account stays: an experiment can be ended instead.")
+LAST_ADMIN = Problem(
+    409, "last-admin", "This is the last admin key: make another one first, or rotate this one."
+)
+FEW_ITEMS = Problem(
+    409,
+    "few-items",
+    "Too many items are excluded: fewer are left than a set has. Exclude fewer, or add items.",
+)
+WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not what this experiment learns from.")
 PERSON = Problem(422, "person", "The decision must say whom it is for, unless its population is anonymous.")
 KEY = Problem(422, "idempotency-key", "An idempotency key has 1 to 256 printable characters of ASCII.")
 SEGMENT = Problem(422, "segment", "The decision must name one of the experiment's segments, if it has any.")
 OTHER_SEGMENTS = Problem(
     409, "other-segments", "Experiments of one population must have the same segments, or none."
 )
-OVER_BUDGET = Problem(409, "over-budget", "The budget of this population does not hold that.")
+OVER_BUDGET = Problem(
+    409,
+    "over-budget",
+    "The budget of this population does not hold that: ask for less, or end or pause others.",
+)
+TOO_LONG = Problem(422, "too-long", "That takes too long to work out: ask about fewer items or people.")
 BUSY = Problem(503, "busy", "No decision can be made at the moment; try again.", retry_after=1)
 NO_STORE = Problem(503, "store", "The database cannot be written to; nothing was recorded.", retry_after=1)
-RATE = Problem(429, "rate", "This API key asks too often.", retry_after=1)
+RATE = Problem(
+    429,
+    "rate",
+    "This API key asks too often: wait a second, ask for many at once, or raise rate.",
+    retry_after=1,
+)
 FAILED = Problem(500, "failed", "Something went wrong here; nothing was recorded.")
 
 
 _PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
     (Unavailable, BUSY),
+    (Crowded, BUSY),
+    (TooLong, TOO_LONG),
     (NotEnoughItems, FEW_ITEMS),
     (StoreError, NO_STORE),
     (Frozen, FROZEN),
-    (LookupError, NOT_FOUND),
+    (Fenced, BUSY),
+    (Ended, HAS_ENDED),
+    (InUse, IN_USE),
+    (LastAdmin, LAST_ADMIN),
 )
 
 
@@ -107,6 +147,8 @@ def problem_of(error: Exception) -> Problem:
     """What is said of an error; its own text may quote what was asked for."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, LookupError) and not isinstance(error, KeyError | IndexError):
+        return MISSING.get(str(error.args[0]) if error.args else "", NOT_FOUND)
     for kind, problem in _PROBLEMS:
         if isinstance(error, kind):
             return problem
@@ -134,13 +176,23 @@ def over_budget(refused: BudgetExceeded) -> Problem:
 # --- what requests hold ---------------------------------------------------------------------------------
 
 
-class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Who it is for, how many, in which segment, and which items cannot be shown (public facts only)."""
+Person = Annotated[str, Meta(max_length=1024)]
+Event = Annotated[str, Meta(min_length=1, max_length=256, pattern="^[^/]*$")]
 
-    person: str | None = None
-    count: int = 1
-    exclude: list[str] = []
+
+class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Who it is for, how many, in which segment, and which items cannot be shown (public facts only).
+
+    ``people`` asks for a decision for each of them. ``event`` is an id of the application's: asked again with
+    it, the decision is the same, and its outcome can be reported under it.
+    """
+
+    person: Person | None = None
+    people: Annotated[list[Person], Meta(min_length=1, max_length=MANY)] | None = None
+    count: Annotated[int, Meta(ge=1, le=MANY)] = 1
+    exclude: Annotated[list[str], Meta(max_length=MANY)] = []
     segment: str | None = None
+    event: Event | None = None
 
 
 class OutcomeRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -173,26 +225,33 @@ class NewExperiment(ExperimentConfig, frozen=True, forbid_unknown_fields=True, k
 class Changes(msgspec.Struct, forbid_unknown_fields=True):
     """Changes of a catalogue: public facts."""
 
-    add_items: list[str] = []
-    retire_items: list[str] = []
+    add_items: Annotated[list[Label], Meta(max_length=100_000)] = []
+    retire_items: Annotated[list[Label], Meta(max_length=100_000)] = []
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """An API key to be made; ``experiments`` limits it to these."""
+    """An API key to be made; ``experiments`` limits it to these, and it ends after so many ``days``."""
 
-    name: str
+    name: ShortText
     role: Literal["app", "analyst", "operator", "admin"]
-    experiments: list[str] | None = None
+    experiments: Annotated[list[ShortText], Meta(max_length=MANY)] | None = None
+    days: Annotated[int, Meta(ge=1, le=3650)] | None = None
+
+
+class Rotation(msgspec.Struct, forbid_unknown_fields=True):
+    """A new key for an old one, which is still taken for ``grace`` seconds."""
+
+    grace: Annotated[float, Meta(ge=0, le=604800)] = 0.0
 
 
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is to be chosen for whom, for a forecast."""
 
-    items: int
-    k: int
-    people: int
-    epsilon: float
-    delta: float = 0.0
+    items: Annotated[int, Meta(ge=1, le=100_000)]
+    k: Annotated[int, Meta(ge=1, le=1000)]
+    people: Annotated[int, Meta(ge=1, le=10**9)]
+    epsilon: Epsilon
+    delta: Annotated[float, Meta(ge=0, le=0.1)] = 0.0
     feedback: Literal["likes", "taken", "value"] = "likes"
     goal: Literal["expected", "certified"] = "expected"
     constraint: ConstraintConfig | None = None
@@ -223,6 +282,7 @@ _DECISION = {
     "items": ["red", "blue"],
     "policy": "3fa9c2d417e0b6aa",
     "expires": "2026-11-16T10:30:00Z",
+    "propensity": None,
 }
 _EPOCH = {"epoch": 0, "releases": 12, "first_release": 1793491200.0, "last_release": 1793494800.0}
 _NEW = {
@@ -246,6 +306,9 @@ OPERATIONS = (
               DecisionRequest, {"person": "user 17", "segment": "de", "exclude": ["black"]}, _DECISION),
     Operation("POST", "/v1/outcomes", "outcomes", "decide", "What came of many decisions", list[OutcomeOf],
               [{"decision_id": "IAAAAAE…", "taken": None}], [{"status": "recorded", "counted": True}]),
+    Operation("POST", f"{_ONE}/events/{{event}}/outcome", "event_outcome", "decide",
+              "What came of the decision of an event", OutcomeRequest, {"taken": "blue"},
+              {"status": "recorded", "counted": True}),
     Operation("GET", "/v1/experiments", "experiments", "read", "All experiments"),
     Operation("POST", "/v1/experiments", "new_experiment", "operate",
               "A new experiment; it reserves its share of the budget",
@@ -261,13 +324,21 @@ OPERATIONS = (
     Operation("GET", f"{_ONE}/epochs", "epochs", "read", "Its epochs, newest first: one a period",
               None, None, {"epochs": [_EPOCH | {"period": "2026-11"}]}),
     Operation("GET", f"{_ONE}/items", "items", "read", "The catalogue"),
-    Operation("POST", f"{_ONE}/pause", "pause", "operate", "Serve no more decisions for now"),
-    Operation("POST", f"{_ONE}/resume", "resume", "operate", "Go on"),
+    Operation("POST", f"{_ONE}/pause", "pause", "operate",
+              "Serve no more decisions for now; no later period is charged"),
+    Operation("POST", f"{_ONE}/resume", "resume", "operate", "Go on; a period that has begun is charged"),
+    Operation("POST", f"{_ONE}/end", "end", "operate",
+              "End it for good; its share is free in the next period, or at once if nothing was released",
+              None, None, {"name": "shop", "status": "ended", "given_back": True}),
+    Operation("DELETE", _ONE, "delete", "operate", "Delete what nobody ever had a decision of",
+              None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations", "populations", "read", "All populations, with their budgets"),
     Operation("POST", "/v1/populations", "new_population", "operate", "People with one budget per period",
               NewPopulation,
               {"name": "visitors", "epsilon": 1.0, "max_rounds_per_person": 1, "period": "month"},
               {"name": "visitors"}, 201),
+    Operation("DELETE", "/v1/populations/{population}", "delete_population", "operate",
+              "Delete people about whom no experiment was", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations/{population}/account", "account", "read",
               "What was spent about these people"),
     Operation("POST", "/v1/plan", "plan", "read", "What to expect before anything is spent", PlanRequest,
@@ -277,11 +348,15 @@ OPERATIONS = (
               None, None, {"status": "erased"}),
     Operation("GET", "/v1/keys", "list_keys", "administer", "API keys, without their secrets"),
     Operation("POST", "/v1/keys", "new_key", "administer", "A new API key, shown this once", NewKey,
-              {"name": "shop front", "role": "app", "experiments": ["shop"]},
+              {"name": "shop front", "role": "app", "experiments": ["shop"], "days": 365},
               {"id": "0c1d2e3f4a5b", "key": "dk_…"}, 201),
-    Operation("DELETE", "/v1/keys/{key}", "end_key", "administer", "End an API key"),
+    Operation("POST", "/v1/keys/{key}/rotate", "rotate_key", "administer",
+              "A new API key in the place of another, shown this once", Rotation, {"grace": 3600},
+              {"id": "0c1d2e3f4a5b", "key": "dk_…"}, 201),
+    Operation("DELETE", "/v1/keys/{key}", "end_key", "administer", "End an API key; not the last admin's"),
 )  # fmt: skip
 
+_OUTCOMES = ("outcome", "outcomes", "event_outcome")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
 _outcomes = msgspec.json.Decoder(list[OutcomeOf])
@@ -293,6 +368,7 @@ class Api:
 
     def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Metrics | None = None) -> None:
         self.engine, self.keys, self._metrics = engine, keys, metrics
+        self.apart = Apart()
 
     def routes(self) -> list[Route]:
         """All of them, for Starlette; what people are called may have slashes in it."""
@@ -328,6 +404,9 @@ class Api:
         async def work(request: Request) -> Any:
             key = self.key_of(token_of(request.scope["headers"]), one.action)
             request.state.key = key
+            if one.handler not in _OUTCOMES:
+                self.keys.used(key)
+            check_nul(request)
             if not decides and not key.may(one.action, request.path_params.get("name")):
                 raise WRONG_ROLE
             found = await handler(request)
@@ -349,9 +428,8 @@ class Api:
         return key
 
     def audit(self, key: str, action: str) -> None:
-        """Who did what, without what it was done to: names of people never get here."""
         with self.engine.store.transaction() as tx:
-            tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), key, action)
+            audit(tx, action, key)
 
     # --- decisions and outcomes ------------------------------------------------------------------
 
@@ -360,59 +438,94 @@ class Api:
         name, engine = request.path_params["name"], self.engine
         if not request.state.key.may("decide", name):
             raise WRONG_ROLE
-        raw = await body(request.receive)
-        asked = decoded(raw, _decisions.decode) if raw else DecisionRequest()
+        raw = await body(request.receive, LARGEST * 16)
+        asked = decoded(raw, _decisions) if raw else DecisionRequest()
         key = request.headers.get("idempotency-key")
         if key is not None and not (1 <= len(key) <= 256 and key.isascii() and key.isprintable()):
             raise KEY
-        if not 1 <= asked.count <= MANY or len(asked.person or "") > 1024:
-            raise BAD_BODY
+        whom = [asked.person] * asked.count if asked.people is None else asked.people
+        if asked.people is not None and (asked.person is not None or asked.count > 1):
+            raise BAD_BODY.with_(at="$.people", detail="Give people, or person with count.")
         live = await engine.live(name)
-        check_decides(live, asked.person)
+        for person in dict.fromkeys(whom):
+            check_decides(live, person)
+        if asked.event is not None and (len(whom) > 1 or key is not None or live.config.sticky):
+            detail = "It is for one decision, without Idempotency-Key, of an experiment without sticky sets."
+            raise BAD_BODY.with_(at="$.event", detail=detail)
         if asked.segment is not None or live.segments:
             part = live.segments.get(asked.segment or "")
             if part is None:
                 raise SEGMENT
             live = part
-        pseudonym = engine.pseudonym(live, asked.person)
         made: list[bytes] = []
-        kept: list[asyncio.Future[KeptRequest]] = []
-        for number in range(asked.count):
+        kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
+        for number, person in enumerate(whom):
+            pseudonym = engine.pseudonym(live, person)
             answer, altered = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
-            if key is not None:
-                known_by = _encode(["decision", key, number, asked.person, asked.segment, asked.exclude])
-                kept.append(engine.keep(engine.secrets.request(live.id, known_by), altered, answer.decode()))
-        if kept:
-            made = [(await one).answer.encode() for one in kept]
-        return made[0] if asked.count == 1 else b'{"decisions":[' + b",".join(made) + b"]}"
+            known_by, stays = _known_by(live, asked, key, number, person)
+            if known_by is not None:
+                request_id = engine.secrets.request(live.id, known_by)
+                kept.append((pseudonym, engine.keep(request_id, altered, answer.decode(), stays=stays)))
+        if kept:  # all of them, or none
+            found = [(pseudonym, await one) for pseudonym, one in kept]
+            if any(pseudonym != one.pseudonym for pseudonym, one in found):
+                raise OTHERS_EVENT
+            made = [one.answer.encode() for _, one in found]
+        one_alone = asked.people is None and asked.count == 1
+        return made[0] if one_alone else b'{"decisions":[' + b",".join(made) + b"]}"
 
     async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool]:
         """The next decision, and whether it shows other items than were allocated."""
         block, offset = await self.engine.next_decision(live, pseudonym)
-        altered = False
-        if exclude:
+        altered, propensity = False, b"null"
+        if exclude:  # others are likelier then, also where nothing had to be replaced
             labels, altered = live.without(block, offset, set(exclude))
             items = _encode(labels)
         else:
-            items = live.items(block, offset)
+            items, propensity = live.items(block, offset)
         signed = self.engine.secrets.sign(decision_of(block, offset, pseudonym, altered))
-        answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b"}' % (
+        answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b","propensity":%b}' % (
             signed.encode(),
             items,
             block.chain[:8].hex().encode(),
             expiry(live.config.outcome_wait),
+            propensity,
         )
         return answer, altered
 
     async def outcome(self, request: Request) -> bytes:
-        asked = decoded(await body(request.receive), _outcome.decode)
+        asked = decoded(await body(request.receive), _outcome)
         written = await self._record(request.path_params["decision"], asked, request.state.key)
         return acknowledged(*await written)
 
+    async def event_outcome(self, request: Request) -> bytes:
+        """The answer to the outcome of an event, which is late if nothing is known of it any more."""
+        name = request.path_params["name"]
+        if not request.state.key.may("decide", name):
+            raise WRONG_ROLE
+        asked = decoded(await body(request.receive), _outcome)
+        live = await self.engine.live(name)
+        number = self.event_number(live, request.path_params["event"])
+        found = await run_in_threadpool(groups.request, self.engine.store, live.id, number)
+        if found is None:
+            return acknowledged(groups.LATE, False)
+        decision = DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
+        reported = outcome_body(await self._knows(live, decision, asked), decision, asked)
+        return acknowledged(*await self.engine.record(decision, reported))
+
+    def event_number(self, live: Live, event: str) -> bytes:
+        """What an event is known by."""
+        return self.engine.secrets.request(live.id, _encode(["event", event]))
+
+    async def _knows(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> Live:
+        """The experiment, read again where it may not know an item that another process has added."""
+        known = not isinstance(asked.taken, str) or asked.taken in live.known
+        return live if known or decision.epoch != live.epoch else await self.engine.refresh(live.name)
+
     async def outcomes(self, request: Request) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
-        asked = decoded(await body(request.receive, LARGEST * 16), _outcomes.decode)
+        asked = decoded(await body(request.receive, LARGEST * 16), _outcomes)
         if len(asked) > MANY:
             raise TOO_LARGE
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
@@ -422,7 +535,7 @@ class Api:
             except Problem as refused:
                 waiting.append(refused)
         answers = [
-            _encode({"status": "refused", "counted": False, "type": one.name})
+            _encode({"status": "refused", "counted": False, "type": one.name, "title": one.title} | one.more)
             if isinstance(one, Problem)
             else acknowledged(*await one)
             for one in waiting
@@ -442,7 +555,9 @@ class Api:
             raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
             raise WRONG_ROLE
-        return self.engine.record(decision, outcome_body(live, asked))
+        return self.engine.record(
+            decision, outcome_body(await self._knows(live, decision, asked), decision, asked)
+        )
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -463,7 +578,7 @@ class Api:
     async def account(self, request: Request) -> Any:
         population = request.path_params.get("population")
         if population is None:
-            population = (await self.status(request))["population"]
+            population = (await self.ask(queries.status, request.path_params["name"]))["population"]
         return await self.ask(queries.account, population)
 
     async def experiments(self, request: Request) -> Any:  # noqa: ARG002
@@ -474,37 +589,51 @@ class Api:
         check_name(asked.name)
         if len(set(asked.items)) < len(asked.items):
             raise BAD_BODY.with_(at="$.items", detail="An item is there twice.")
-        if not 1 <= asked.k <= len(asked.items):
+        if asked.k > len(asked.items):
             raise BAD_BODY.with_(at="$.k", detail="It is from 1 to the number of items.")
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.worker.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)
         return {"name": asked.name}
 
-    async def _make(self, make: Callable[..., Any], *given: Any) -> None:
+    async def _make(self, make: Callable[..., Any], *given: Any) -> Any:
+        """Do what an operator asks for. Reasons are made of that and of public facts, of nobody's data."""
         try:
-            await run_in_threadpool(make, *given)
+            return await run_in_threadpool(make, *given)
         except BudgetExceeded as refused:
             raise over_budget(refused) from None
+        except NoRoom as refused:
+            detail = "Other experiments about these people have reserved the rest of every period."
+            raise OVER_BUDGET.with_(at="$.share", detail=detail, largest_share=refused.left) from None
         except Conflict:
             raise EXISTS from None
         except OtherSegments:
             raise OTHER_SEGMENTS from None
         except LookupError as missing:
             if missing.args == ("population",):
-                raise NOT_FOUND.with_(at="$.population") from None
+                raise MISSING["population"].with_(at="$.population") from None
             raise
-        except (ValueError, TypeError, NotImplementedError):
-            raise BAD_BODY from None
+        except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+            at, said = ("$", str(error)) if not isinstance(error, Wrong) else (f"$.{error.field}", str(error))
+            raise BAD_BODY.with_(at=at, detail=said) from None
 
     async def status(self, request: Request) -> Any:
-        return await self.ask(queries.status, request.path_params["name"])
+        """How it stands, what it waits for, and when the first numbers come: what the page tells."""
+        found = await self.ask(queries.status, request.path_params["name"])
+        live = await self.engine.live(found["name"])
+        plan = await run_in_threadpool(release_plan, live.config, live.people)
+        first = first_release(live.config, plan)
+        return found | {
+            "waits_for": queries.waits_for(found, first),
+            "first_numbers_after": first,
+            "release_plan": plan,
+        }
 
     async def releases(self, request: Request) -> Any:
         asked = request.query_params
         before, limit = asked.get("before"), asked.get("limit", "100")
         if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
-            raise BAD_BODY
+            raise BAD_BODY.with_(at="?before, ?limit", detail="They are numbers of releases, from 0 on.")
         found = await self.ask(
             queries.releases,
             request.path_params["name"],
@@ -535,20 +664,44 @@ class Api:
 
     async def set_status(self, name: str, status: str) -> Any:
         live = await self.engine.live(name)
-        if not await run_in_threadpool(self.engine.worker.set_status, live.id, status):
-            raise FROZEN
+        await self._make(self.engine.worker.set_status, live.id, status)
         await self.engine.refresh(live.name)
         return {"name": live.name, "status": status}
 
+    async def end(self, request: Request) -> Any:
+        return await self.end_experiment(request.path_params["name"])
+
+    async def end_experiment(self, name: str) -> Any:
+        live = await self.engine.live(name)
+        status, given_back = await self._make(self.engine.worker.end, live.id)
+        await self.engine.refresh(live.name)
+        return {"name": live.name, "status": status, "given_back": given_back}
+
+    async def delete(self, request: Request) -> Any:
+        return await self.delete_experiment(request.path_params["name"])
+
+    async def delete_experiment(self, name: str) -> Any:
+        live = await self.engine.live(name)
+        await self._make(self.engine.worker.delete, live.id)
+        self.engine.forget(live)
+        return {"status": "deleted"}
+
+    async def delete_population(self, request: Request) -> Any:
+        await self._make(self.engine.worker.delete_population, request.path_params["population"])
+        return {"status": "deleted"}
+
     async def plan(self, request: Request) -> Any:
-        return await run_in_threadpool(forecast, await read(request, PlanRequest))
+        try:
+            return await self.apart.do(forecast, await read(request, PlanRequest))
+        except ValueError as error:
+            raise BAD_BODY.with_(at="$", detail=str(error)) from None
 
     # --- people and keys -------------------------------------------------------------------------
 
     async def erase(self, request: Request) -> Any:
         population, person = request.query_params.get("population"), request.path_params["person"]
         if population is None:
-            raise BAD_BODY
+            raise BAD_BODY.with_(at="?population", detail="Name the population that they are of.")
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
         return {"status": "erased"}
@@ -558,37 +711,84 @@ class Api:
 
     async def new_key(self, request: Request) -> Any:
         asked = await read(request, NewKey)
-        number, token = await run_in_threadpool(self.keys.create, asked.name, asked.role, asked.experiments)
+        make = partial(self.keys.create, asked.name, asked.role, asked.experiments, days=asked.days)
+        number, token = await run_in_threadpool(make)
+        return {"id": number, "key": token}
+
+    async def rotate_key(self, request: Request) -> Any:
+        asked = await read(request, Rotation)
+        number, token = await run_in_threadpool(self.keys.rotate, request.path_params["key"], asked.grace)
         return {"id": number, "key": token}
 
     async def end_key(self, request: Request) -> Any:
-        if not await run_in_threadpool(self.keys.revoke, request.path_params["key"]):
-            raise NOT_FOUND
+        await run_in_threadpool(self.keys.revoke, request.path_params["key"])
         return {"status": "revoked"}
 
 
 # --- what requests say -----------------------------------------------------------------------------------
 
 
+def check_nul(request: Request) -> None:
+    """No name has a NUL, which PostgreSQL does not take."""
+    if b"%00" in request.scope["query_string"] or any("\0" in one for one in request.path_params.values()):
+        raise NUL
+
+
 def check_decides(live: Live, person: str | None) -> None:
     """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
     if live.status != RUNNING:
-        raise NOT_RUNNING
+        raise NOT_RUNNING.with_(detail=queries.STANDS.get(live.status, ""))
     if (person is None or name_of(person) is None) and not live.people.anonymous:
         raise PERSON
 
 
-def outcome_body(live: Live, asked: OutcomeRequest) -> bytes:
+def _known_by(
+    live: Live, asked: DecisionRequest, key: str | None, number: int, person: str | None
+) -> tuple[bytes | None, float]:
+    """What a decision can be asked for by again, or None; and for how much longer than others.
+
+    With sticky sets that is who asks, in which stretch of ``sticky`` seconds, from midnight of 1 January 1970
+    on: somebody who asks again within it gets the decision that they have, which counts once.
+    """
+    sticky = live.config.sticky
+    if sticky and person is not None:
+        stretch = [
+            live.epoch,
+            live.catalogue,
+            int(time.time() // sticky),
+            number if asked.people is None else 0,
+        ]
+        known = ["sticky", person, asked.segment, sorted(asked.exclude), *stretch]
+        return _encode(known), max(0.0, sticky - groups.KEEP)
+    if asked.event is not None:
+        return _encode(["event", asked.event]), 0.0
+    if key is None:
+        return None, 0.0
+    return _encode(["decision", key, number, person, asked.segment, asked.exclude]), 0.0
+
+
+_TAKES = {
+    "taken": 'Send {"taken": LABEL} with a shown item of the catalogue, or {"taken": null}.',
+    "value": 'Send {"value": NUMBER}, from 0 to the bound of the experiment.',
+    "likes": 'Send {"likes": [LABEL, ...]}, of at most 1,000 items.',
+}
+
+
+def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> bytes:
     """What is written down of an outcome; refused where the experiment learns from something else."""
     unset = msgspec.UNSET
     kind = live.config.feedback
-    if (asked.taken is not unset) + (asked.value is not unset) + (asked.likes is not unset) != 1:
-        raise WRONG_OUTCOME
     found = getattr(asked, kind)
-    if found is unset or (kind == "value" and not 0.0 <= found <= live.config.bound):
-        raise WRONG_OUTCOME
-    if kind == "likes" and len(found) > MANY:
-        raise TOO_LARGE
+    given = (asked.taken is not unset) + (asked.value is not unset) + (asked.likes is not unset)
+    wrong = given != 1 or found is unset
+    if not wrong and kind == "value":
+        wrong = not 0.0 <= found <= live.config.bound
+    if not wrong and kind == "likes" and len(found) > MANY:
+        raise TOO_LARGE.with_(at="$.likes", detail=_TAKES[kind])
+    if not wrong and kind == "taken" and decision.epoch == live.epoch:  # labels of others may be gone
+        wrong = found is not None and found not in live.known
+    if wrong:
+        raise WRONG_OUTCOME.with_(at=f"$.{kind}", detail=_TAKES[kind])
     return _encode(found)
 
 
@@ -620,11 +820,14 @@ async def body(receive: Receive, most: int = LARGEST) -> bytes:
     return found
 
 
-def decoded(raw: bytes, decode: Callable[[bytes], Any]) -> Any:
+def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """A body, or where it is wrong."""
     try:
-        return decode(raw)
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise BAD_BODY.with_(**_where(str(error), decoder.type)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise BAD_BODY from None
+        raise BAD_BODY.with_(at="$", detail="It is no JSON.") from None
 
 
 _expiries: dict[float, tuple[int, bytes]] = {}
@@ -644,49 +847,47 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
     from .. import planning  # when somebody asks: the service starts sooner without it
 
     kind = {"likes": "full", "taken": "slots", "value": "bandit"}[asked.feedback]
-    try:
-        found = planning.plan(
-            n_items=asked.items,
-            k=asked.k,
-            rounds=asked.people,
-            budget=Budget(asked.epsilon, asked.delta),
-            feedback=kind,
-            stream="stationary",
-            goal=asked.goal,
-        )
-    except (ValueError, TypeError):
-        raise BAD_BODY from None
+    found = planning.plan(
+        n_items=asked.items,
+        k=asked.k,
+        rounds=asked.people,
+        budget=Budget(asked.epsilon, asked.delta),
+        feedback=kind,
+        stream="stationary",
+        goal=asked.goal,
+    )
     return {"text": str(found)}
 
 
 async def read(request: Request, kind: type[Any]) -> Any:
     """The body of a request, with where it is wrong."""
     raw = await body(request.receive, 1 << 26)
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as error:
-        raise BAD_BODY.with_(**_where(str(error))) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise BAD_BODY.with_(detail="It is no JSON.") from None
+    return decoded(raw or b"{}", msgspec.json.Decoder(kind))
 
 
-_TYPES = re.compile(r"Expected `[a-z| ]+`, got `[a-z]+`|Object missing required field `\w+`")
-_TEXTS = {
-    "Object contains unknown field": "A field is not known.",
-    "Invalid enum value": "None of the values.",
-}
+_REGEX = re.compile(r"Expected `str` matching regex .*")
 
 
-def _where(text: str) -> dict[str, str]:
-    """Where a body is wrong, in words that repeat nothing of it."""
+def _where(text: str, kind: Any) -> dict[str, str]:
+    """Where a body is wrong and what is allowed there, in words that repeat nothing of it.
+
+    What msgspec expects, and which field is missing, follows from the type alone.
+    """
     said, _, at = text.partition(" - at `")
-    found = {"at": at.rstrip("`")} if at else {}  # names of fields, and numbers in lists
-    if _TYPES.fullmatch(said):
-        found["detail"] = f"{said}."
-    for start, words in _TEXTS.items():
-        if said.startswith(start):
-            found["detail"] = words
-    return found
+    at = at.rstrip("`") or "$"  # names of fields, and numbers in lists
+    schemas, parts = msgspec.json.schema_components([kind], ref_template="{name}")
+    top = parts.get(schemas[0].get("$ref", ""), {}).get("properties", {})
+    detail = "It is not what is allowed there."
+    if _REGEX.fullmatch(said):
+        detail = "Expected a text without control characters; an event has no slash either."
+    elif said.startswith(("Expected ", "Object missing required field")):
+        detail = f"{said}."
+    elif said.startswith("Object contains unknown field"):
+        detail = "A field is not known." + (f" Known ones: {', '.join(top)}." if at == "$" else "")
+    elif said.startswith("Invalid enum value"):
+        allowed = top.get(at.removeprefix("$."), {}).get("enum", [])
+        detail = f"None of the values: {', '.join(map(str, allowed))}."
+    return {"at": at, "detail": detail}
 
 
 def check_name(name: str) -> None:
@@ -707,11 +908,12 @@ WHICH = Problem(
 UNKNOWN_ACTION = Problem(400, "unknown-action", "An action is not in the catalogue of the experiment.")
 NO_ACTION = Problem(400, "no-action", "There must be actions, each of them once, that are not excluded.")
 NO_VALUES = Problem(409, "feedback", "This experiment does not learn from values.")
+STICKY = Problem(409, "sticky", "Events have sets of their own: this experiment has sticky sets.")
 BAD_EVENT = Problem(400, "event", "An eventId has 1 to 256 characters, and no slash.")
 BAD_VALUE = Problem(400, "value", "A reward is a number from 0 to the experiment's bound.")
 OTHERS_EVENT = Problem(409, "other-person", "An event of this id is of another person; take another id.")
 
-_Id = Annotated[str, msgspec.Meta(max_length=256)]
+_Id = Annotated[str, Meta(max_length=256)]
 
 
 class Action(msgspec.Struct):
@@ -723,11 +925,11 @@ class Action(msgspec.Struct):
 class RankRequest(msgspec.Struct, rename="camel"):
     """What can be shown; context features are not read. ``person`` is an addition: see decisions."""
 
-    actions: Annotated[list[Action], msgspec.Meta(max_length=MANY)]
+    actions: Annotated[list[Action], Meta(max_length=MANY)]
     excluded_actions: list[str] | None = None
     event_id: str | None = None
     defer_activation: bool | None = None
-    person: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+    person: Annotated[str, Meta(max_length=1024)] | None = None
 
 
 class RewardRequest(msgspec.Struct):
@@ -795,11 +997,13 @@ class Personalizer:
             raise NO_VALUES
         if live.segments:  # of which these requests name none
             raise SEGMENT
+        if live.config.sticky:
+            raise STICKY
         return live
 
     async def rank(self, live: Live, request: Request) -> Any:
         """What to show: the set that was allocated first, then the rest by what was released."""
-        asked = decoded(await body(request.receive, LARGEST * 16), _rank.decode)
+        asked = decoded(await body(request.receive, LARGEST * 16), _rank)
         given = [action.id for action in asked.actions]
         excluded = set(asked.excluded_actions or ())
         if len(set(given)) < len(given) or excluded.issuperset(given):
@@ -826,7 +1030,7 @@ class Personalizer:
 
     async def reward(self, live: Live, request: Request) -> None:
         """What came of an event; the first one counts."""
-        asked = decoded(await body(request.receive, LARGEST * 16), _reward.decode)
+        asked = decoded(await body(request.receive, LARGEST * 16), _reward)
         if not 0.0 <= asked.value <= live.config.bound:
             raise BAD_VALUE
         event = request.path_params["event"]
@@ -860,7 +1064,7 @@ class Personalizer:
     def _number(self, live: Live, event: str) -> bytes:
         if not 1 <= len(event) <= 256 or "/" in event:
             raise BAD_EVENT
-        return self._engine.secrets.request(live.id, _encode(["event", event]))
+        return self._api.event_number(live, event)
 
 
 class _Others:
@@ -950,7 +1154,8 @@ def description() -> dict[str, Any]:
             content = {"schema": by_kind[str(one.takes)]} | _example(one.example)
             entry["requestBody"] = {"required": True, "content": {"application/json": content}}
         paths.setdefault(one.path, {})[one.method.lower()] = entry
-    fields = {"type": "string", "title": "string", "status": "integer"}
+    texts = ("type", "title", "at", "detail")
+    fields = dict.fromkeys(texts, "string") | {"status": "integer"}
     problem = {
         "type": "object",
         "description": "RFC 9457. Texts are fixed: none repeats what was sent.",

@@ -20,6 +20,7 @@ import hmac
 import ipaddress
 import json
 import os
+import re
 import secrets as system
 import struct
 import time
@@ -33,7 +34,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..core.names import name_of
-from .database import NOBODY, PSEUDONYM, Database
+from .database import NOBODY, PSEUDONYM, Database, Transaction
 
 _MAC = 12
 _REQUEST = 16
@@ -75,17 +76,7 @@ class Secrets:
         """New keys, written to ``path`` if there is one."""
         made = cls({name: system.token_bytes(32) for name in ("decisions", "people", "sessions")})
         if path is not None:
-            text = json.dumps({name: key.hex() for name, key in made.keys.items()})
-            draft = f"{os.fspath(path)}.{owner_name()}"  # nobody reads half a file, or writes over another's
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(text + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.link(draft, path)
-            finally:
-                os.unlink(draft)
+            write_secret(path, json.dumps({name: key.hex() for name, key in made.keys.items()}))
         return made
 
     @classmethod
@@ -149,6 +140,20 @@ def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
     return found.digest()
 
 
+def write_secret(path: str | os.PathLike[str], text: str) -> None:
+    """A new file that only its owner may read: nobody reads half of it, or writes over another's."""
+    draft = f"{os.fspath(path)}.{owner_name()}"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)
+    finally:
+        os.unlink(draft)
+
+
 def owner_name() -> str:
     """A name for one process among the others."""
     return f"{os.getpid()}-{system.token_hex(8)}"
@@ -173,16 +178,29 @@ ROLES: dict[str, frozenset[str]] = {
     "admin": frozenset({"decide", "read", "operate", "erase", "administer"}),
 }
 _PREFIX = "dk_"
+_TOKEN = re.compile(rf"{_PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{48}}")
+_GIVEN = re.compile(r"[!-~]{32,256}")  # a key that somebody else made
+DAY = 86400.0
+_NOTED = 60.0  # seconds between two notes of when a key was used
+
+
+class LastAdmin(Exception):
+    """The last key that gives out others cannot be ended; nothing was changed."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key as it is known here; ``experiments`` is None for all of them."""
+    """A key as it is known here; ``experiments`` is None for all of them, ``expires`` None for never."""
 
     id: str
     name: str
     role: str
     experiments: frozenset[str] | None
+    expires: float | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.expires is not None and time.time() >= self.expires
 
     def may(self, action: str, experiment: str | None = None) -> bool:
         here = self.experiments is None or (experiment is not None and experiment in self.experiments)
@@ -231,6 +249,8 @@ class Keys:
         self._store = store
         self._throttle = None if rate is None else Throttle(2 * rate, rate)
         self._known: dict[bytes, Key] = {}
+        self._used: dict[str, float] = {}  # when, as far as that is not written down yet
+        self._noted: dict[str, float] = {}
 
     def within_rate(self, key: Key) -> bool:
         """Whether a key may ask once more now."""
@@ -242,57 +262,128 @@ class Keys:
         return True
 
     def find(self, token: bytes) -> Key | None:
-        return self._known.get(digest_of(token))
+        key = self._known.get(digest_of(token))
+        return None if key is None or key.over else key
 
     def of(self, number: str) -> Key | None:
-        return next((key for key in self._known.values() if key.id == number), None)
+        return next((key for key in self._known.values() if key.id == number and not key.over), None)
+
+    def used(self, key: Key) -> None:
+        """It was used now. Not for outcomes: when there were some is nobody's business."""
+        self._used[key.id] = time.time()
 
     def refresh(self) -> None:
         """Read them from the database: at the start, after a change, and every few seconds."""
+        noted = {
+            number: at
+            for number, at in list(self._used.items())
+            if at - self._noted.get(number, 0.0) >= _NOTED
+        }
         with self._store.transaction() as tx:
-            rows = tx.all("SELECT sha256, id, name, role, experiments FROM api_key WHERE revoked IS NULL")
+            for number, at in sorted(noted.items()):
+                tx.do("UPDATE api_key SET last_used = ? WHERE id = ?", at, number)
+            rows = tx.all(
+                "SELECT sha256, id, name, role, experiments, expires FROM api_key WHERE revoked IS NULL"
+            )
+        self._noted |= noted
         known = {}
-        for digest, number, name, role, experiments in rows:
+        for digest, number, name, role, experiments, expires in rows:
             scope = None if experiments is None else frozenset(json.loads(experiments))
-            known[bytes(digest)] = Key(number, name, role, scope)
+            known[bytes(digest)] = Key(number, name, role, scope, expires)
         self._known = known  # at once: requests are answered meanwhile
 
-    def create(self, name: str, role: str, experiments: list[str] | None = None) -> tuple[str, str]:
-        """A new key: (its id, the key itself, which is shown this once)."""
+    def create(
+        self,
+        name: str,
+        role: str,
+        experiments: list[str] | None = None,
+        *,
+        days: float | None = None,
+        token: str | None = None,
+    ) -> tuple[str, str]:
+        """A new key, valid for so many ``days``: (its id, the key itself, which is shown this once).
+
+        ``token`` is one that somebody else made; what is kept is a hash of it.
+        """
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}")
-        number, secret = new_token(6), new_token(24)
-        token = f"{_PREFIX}{number}_{secret}"
-        digest = digest_of(token.encode())
+        if token is not None and not _GIVEN.fullmatch(token):
+            raise ValueError("a key must have 32 to 256 printable characters of ASCII, without spaces")
         scope = None if experiments is None else json.dumps(sorted(experiments))
         with self._store.transaction() as tx:
-            tx.do(
-                "INSERT INTO api_key (id, sha256, name, role, experiments, created)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                *(number, digest, name, role, scope, tx.now()),
-            )
+            expires = None if days is None else tx.now() + days * DAY
+            made = _insert(tx, token, name, role, scope, expires)
         self.refresh()
-        return number, token
+        return made
 
-    def revoke(self, number: str) -> bool:
-        """End a key; whether there was one."""
+    def rotate(self, number: str, grace: float = 0.0) -> tuple[str, str]:
+        """A new key in the place of another, which ends in ``grace`` seconds: (its id, the key itself)."""
         with self._store.transaction() as tx:
-            ended = tx.do("UPDATE api_key SET revoked = ? WHERE id = ? AND revoked IS NULL", tx.now(), number)
+            found = tx.locked(
+                "SELECT name, role, experiments, expires FROM api_key WHERE id = ? AND revoked IS NULL"
+                " AND (expires IS NULL OR expires > ?)",
+                *(number, tx.now()),
+            )
+            if not found:
+                raise LookupError("key")
+            made = _insert(tx, None, *found[0])
+            last, expires = tx.now() + grace, found[0][3]
+            if grace:
+                until = last if expires is None else min(last, expires)
+                tx.do("UPDATE api_key SET expires = ? WHERE id = ?", until, number)
+            else:
+                tx.do("UPDATE api_key SET revoked = ? WHERE id = ?", last, number)
         self.refresh()
-        return bool(ended)
+        return made
+
+    def revoke(self, number: str) -> None:
+        """End a key (`LookupError` where there is none), unless it is the last of an admin (`LastAdmin`)."""
+        with self._store.transaction() as tx:
+            admins = tx.locked(  # so that two of them do not end each other
+                "SELECT id FROM api_key WHERE role = 'admin' AND experiments IS NULL AND revoked IS NULL"
+                " AND (expires IS NULL OR expires > ?) ORDER BY id",
+                tx.now(),
+            )
+            if admins == [(number,)]:
+                raise LastAdmin("make another admin key first")
+            if not tx.do("UPDATE api_key SET revoked = ? WHERE id = ? AND revoked IS NULL", tx.now(), number):
+                raise LookupError("key")
+        self.refresh()
 
     def listed(self) -> list[dict[str, object]]:
         """All keys that have not ended, without their secrets."""
+        names = ("id", "name", "role", "experiments", "created", "expires", "last_used")
         with self._store.transaction() as tx:
             rows = tx.all(
-                "SELECT id, name, role, experiments, created FROM api_key WHERE revoked IS NULL"
-                " ORDER BY created"
+                f"SELECT {', '.join(names)} FROM api_key WHERE revoked IS NULL"
+                " AND (expires IS NULL OR expires > ?) ORDER BY created",
+                tx.now(),
             )
-        names = ("id", "name", "role", "experiments", "created")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         for one in found:
             one["experiments"] = one["experiments"] and json.loads(one["experiments"])
         return found
+
+
+def new_key() -> str:
+    """A key that nobody has seen."""
+    return f"{_PREFIX}{new_token(6)}_{new_token(24)}"
+
+
+def _insert(
+    tx: Transaction, token: str | None, name: str, role: str, scope: str | None, expires: float | None
+) -> tuple[str, str]:
+    """Write a key down: (its id, the key itself)."""
+    token = token or new_key()
+    digest = digest_of(token.encode())
+    known = _TOKEN.fullmatch(token)
+    number = digest.hex()[:12] if known is None else known[1]
+    tx.do(
+        "INSERT INTO api_key (id, sha256, name, role, experiments, created, expires)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        *(number, digest, name, role, scope, tx.now(), expires),
+    )
+    return number, token
 
 
 def digest_of(token: bytes) -> bytes:

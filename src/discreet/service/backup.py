@@ -15,9 +15,22 @@ from contextlib import closing
 from pathlib import Path
 
 from .config import PopulationConfig
-from .database import BLOCK, Database, open_store
+from .database import BLOCK, Database, Ended, open_store
 from .learning import DecisionBlock
-from .worker import FROZEN, PERIODS, RESTORED, Worker, linked, periods_of, read_experiment
+from .worker import (
+    ENDED,
+    ENDING,
+    FROZEN,
+    PAUSED,
+    PERIODS,
+    RESTORED,
+    RUNNING,
+    Worker,
+    audit,
+    linked,
+    periods_of,
+    read_experiment,
+)
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
@@ -58,8 +71,14 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
     with store.transaction() as tx:
         tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
-        names = [name for (name,) in tx.all("SELECT name FROM experiment ORDER BY id")]
-        tx.do("UPDATE experiment SET status = ?", FROZEN)
+        tx.do(  # what waited is gone
+            "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)",
+            ENDING,
+        )
+        tx.do("UPDATE experiment SET status = ? WHERE status = ?", ENDED, ENDING)
+        going = tx.all("SELECT name FROM experiment WHERE status <> ? ORDER BY id", ENDED)
+        tx.do("UPDATE experiment SET resumes = 0 WHERE status = ?", PAUSED)
+        tx.do("UPDATE experiment SET status = ? WHERE status IN (?, ?)", FROZEN, RUNNING, PAUSED)
         for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
             now = worker.period(PopulationConfig.read(config))
             said = json.dumps(list(dict.fromkeys([*json.loads(caveats), RESTORED])))
@@ -68,19 +87,19 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
         tx.many("INSERT INTO restored VALUES (?) ON CONFLICT DO NOTHING", periods)
         for table in ("outcome", "block", "request"):
             tx.do(f"DELETE FROM {table}")
-        tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), "", "restored a backup")
+        audit(tx, "restored a backup")
     store.scrub()
     worker.forget_all()
-    return names
+    return [name for (name,) in going]
 
 
 def verify(store: Database) -> list[str]:
     """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
     wrong = []
     with store.transaction() as tx:
-        rows_of = tx.all("SELECT id, name, seq, chain FROM experiment ORDER BY id")
+        rows_of = tx.all("SELECT id, name, seq, chain, status FROM experiment ORDER BY id")
         populations = tx.all("SELECT id, name FROM population ORDER BY id")
-        for number, name, seq, chain in rows_of:
+        for number, name, seq, chain, status in rows_of:
             link = linked(b"", f"experiment {number}")
             rows = tx.all("SELECT seq, payload, chain FROM release WHERE experiment = ? ORDER BY seq", number)
             for position, (one, payload, stored) in enumerate(rows, 1):
@@ -91,12 +110,16 @@ def verify(store: Database) -> list[str]:
             if len(rows) != seq or bytes(chain) != link:
                 wrong.append(f"{name}: its releases are not those that it was left with")
             state = tx.one("SELECT seq FROM private_state WHERE experiment = ? AND segment = ''", number)
-            if state is None or state[0] != seq:
+            if status == ENDED and state is not None:
+                wrong.append(f"{name}: it has ended, and its state is still there")
+            elif status != ENDED and (state is None or state[0] != seq):
                 wrong.append(f"{name}: its state is not that of its last release")
             if tx.one("SELECT count(*) FROM charge WHERE experiment = ?", number)[0] == 0:
                 wrong.append(f"{name}: nothing was charged for it")
             try:
                 read_experiment(tx, number)
+            except Ended:
+                pass
             except Exception:  # whatever is in there
                 wrong.append(f"{name}: its state cannot be read, or was not charged for")
             try:

@@ -6,14 +6,20 @@ import math
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
+from msgspec import Meta
 
 from ..privacy import Budget
 
 Feedback = Literal["likes", "taken", "value"]
 Period = Literal["none", "day", "week", "month"]
+# What can be shown, and written to any database.
+ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Epsilon = Annotated[float, Meta(gt=0, le=1e6)]
+WEEK = 7 * 86400.0  # seconds
 
 
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,10 +42,10 @@ class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     need not say whom they are for. Nobody is counted then, and ``max_rounds_per_person`` is believed.
     """
 
-    epsilon: float
-    delta: float = 0.0
+    epsilon: Epsilon
+    delta: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     neighbours: Literal["replace", "add_remove"] = "replace"
-    max_rounds_per_person: int = 1
+    max_rounds_per_person: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     definition: Literal["pure", "zcdp", "gdp"] = "pure"
     period: Period = "month"
     anonymous: bool = False
@@ -67,25 +73,27 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
     outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
     with. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
-    a few seconds. ``segments`` are the values of a public attribute, such as countries: each has a learner of
+    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
+    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of
     its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
     account says so.
     """
 
-    items: list[str]
-    k: int
+    items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
+    k: Annotated[int, Meta(ge=1, le=10_000)]
     feedback: Feedback = "likes"
     learner: str = "auto"
     options: dict[str, Any] = {}
     constraint: ConstraintConfig | None = None
-    rounds: int | None = None
-    bound: float = 1.0
-    share: float = 1.0
-    measure: float = 0.1
-    holdout: float = 0.05
-    outcome_wait: float = 600.0
-    block_size: int | None = None
-    warm_start: float = 0.5
+    rounds: Annotated[int, Meta(ge=1, le=10**15)] | None = None
+    bound: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    outcome_wait: Annotated[float, Meta(ge=0, le=WEEK)] = 600.0
+    block_size: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
+    warm_start: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    sticky: Annotated[float, Meta(ge=0, le=WEEK)] = 0.0
     segments: list[str] = []
     seed: int | None = None
 
@@ -95,24 +103,32 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.segments or [""]
 
 
+Port = Annotated[int, Meta(ge=1, le=65535)]
+
+
 class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Where a service listens and keeps what it knows; every setting has a default.
 
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
-    keys for pseudonyms and decision ids; keep it apart from backups of the store. ``rate``: requests a
-    second of one API key; none is no limit. ``operator_port``: where metrics are, for operators only.
+    keys for pseudonyms and decision ids; keep it apart from backups of the store. ``admin_key``: the first
+    admin key; else it is read from ``admin_key_file``, or made and written there (by default
+    ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 is no limit.
+    ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
     OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
     """
 
     store: str = "sqlite:///discreet.db"
     secrets: str = "discreet.secrets"
+    admin_key: str | None = None
+    admin_key_file: str | None = None
     host: str = "127.0.0.1"
-    port: int = 8722
+    port: Port = 8722
     proxies: str = "127.0.0.1"
     operator_host: str = "127.0.0.1"
-    operator_port: int | None = None
-    rate: float | None = None
+    operator_port: Port | None = None
+    rate: Annotated[float, Meta(ge=0, le=1e6)] = 2000.0
+    connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     telemetry: str | None = None
     log_level: str = "warning"
 
@@ -127,3 +143,11 @@ def read_settings(path: str | os.PathLike[str] | None = None) -> ServiceSettings
         return msgspec.convert(found, ServiceSettings, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"{path or 'the environment'}: {error}") from None
+
+
+def checked(settings: ServiceSettings) -> ServiceSettings:
+    """Settings of which some were given otherwise; refused where one is not what it may be."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(settings), ServiceSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`$.", "`--")) from None

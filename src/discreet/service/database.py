@@ -48,6 +48,10 @@ class Frozen(Fenced):
     """The store has gone back in time, and nothing is released in this period; nothing was written."""
 
 
+class Ended(Exception):
+    """The experiment has ended; nothing was written."""
+
+
 class Conflict(Exception):
     """There is such a row already; nothing was written."""
 
@@ -293,12 +297,26 @@ class SQLiteDatabase(Database):
         "temp_store=MEMORY",
     )
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:
         super().__init__()
         self.path = Path(path).resolve()
         self.url = f"sqlite:///{self.path}"
         self._turn = threading.RLock()
-        self._lock: int | None = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock: int | None = None
+        if beside:
+            if not self.path.exists():
+                raise StoreError(f"there is no {self.path}; discreet service init makes one")
+        else:
+            self._lock_file()
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._connection = self._connect()
+        for pragma in self.PRAGMAS:
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._sync_folder()
+
+    def _lock_file(self) -> None:
+        """One process at a time serves from it."""
+        self._lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -307,11 +325,6 @@ class SQLiteDatabase(Database):
                 f"{self.path} is in use by another process: stop that, or take a backup;"
                 " PostgreSQL takes several"
             ) from None
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._connection = self._connect()
-        for pragma in self.PRAGMAS:
-            self._connection.execute(f"PRAGMA {pragma}")
-        self._sync_folder()
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
@@ -357,8 +370,11 @@ class SQLiteDatabase(Database):
                 self._lock = None
 
 
-def open_store(url: str) -> Database:
-    """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``."""
+def open_store(url: str, *, beside: bool = False) -> Database:
+    """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``.
+
+    ``beside`` a service that runs: it must be there, and is for short transactions about keys.
+    """
     if url.startswith(("postgresql://", "postgres://")):
         try:
             from .postgres import PostgresDatabase
@@ -367,7 +383,7 @@ def open_store(url: str) -> Database:
 
         return PostgresDatabase(url)
 
-    return SQLiteDatabase(url.removeprefix("sqlite:///"))
+    return SQLiteDatabase(url.removeprefix("sqlite:///"), beside=beside)
 
 
 # --- failpoints ----------------------------------------------------------------------------------------

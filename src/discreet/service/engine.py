@@ -39,7 +39,7 @@ from .groups import (
     ServedDecision,
 )
 from .learning import DecisionBlock, constraint_of
-from .worker import Worker
+from .worker import ENDED, ENDING, Worker
 
 logger = logging.getLogger("discreet.service")
 _SURE = 0.8  # of a database's patience: answers take a while, and clocks differ
@@ -50,6 +50,7 @@ _LOOK = 1.0  # seconds between looks at what others have changed
 _FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
 _SEVERAL, _COMPANY = 8, 0.003  # where a group had that many decisions, the next one waits for company
 _EARLY = 5.0  # seconds for which an outcome waits until another process has done so
+_END = 1.5  # seconds for which a stop waits for the worker
 _FORGET = 60.0  # seconds between looks for requests that are not sent again any more
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -104,7 +105,7 @@ class Live:
     labels: list[str]
     blocks: deque[DecisionBlock] = field(default_factory=deque)
     leasing: asyncio.Task[None] | None = None
-    rendered: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    rendered: dict[tuple[int, int], tuple[bytes, bytes]] = field(default_factory=dict)
     constraint: Any = None
     segment: str = ""
     segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
@@ -124,14 +125,17 @@ class Live:
                 live.catalogue, live.labels, live.known = catalogue, labels, frozenset(labels)
                 live.rendered.clear()
 
-    def items(self, block: DecisionBlock, offset: int) -> bytes:
+    def items(self, block: DecisionBlock, offset: int) -> tuple[bytes, bytes]:
+        """The labels of a decision, and how likely they were, as JSON."""
         number = block.which[offset]
         key = (block.first, number)
         found = self.rendered.get(key)
         if found is None:
             if len(self.rendered) > 4096:
                 self.rendered.clear()
-            found = msgspec.json.encode([self.labels[item] for item in block.lists[number]])
+            labels = [self.labels[item] for item in block.lists[number]]
+            likely = block.propensity(number, self.config.holdout)
+            found = msgspec.json.encode(labels), msgspec.json.encode(likely)
             self.rendered[key] = found
         return found
 
@@ -217,7 +221,7 @@ class DecisionEngine:
         self._queue += self._early
         await self._flush_now(closing=True)
         if self._working.is_alive():
-            await asyncio.to_thread(self._working.join)
+            await asyncio.to_thread(self._working.join, _END)  # else it ends as it would by a crash
         with contextlib.suppress(StoreError):
             await self._do(self.store.leave, self.process.owner)
         self._writer.shutdown()
@@ -239,7 +243,10 @@ class DecisionEngine:
     def _let_go(self) -> None:
         """Serve no more of any block: this process was stopped, or cut off, for too long."""
         self.process.until = -math.inf
-        for live in self._queues():
+        self._close_all(self._queues())
+
+    def _close_all(self, queues: Collection[Live]) -> None:
+        for live in queues:
             while live.blocks:
                 self._close(live.blocks.popleft())
 
@@ -281,6 +288,8 @@ class DecisionEngine:
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
         if old is not None and (old.id, old.epoch) == (number, epoch):
             old.renew(status, catalogue, None if read is None else read[2])
+            if status in (ENDING, ENDED) or read is not None:  # or what they show may have been retired
+                self._close_all(old.queues)
             return old
         config, people, labels = read
         made = Live(number, population, name, config, people, status, epoch, period, catalogue, labels)
@@ -353,7 +362,7 @@ class DecisionEngine:
         raise Unavailable
 
     def keep(
-        self, number: bytes, altered: bool, answer: str, *, active: bool = True
+        self, number: bytes, altered: bool, answer: str, *, active: bool = True, stays: float = 0.0
     ) -> asyncio.Future[KeptRequest]:
         """Write down, with the decision that was just taken, what was answered to a request of this number.
 
@@ -363,7 +372,7 @@ class DecisionEngine:
         one, _ = self._served.pop()
         where = one.experiment, number, one.epoch, one.first + one.offset
         future: asyncio.Future[KeptRequest] = asyncio.get_running_loop().create_future()
-        kept = one._replace(request=KeptRequest(*where, altered, one.pseudonym, active, answer))
+        kept = one._replace(request=KeptRequest(*where, altered, one.pseudonym, active, answer, stays))
         self._served.append((kept, future))
         return future
 
@@ -525,7 +534,19 @@ class DecisionEngine:
             for live in list(self._live.values()):
                 for queue in live.queues:
                     self._close_old(queue)
-                await self._tried(self.refresh(live.name))
+                await self._tried(self._seen(live))
+
+    async def _seen(self, live: Live) -> None:
+        """Read an experiment again, which may have been deleted."""
+        try:
+            await self.refresh(live.name)
+        except LookupError:
+            self.forget(live)
+
+    def forget(self, live: Live) -> None:
+        """The experiment was deleted: it never had a decision."""
+        self._live.pop(live.name, None)
+        self._by_number.pop(live.id, None)
 
     async def _tried(self, work: Awaitable[object]) -> None:
         """Do something that is done again soon, whatever comes of it."""
@@ -548,6 +569,7 @@ class DecisionEngine:
                 if clock() - forgot_at > _FORGET:
                     forgot_at = clock()
                     groups.forget_requests(self.store)
+                    self.worker.forget_people()
                 due = [number for number in self.worker.due() if clock() >= again.get(number, 0.0)]
             except Exception as error:
                 _log(error)

@@ -73,6 +73,7 @@ class KeptRequest(NamedTuple):
     pseudonym: bytes
     active: bool  # whether what was decided was shown, as far as that is told
     answer: str
+    stays: float = 0.0  # seconds for which it is kept beyond `KEEP`
 
 
 class ServedDecision(NamedTuple):
@@ -196,7 +197,7 @@ def _requests(tx: Transaction, requests: Sequence[KeptRequest]) -> dict[tuple[in
     for one in requests:
         known.setdefault(one[:2], one)
     rows = [
-        (*one[:4], int(one.altered), one.pseudonym, int(one.active), one.answer, now)
+        (*one[:4], int(one.altered), one.pseudonym, int(one.active), one.answer, now + one.stays)
         for _, one in sorted(known.items())
     ]
     new = {(number, bytes(key)) for number, key in _answers(tx, _REQUEST, rows)}

@@ -42,7 +42,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..constraints import Cardinality, PartitionMatroid
-from ..core import checks
 from ..core.state import capture, restore
 from ..objectives import Coverage
 from ..online.learner import OnlineLearner, OnlineSelector
@@ -70,7 +69,7 @@ def learner_of(config: ExperimentConfig) -> str:
     return "LeaderSelector" if config.feedback == "likes" else "ThompsonSelector"
 
 
-_BODY = ("lists", "runs", "baseline", "round", "spare")
+_BODY = ("lists", "runs", "baseline", "round", "spare", "mixed")
 
 
 @dataclass
@@ -80,7 +79,8 @@ class DecisionBlock:
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
     ``baseline`` show random sets, to compare with. ``round`` is the learner's round of the first decision
     that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
-    ``chain`` names the release that all this follows from. ``segment`` is "" where there are none.
+    ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
+    of how many items the random sets are, where all others show one set; 0 elsewhere.
     """
 
     experiment: int
@@ -93,6 +93,7 @@ class DecisionBlock:
     round: int
     spare: list[int]
     chain: bytes
+    mixed: int = 0
     served: int = 0
     altered: set[int] = field(default_factory=set)  # offsets of decisions that showed other items
     segment: str = ""
@@ -122,6 +123,18 @@ class DecisionBlock:
     def over(self) -> bool:
         """Whether every decision has been served, or none will be any more."""
         return self.over_at is not None or self.served >= self.count
+
+    def propensity(self, number: int, holdout: float) -> float | None:
+        """How likely a decision of this block was to show the set of this number; None where nobody knows.
+
+        By what was public when the block was allocated: it shows one set but for the hold-out, a part
+        ``holdout`` of decisions, whose sets are uniform. Learners that draw each set anew do not know.
+        """
+        if not self.mixed or not self.runs:
+            return None
+        items = self.lists[number]
+        chance = holdout / math.comb(self.mixed, len(items))
+        return chance + (1.0 - holdout if set(items) == set(self.lists[self.runs[0][0]]) else 0.0)
 
     def body(self) -> bytes:
         found = {name: getattr(self, name) for name in _BODY} | {"baseline": list(self.baseline.items())}
@@ -227,13 +240,15 @@ class Learning:
         elif own:
             _add(lists, runs, list(learner.choose().items), own)
         baseline = {}
-        active = np.array(learner.ranking()) if held_out else np.empty(0)
+        mixes = not self.ahead and self._constraint is None
+        ranking = learner.ranking(None if mixes or held_out else self.width + _SPARE)
+        active = np.array(ranking) if held_out else np.empty(0)
         for offset in held_out:
             lists.append(self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
-        spare = list(learner.ranking(self.width + _SPARE))
-        shown = (lists, runs, baseline, round, spare)
-        return DecisionBlock(experiment, epoch, first, count, *shown, chain, segment=segment)
+        shown = (lists, runs, baseline, round, list(ranking[: self.width + _SPARE]))
+        mixed = len(ranking) if mixes else 0
+        return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
         """A set of the hold-out: items in a random order, as long as they go together."""
@@ -375,34 +390,48 @@ class Learning:
         }
 
 
-def check(config: ExperimentConfig) -> None:
-    checks.real("share", config.share, above=0.0, at_most=1.0)
-    checks.real("measure", config.measure, at_least=0.0, below=1.0)
-    checks.real("holdout", config.holdout, at_least=0.0, at_most=0.5)
-    checks.real("outcome_wait", config.outcome_wait, at_least=0.0)
-    checks.real("bound", config.bound, above=0.0)
-    if config.block_size is not None:
-        checks.whole("block_size", config.block_size, at_least=1, at_most=1 << 16)
+class Wrong(ValueError):
+    """A field of an experiment is not what the others allow."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> None:
+    """Refuse settings that do not go together, or not with these ``people``."""
+    try:
+        ExperimentConfig.read(config.text)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
     if config.feedback == "likes" and config.bound != 1.0:
-        raise ValueError("bound is for values; who likes something that is shown counts 1")
+        raise Wrong("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
-        raise ValueError("holdout needs measure: random sets are served to compare with")
+        raise Wrong("measure", "holdout needs measure above 0: random sets are served to compare with")
     if len(set(config.items)) < len(config.items):
-        raise ValueError("items must be distinct")
+        raise Wrong("items", "items must be distinct")
     check_segments(config.segments)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
     if name not in REGISTRY or REGISTRY[name].feedback != wanted:
         fit = [one for one, known in REGISTRY.items() if known.feedback == wanted]
-        raise ValueError(f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}")
+        message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
+        raise Wrong("learner", message)
+    if people is not None and name == "LeaderSelector" and (not people.delta or people.definition == "pure"):
+        raise Wrong(
+            "feedback",
+            "counts of likes leave with Gaussian noise, and the population has none of the delta that it"
+            ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "taken" or'
+            ' "value", or learner "PhasedSelector"',
+        )
 
 
 def check_segments(segments: list[str]) -> None:
     """Refuse names that cannot be told apart, or shown."""
     if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
-        raise ValueError(f"segments must be distinct, and at most {MOST_SEGMENTS}")
+        raise Wrong("segments", f"segments must be distinct, and at most {MOST_SEGMENTS}")
     if any(not 1 <= len(one) <= 64 or one != one.strip() or not one.isprintable() for one in segments):
-        raise ValueError("segments must be short texts of at most 64 characters")
+        raise Wrong("segments", "segments must be short texts of at most 64 characters")
 
 
 def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
@@ -528,7 +557,7 @@ def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) 
     With segments: of one that has an equal part of them, and without what it would learn from the others.
     """
     visitors = max(1, visitors // len(config.queues))
-    small = msgspec.structs.replace(config, items=[], segments=[], seed=None)
+    small = msgspec.structs.replace(config, items=["0"], segments=[], seed=None)  # as many as there are
     with _one_at_a_time:
         return _forecast(small.text, len(config.items), people.text, visitors)
 
@@ -550,6 +579,17 @@ def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast
 
     found = served(learner, crowds, best)
     return Forecast(found, at_random(crowds, best, sets), size.rounds)
+
+
+def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int | None]:
+    """After about how many decisions something is known first: of items, and of shares; full blocks."""
+
+    def full(decisions: float | None) -> int | None:
+        block = config.block_size or 1
+        return None if decisions is None else math.ceil(decisions / block) * block
+
+    learned = None if plan.begins is None else plan.begins / (1.0 - config.holdout)
+    return {"counts": full(learned), "shares": full(plan.measured_every)}
 
 
 def _begun(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:

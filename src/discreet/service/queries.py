@@ -100,6 +100,31 @@ def status(store: Database, name: str) -> dict[str, Any]:
     }
 
 
+STANDS = {
+    "paused": "It is paused: an operator resumes it (POST /v1/experiments/NAME/resume).",
+    "frozen": "It is frozen, as a backup was put back: it goes on in the next period, with a new budget.",
+    "ending": "It is ending: outcomes of decisions that were made are taken, and no decisions are made.",
+    "ended": "It has ended.",
+}
+
+
+def waits_for(status: dict[str, Any], first: dict[str, int | None]) -> str:
+    """What has to come before there is more to see; by public facts, and what was released."""
+    if status["status"] in STANDS:
+        return STANDS[status["status"]]
+    wait = f"{status['config']['outcome_wait']:g} seconds after a block of decisions is over"
+    if not status["releases"]:
+        begun = status["blocks"].keys() - {"allocated"}
+        what = (
+            "outcomes, which are learned from"
+            if begun
+            else "decisions that are asked for; they are learned from"
+        )
+        return f"It waits for {what} {wait}."
+    numbers = [f"of {name} after about {count} decisions" for name, count in first.items() if count]
+    return f"Outcomes are learned from {wait}; the first numbers come: {', '.join(numbers) or 'none'}."
+
+
 def epochs(store: Database, name: str) -> list[dict[str, Any]]:
     """The epochs of an experiment, newest first: how many releases each had, and from when to when."""
     with store.transaction() as tx:

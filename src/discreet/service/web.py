@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import gc
 import hashlib
-import math
 import re
 import sys
 import time
@@ -30,21 +29,25 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ..privacy import BudgetExceeded
-from . import queries, shares
+from . import limits, queries, shares
 from .api import (
     DOCUMENTED,
+    METHOD,
+    MISSING,
     NAME,
     NOT_FOUND,
     RATE,
     UPGRADE,
     WRONG_ROLE,
     Api,
+    Changes,
     Personalizer,
     Problem,
     Receive,
     Scope,
     Send,
     body,
+    check_nul,
     description,
     problem_of,
     refusal,
@@ -60,16 +63,18 @@ from .auth import (
     Sessions,
     Throttle,
     network_of,
+    new_key,
     same_site,
     same_token,
     set_cookie,
+    write_secret,
 )
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, check_segments, forecast, release_plan
+from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, release_plan
 from .metrics import Metrics, traced
-from .worker import PAUSED, RUNNING, OtherSegments
+from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
@@ -206,10 +211,11 @@ FIELDS = {
     "neighbours": Field("replace", ("replace", "add_remove")),
     "anonymous": Field("no", ("no", "yes")),
     "visitors": Field("10000", Range(1, 10**9, integer=True)),
-    "share": Field("100", Range(0, 100, above=True)),
+    "share": Field("50", Range(0, 100, above=True)),
     "holdout": Field("5", Range(0, 50)),
     "measure": Field("10", Range(0, 90)),
     "wait": Field("10", Range(0, 10_080)),
+    "sticky": Field("0", Range(0, 10_080)),
     "block_size": Field("", Range(1, 65_536, integer=True)),
     "learner": Field("auto", LEARNERS),
     "rounds": Field("", Range(1, 10**12, integer=True)),
@@ -276,6 +282,8 @@ class Form:
             return release_plan(self.config, self.people)
         except BudgetExceeded:
             self.errors["share"] = "This is more than the whole budget."
+        except Wrong as error:
+            self.errors[error.field if error.field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
             # Made of what was typed, and of nothing else: there is no data yet.
             self.errors["form"] = str(error)
@@ -363,6 +371,7 @@ class Form:
             holdout=numbers["holdout"] / 100,
             measure=numbers["measure"] / 100,
             outcome_wait=numbers["wait"] * 60,
+            sticky=numbers["sticky"] * 60,
             block_size=None if block is None else int(block),
             segments=segments,
         )
@@ -400,6 +409,7 @@ class Form:
 
 _WRONG_KEYS = 20, 1 / 6  # from one address: at once, and a second
 _LARGEST = 1 << 23  # bytes of a form: some 100,000 items
+_PAGE = re.compile(r"/(experiments(/[A-Za-z0-9._-]+)?|new|keys|populations(/[A-Za-z0-9._-]+)?|audit)")
 _FRESH = 10.0  # seconds for which an account is remembered
 _MOST_ITEMS = 100  # items that a page lists
 _CACHED = {
@@ -420,6 +430,21 @@ WRONG_ITEMS = Problem(
     "The catalogue cannot be changed like that: added items must be new, retired ones must be there, and"
     " enough must be left for a set.",
 )
+
+
+# What comes of what somebody is asked about once more.
+SURE = {
+    "pause": "Applications are refused decisions until somebody resumes it. Outcomes of earlier decisions are"
+    " still taken. The share of this period stays reserved; no later period is charged until it goes on.",
+    "end": "It makes no more decisions, for good. If nothing was released in this period, what waits is"
+    " dropped and its share is free at once; otherwise what waits is still learned and released, and its"
+    " share is free in the next period. Releases and the account stay.",
+    "delete": "It is deleted with its catalogue, as if it had never been made, and its share is free. That is"
+    " possible as long as nobody had a decision of it.",
+    "revoke": "Whoever uses this key is refused within a second, in applications and on pages.",
+    "rotate": "A new key takes its place, with the same name, role and experiments, and is shown once. The"
+    " old one is refused within a second.",
+}
 
 
 @dataclass(frozen=True)
@@ -487,8 +512,11 @@ class Pages:
             route("GET", f"{part}/numbers", "read", self.numbers),
             route("GET", f"{part}/shares", "read", self.chart),
             route("GET", f"{part}/items", "read", self.items),
+            route("GET", f"{one}/sure/{{act}}", "operate", self.sure),
             route("POST", f"{one}/pause", "operate", partial(self.set_status, PAUSED)),
             route("POST", f"{one}/resume", "operate", partial(self.set_status, RUNNING)),
+            route("POST", f"{one}/end", "operate", self.end),
+            route("POST", f"{one}/delete", "operate", self.delete),
             route("POST", f"{one}/items", "operate", self.change),
             route("GET", "/new", "operate", self.new),
             route("POST", "/new", "operate", self.create),
@@ -496,7 +524,9 @@ class Pages:
             route("POST", "/parts/forecast", "operate", self.forecast),
             route("GET", "/keys", "administer", self.keys),
             route("POST", "/keys", "administer", self.new_key),
+            route("GET", "/keys/{key}/sure/{act}", "administer", self.sure),
             route("POST", "/keys/{key}/revoke", "administer", self.end_key),
+            route("POST", "/keys/{key}/rotate", "administer", self.rotate_key),
         ]
 
     def _route(self, method: str, path: str, action: str | None, handler: Handler) -> Route:
@@ -523,6 +553,8 @@ class Pages:
             raise OVER
         if not self.api.keys.within_rate(key):
             raise RATE
+        check_nul(request)
+        self.api.keys.used(key)
         given: Fields = {}
         if request.method not in ("GET", "HEAD"):
             if not same_site(request):
@@ -542,14 +574,14 @@ class Pages:
         if problem is OVER and "hx-request" in request.headers:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/"})
         if problem is OVER:
-            return self._welcome(request, problem)
+            return self._welcome(request, problem, request.url.path)
         return self.page("problem.html", visit, problem.status, problem=problem)
 
-    def missing(self, request: Request) -> Response | None:
+    def missing(self, request: Request, problem: Problem = NOT_FOUND) -> Response | None:
         """The page for a path that there is not, for browsers."""
         if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith("/v1/"):
             return None
-        return self.page("problem.html", None, 404, problem=NOT_FOUND)
+        return self.page("problem.html", None, problem.status, problem=problem)
 
     def _render(self, template: str, visit: PageVisit | None, given: Mapping[str, Any]) -> str:
         text: str = self._templates.get_template(template).render({"visit": visit, **given})
@@ -583,8 +615,11 @@ class Pages:
             return _to("/experiments")
         return self._welcome(request)
 
-    def _welcome(self, request: Request, problem: Problem | None = None) -> Response:
-        found = self.page("welcome.html", None, 200 if problem is None else problem.status, problem=problem)
+    def _welcome(self, request: Request, problem: Problem | None = None, goes_on: str = "") -> Response:
+        """The page with the log-in; who logs in goes on to the page that they had asked for."""
+        status = 200 if problem is None else problem.status
+        goes_on = goes_on if _PAGE.fullmatch(goes_on) else ""
+        found = self.page("welcome.html", None, status, problem=problem, goes_on=goes_on)
         if problem is not None and problem.retry_after is not None:
             found.headers["retry-after"] = str(problem.retry_after)
         if COOKIE in request.cookies:
@@ -598,18 +633,20 @@ class Pages:
                 raise CROSS_SITE
             given = fields(await body(request.receive))
             address = network_of("" if request.client is None else request.client.host)
+            goes_on = given.get("next", "")
             if not self._wrong_keys.free(address):
-                return self._welcome(request, OFTEN)
+                return self._welcome(request, OFTEN, goes_on)
             key = self.api.keys.find(given.get("key", "").strip().encode())
             if key is None:
                 self._wrong_keys.spend(address)
-                return self._welcome(request, WRONG_KEY)
+                return self._welcome(request, WRONG_KEY, goes_on)
             if "read" not in ROLES[key.role]:
-                return self._welcome(request, APP_KEY)
+                return self._welcome(request, APP_KEY, goes_on)
             await run_in_threadpool(self.api.audit, key.id, "POST /login")
         except Exception as error:
             return self._refusal(problem_of(error), request, None)
-        found = _to("/experiments")
+        self.api.keys.used(key)
+        found = _to(goes_on if _PAGE.fullmatch(goes_on) else "/experiments")
         set_cookie(request, found, self.sessions.begin(key.id))
         return found
 
@@ -714,12 +751,52 @@ class Pages:
         await self.api.set_status(visit.name, status)
         return _to(f"/experiments/{visit.name}")
 
+    async def sure(self, visit: PageVisit) -> Response:
+        """What somebody is about to do, and what comes of it."""
+        asked = visit.request.path_params
+        if (words := SURE.get(asked["act"])) is None or ("key" in asked) != (
+            asked["act"] in ("revoke", "rotate")
+        ):
+            raise NOT_FOUND
+        if "key" in asked:
+            what = next((one for one in self.api.keys.listed() if one["id"] == asked["key"]), None)
+            if what is None:
+                raise MISSING["key"]
+            name, back = f"{what['name']} ({what['id']})", "/keys"
+            action = f"/keys/{asked['key']}/{asked['act']}"
+        else:
+            name = (await self.engine.live(visit.name)).name
+            back = f"/experiments/{name}"
+            action = f"{back}/{asked['act']}"
+        shown = {"act": asked["act"], "name": name, "words": words, "action": action, "back": back}
+        return self.page("sure.html", visit, **shown)
+
+    async def end(self, visit: PageVisit) -> Response:
+        population = (await self.api.ask(queries.status, visit.name))["population"]
+        await self.api.end_experiment(visit.name)
+        self._accounts.pop(population, None)
+        return _to(f"/experiments/{visit.name}")
+
+    async def delete(self, visit: PageVisit) -> Response:
+        population = (await self.api.ask(queries.status, visit.name))["population"]
+        await self.api.delete_experiment(visit.name)
+        self._accounts.pop(population, None)
+        return _to("/experiments")
+
     async def change(self, visit: PageVisit) -> Response:
         live = await self.engine.live(visit.name)
         add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
         try:
+            msgspec.convert({"add_items": add, "retire_items": retire}, Changes)
             await run_in_threadpool(self.engine.worker.change_items, live.id, add, retire)
-        except (ValueError, TypeError, NotImplementedError, LookupError, RuntimeError):
+        except (
+            msgspec.ValidationError,
+            ValueError,
+            TypeError,
+            NotImplementedError,
+            LookupError,
+            RuntimeError,
+        ):
             raise WRONG_ITEMS from None
         await self.engine.refresh(live.name)
         return _to(f"/experiments/{live.name}#catalogue")
@@ -773,8 +850,15 @@ class Pages:
             form.errors["segments"] = (
                 "Another experiment about these people has other segments: take the same, or none."
             )
-        except (ValueError, TypeError, NotImplementedError):
-            form.errors["form"] = "No learner can be made with these settings."
+        except NoRoom as refused:
+            form.errors["share"] = (
+                "Other experiments about these people have reserved the rest of every period:"
+                f" at most {100 * refused.left:g} % are left. End or pause one, or take another population."
+            )
+        except Wrong as error:
+            form.errors[error.field if error.field in FIELDS else "form"] = str(error)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            form.errors["form"] = str(error)
 
     async def plan(self, visit: PageVisit) -> Response:
         """What would be released, as one types."""
@@ -794,8 +878,8 @@ class Pages:
         plan = await run_in_threadpool(form.release_plan)
         if plan is not None and form.config is not None and form.people is not None:
             people = int(float(f"{form.visitors:.2g}"))
-            with contextlib.suppress(ValueError, TypeError, NotImplementedError, RuntimeError):
-                found = await run_in_threadpool(forecast, form.config, form.people, people)
+            with contextlib.suppress(ValueError, limits.TooLong):
+                found = await self.api.apart.do(forecast, form.config, form.people, people)
         return self.page("forecast.html", visit, found=found)
 
     # --- keys ------------------------------------------------------------------------------------
@@ -812,15 +896,28 @@ class Pages:
         scope = visit.given.get("experiments", "").replace(",", " ").split() or None
         if not 1 <= len(name) <= 100 or role not in ROLES:
             return await self.keys(visit, 422, error="Give the key a name and a role.", given=visit.given)
-        number, token = await run_in_threadpool(self.api.keys.create, name, role, scope)
+        days = visit.given.get("days", "").strip()
+        lasts = Range(1, 3650, integer=True).read(days)
+        if not name.isprintable() or (days and lasts is None):
+            error = "A name has no control characters, and days are a number from 1 to 3650, or none."
+            return await self.keys(visit, 422, error=error, given=visit.given)
+        make = partial(self.api.keys.create, name, role, scope, days=lasts)
+        number, token = await run_in_threadpool(make)
         return await self.keys(visit, made={"id": number, "key": token, "name": name, "role": role})
+
+    async def rotate_key(self, visit: PageVisit) -> Response:
+        """A new key for an old one, shown this once; who rotates their own logs in again."""
+        old = visit.request.path_params["key"]
+        number, token = await run_in_threadpool(self.api.keys.rotate, old, 0.0)
+        key = self.api.keys.of(number)
+        made = {"id": number, "key": token, "name": key and key.name, "role": key and key.role}
+        return await self.keys(visit, made=made)
 
     async def end_key(self, visit: PageVisit) -> Response:
         number = visit.request.path_params["key"]
         if number == visit.key.id:
             return await self.keys(visit, 422, error="This is the key that you are logged in with.")
-        if not await run_in_threadpool(self.api.keys.revoke, number):
-            raise NOT_FOUND
+        await run_in_threadpool(self.api.keys.revoke, number)
         return _to("/keys")
 
 
@@ -832,17 +929,6 @@ def chosen_segment(visit: PageVisit, status: dict[str, Any]) -> str:
     """The segment that a page is about; "" for all of them."""
     asked = visit.request.query_params.get("segment", "")
     return asked if asked in status["config"]["segments"] else ""
-
-
-def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int | None]:
-    """After about how many decisions something is known first: of items, and of shares; full blocks."""
-
-    def full(decisions: float | None) -> int | None:
-        block = config.block_size or 1
-        return None if decisions is None else math.ceil(decisions / block) * block
-
-    learned = None if plan.begins is None else plan.begins / (1.0 - config.holdout)
-    return {"counts": full(learned), "shares": full(plan.measured_every)}
 
 
 # --- the application ------------------------------------------------------------------------------------
@@ -865,8 +951,9 @@ class App:
         self.keys = Keys(engine.store, rate)
         routes = Api(engine, self.keys, metrics)
         self._pages = Pages(routes)
-        self._starlette = Starlette(
-            routes=[
+        self._api, self._routes = (
+            routes,
+            [
                 *routes.routes(),
                 *Personalizer(routes).routes(),
                 Route("/health/live", self._alive),
@@ -875,8 +962,11 @@ class App:
                 Route("/docs", self._docs),
                 *self._pages.routes(),
             ],
+        )
+        self._starlette = Starlette(
+            routes=self._routes,
             lifespan=self._live,
-            exception_handlers={404: self._missing, 405: self._missing, 500: self._failed},
+            exception_handlers={404: self._missing, 405: self._method, 500: self._failed},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -893,6 +983,7 @@ class App:
     async def _live(self, _: Starlette) -> AsyncIterator[None]:
         await self.engine.start(every=self._refresh)
         yield
+        self._api.apart.close()
         with contextlib.suppress(StoreError):
             await self.engine.stop()
 
@@ -920,12 +1011,23 @@ class App:
     async def _missing(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
         return self._pages.missing(request) or refusal(NOT_FOUND)
 
+    async def _method(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+        """All methods of a path are those of all its routes."""
+        path = request.url.path
+        taken = {name for one in self._routes if one.path_regex.match(path) for name in one.methods or ()}
+        found = self._pages.missing(request, METHOD) or refusal(METHOD)
+        found.headers["allow"] = ", ".join(sorted(taken))
+        return found
+
     async def _failed(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
         return refusal(problem_of(error))
 
 
-def prepare(settings: ServiceSettings) -> str | None:
-    """Tables and secrets, made where there are none; the first admin key, which is shown this once."""
+def prepare(settings: ServiceSettings) -> Path | None:
+    """Tables, secrets and the first admin key, made where there are none; the file that has the key.
+
+    None where there are keys already, or the first one was given.
+    """
     secrets = Path(settings.secrets)
     if not secrets.exists():
         with contextlib.suppress(FileExistsError):  # another process starts at the same time
@@ -933,10 +1035,28 @@ def prepare(settings: ServiceSettings) -> str | None:
     store = open_store(settings.store)
     try:
         store.migrate()
-        keys = Keys(store)
-        return None if keys.listed() else keys.create("first", "admin")[1]
+        return _first_key(settings, Keys(store))
     finally:
         store.close()
+
+
+def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
+    """It is in no log. It is in the file before it is in the database: a crash leaves nobody without it."""
+    if keys.listed():
+        return None
+    file = Path(settings.admin_key_file or Path(settings.secrets).with_name("discreet.admin-key"))
+    given, written = settings.admin_key, None
+    if given is None and not file.exists():
+        with contextlib.suppress(FileExistsError):  # another process starts at the same time
+            write_secret(file, new_key())
+            written = file
+    try:
+        keys.create("first", "admin", token=given or file.read_text().strip())
+    except Conflict:
+        return None  # that one has made it
+    except ValueError as error:
+        raise ValueError(f"{'admin_key' if given else file}: {error}") from None
+    return written
 
 
 def application(settings: ServiceSettings) -> Any:
@@ -945,27 +1065,22 @@ def application(settings: ServiceSettings) -> Any:
     if settings.operator_port is not None:
         metrics = Metrics(engine.store)
         metrics.serve(settings.operator_host, settings.operator_port)
-    app = App(engine, rate=settings.rate, metrics=metrics)
+    app = App(engine, rate=settings.rate or None, metrics=metrics)
     return app if settings.telemetry is None else traced(app, settings.telemetry)
 
 
-def run(settings: ServiceSettings) -> None:
-    import uvicorn
-
+def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
+    """Serve until a signal comes; ``ready`` is called once requests are answered."""
     sys.setswitchinterval(_TURN)
     app = application(settings)
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
-    config = uvicorn.Config(
+    config = limits.configured(
         app,
+        connections=settings.connections,
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         forwarded_allow_ips=settings.proxies,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=10,
     )
-    uvicorn.Server(config).run()
+    limits.Server(config, ready).run()

@@ -24,16 +24,32 @@ from typing import Any
 
 import msgspec
 
-from ..privacy import Charge, Entry, Event, Gate, LedgerConflict
+from ..privacy import BudgetExceeded, Charge, Entry, Event, Gate, LedgerConflict
+from ..privacy.conversions import exact
 from ..privacy.ledger import agreed, check_known
 from ..privacy.population import Periods
 from .config import ExperimentConfig, PopulationConfig
-from .database import ALLOCATED, BLOCK, CLOSING, OPEN, Database, Fenced, Frozen, Transaction, reach
-from .learning import DecisionBlock, Learning
+from .database import (
+    ALLOCATED,
+    BLOCK,
+    CLOSING,
+    OPEN,
+    Conflict,
+    Database,
+    Ended,
+    Fenced,
+    Frozen,
+    StoreError,
+    Transaction,
+    reach,
+)
+from .learning import DecisionBlock, Learning, check
 
 
 class PopulationLedger:
     """The charges of a population, as they were when it was read, and those to be flushed.
+
+    Charges that were given back (``void``) are none. Their versions are not used again.
 
     Only one worker at a time works for an experiment, which the store sees to, and only the owners of that
     ``experiment`` can be taken up here. One that is being made gets its number before `flush`. The state of
@@ -49,11 +65,14 @@ class PopulationLedger:
         self._charges: list[Charge] = []
         self._known: set[str] = set()  # owners of the experiment that are not in use
         rows = tx.all(
-            "SELECT experiment, people, label, event, disjoint, count, owner FROM charge"
+            "SELECT experiment, people, label, event, disjoint, count, owner, void FROM charge"
             " WHERE population = ? ORDER BY version",
             population,
         )
-        for own, people, label, event, disjoint, count, owner in rows:
+        self._last = len(rows)  # versions are numbered from 1 on, without gaps
+        for own, people, label, event, disjoint, count, owner, void in rows:
+            if void:
+                continue
             entry = Entry(label, Event.from_json(json.loads(event)), bool(disjoint))
             self._charges.append(Charge(tuple(json.loads(people)), entry, int(count), owner))
             if own == experiment and owner is not None:
@@ -113,10 +132,10 @@ class PopulationLedger:
     def flush(self, tx: Transaction) -> None:
         """Write what was appended. Somebody else's charge in the meantime makes the transaction fail."""
         rows = []
-        for version in range(self._flushed, len(self._charges)):
-            people, entry, count, owner = self._charges[version]
+        for people, entry, count, owner in self._charges[self._flushed :]:
+            self._last += 1
             said = json.dumps(people), entry.label, json.dumps(entry.event.to_json())
-            sequence = self._population, version + 1, self.experiment
+            sequence = self._population, self._last, self.experiment
             rows.append((*sequence, *said, int(entry.disjoint), str(count), owner))
         tx.many(
             "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count,"
@@ -141,13 +160,26 @@ UNCHECKED = "decisions need not say whom they are for: how often somebody counts
 RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
 )
-RUNNING, PAUSED, FROZEN = "running", "paused", "frozen"
+# What is ending takes outcomes of decisions that were made, and releases what comes of them.
+RUNNING, PAUSED, FROZEN, ENDING, ENDED = "running", "paused", "frozen", "ending", "ended"
 PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "none": "all"}  # and their names
 AHEAD = 2  # blocks of a segment that wait to be served
 
 
 class OtherSegments(ValueError):
     """Experiments of one population have the same segments, or none."""
+
+
+class NoRoom(Exception):
+    """The experiments about the same people that go on have reserved more than this one would leave them."""
+
+    def __init__(self, left: float) -> None:
+        super().__init__(f"other experiments have reserved all but {left:g} of every period's budget")
+        self.left = left
+
+
+class InUse(Exception):
+    """It was used: it can be ended, and not deleted."""
 
 
 @dataclass
@@ -184,6 +216,8 @@ class Experiment:
     seq: int
     chain: bytes
     frozen: str  # the period in which nothing about its people begins
+    resumes: bool  # whether it goes on by itself once it is no longer frozen
+    used: int  # decisions of this epoch from which something was learned
     ledger: PopulationLedger = field(repr=False)
     learning: Learning = field(repr=False)
     fence: int = -1  # of no worker yet
@@ -201,18 +235,21 @@ def read_experiment(tx: Transaction, number: int) -> Experiment:
     """The experiment of this number, as it was left."""
     row = tx.one(
         "SELECT e.population, e.config, p.config, e.status, e.epoch, e.period, e.next_sequence, e.seq,"
-        " e.chain, p.frozen FROM experiment e JOIN population p ON p.id = e.population WHERE e.id = ?",
+        " e.chain, p.frozen, e.resumes, e.used FROM experiment e JOIN population p ON p.id = e.population"
+        " WHERE e.id = ?",
         number,
     )
     if row is None:
         raise LookupError("experiment")
-    population, config, people, status, epoch, period, sequence, seq, chain, frozen = row
+    population, config, people, status, epoch, period, sequence, seq, chain, frozen, resumes, used = row
+    if status == ENDED:
+        raise Ended("nothing more is learned: its state is gone")
     config, people = ExperimentConfig.read(config), PopulationConfig.read(people)
     states = tx.all("SELECT segment, body FROM private_state WHERE experiment = ?", number)
     ledger = PopulationLedger(tx, population, number)
     gate = gate_of(people, config, ledger, period, epoch)
     learning = Learning.load(config, gate, {segment: bytes(body) for segment, body in states})
-    where = (status, epoch, period, sequence, seq, bytes(chain), frozen)
+    where = (status, epoch, period, sequence, seq, bytes(chain), frozen, bool(resumes), used)
     return Experiment(number, population, config, people, *where, ledger, learning)
 
 
@@ -225,6 +262,23 @@ def check_division(tx: Transaction, population: int, config: ExperimentConfig) -
         segments = ExperimentConfig.read(other).segments
         if config.segments and segments and set(segments) != set(config.segments):
             raise OtherSegments("segments must be those of the population's other experiments, or none")
+
+
+def check_room(tx: Transaction, population: int, share: float, number: int = 0) -> None:
+    """Refuse a share that those who go on in the next period would miss then (`NoRoom`).
+
+    A gate sees what was charged. When a period has just begun, others have not been charged in it yet, and
+    what was paused or ended is not charged in it at all.
+    """
+    tx.locked("SELECT id FROM population WHERE id = ?", population)  # one decides at a time
+    rows = tx.all(
+        "SELECT config FROM experiment WHERE population = ? AND id <> ?"
+        " AND (status = ? OR (status = ? AND resumes = 1))",
+        *(population, number, RUNNING, FROZEN),
+    )
+    left = 1 - sum(exact(ExperimentConfig.read(config).share) for (config,) in rows)
+    if exact(share) > left:
+        raise NoRoom(float(left))
 
 
 def write_items(tx: Transaction, one: Experiment) -> None:
@@ -276,9 +330,11 @@ class Worker:
         period = self.period(people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
+        check(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
-        with self.store.transaction() as tx:
+        with self._named(name), self.store.transaction() as tx:
+            check_room(tx, whose, config.share)
             row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
@@ -286,13 +342,24 @@ class Worker:
                 *(*row, b"", tx.now()),
             )
             number = ledger.experiment = int(tx.one("SELECT id FROM experiment WHERE name = ?", name)[0])
-            where = (RUNNING, epoch, period, 0, 0, linked(b"", f"experiment {number}"), frozen)
+            where = (RUNNING, epoch, period, 0, 0, linked(b"", f"experiment {number}"), frozen, True, 0)
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
         made.fence = 0  # of its first worker; if that is another one, the lease will say so
         self._kept[made.id] = made
         return made
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        """A conflict is about the name, or somebody was charged at the same time: that is tried again."""
+        try:
+            yield
+        except Conflict:
+            with self.store.transaction() as tx:
+                if tx.one("SELECT 1 FROM experiment WHERE name = ?", name):
+                    raise
+            raise StoreError("others were charged at the same time") from None
 
     def experiment(self, number: int) -> Experiment:
         """The experiment as this worker holds it, read from the database where it does not yet."""
@@ -317,21 +384,26 @@ class Worker:
                 "SELECT e.id, e.status, e.period, p.config, p.frozen, e.queues,"
                 " coalesce(sum(CASE WHEN b.state = ? THEN 1 ELSE 0 END), 0),"
                 " coalesce(sum(CASE WHEN b.state = ? OR (b.state = ? AND b.closed_at + e.outcome_wait <= ?)"
-                " THEN 1 ELSE 0 END), 0) FROM experiment e JOIN population p ON p.id = e.population"
+                " THEN 1 ELSE 0 END), 0), count(b.first)"
+                " FROM experiment e JOIN population p ON p.id = e.population"
                 " LEFT JOIN block b ON b.experiment = e.id AND b.epoch = e.epoch"
                 " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(ALLOCATED, CLOSING, OPEN, tx.now()),
             )
-        return [
-            number
-            for number, status, period, people, frozen, queues, waiting, closing in rows
-            if (status != FROZEN and closing)
-            or (status == RUNNING and waiting < AHEAD * queues)
-            or (
-                period != (now := self.period(PopulationConfig.read(people)))
-                and (status != FROZEN or frozen != now)
-            )
-        ]
+        found = []
+        for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
+            over = period != (now := self.period(PopulationConfig.read(people)))
+            if status == FROZEN:
+                due = over and frozen != now
+            elif status == RUNNING:
+                due = over or closing or waiting < AHEAD * queues
+            elif status == ENDING:
+                due = over or closing or not blocks
+            else:  # paused: what waits is learned when its time, or its period, is over
+                due = closing or (over and blocks)
+            if due:
+                found.append(number)
+        return found
 
     # --- a step ----------------------------------------------------------------------------------
 
@@ -370,16 +442,35 @@ class Worker:
 
     def _step(self, one: Experiment) -> bool:
         over = (now := self.period(one.people)) != one.period
-        if one.status == FROZEN and (not over or one.frozen == now):
-            return False
-        closed = [] if one.status == FROZEN else self._close(one, over=over)
-        if closed:
-            self._aggregate(one, closed, last=over)
+        if one.status == FROZEN:
+            if not over or one.frozen == now:
+                return False
+            return self._begin_again(one) if one.resumes else self._set(one, PAUSED)
+        if closed := self._close(one, over=over):
+            self._aggregate(one, closed, last=over or one.status == ENDING)
             return True
-        if over:
+        if one.status == ENDING:
+            return self._finish(one)
+        if one.status != RUNNING:  # a period in which it does not run is not charged
+            return over
+        return self._begin_again(one) if over else self._allocate_more(one)
+
+    def _begin_again(self, one: Experiment) -> bool:
+        """A new epoch; paused where others have spent the budget of the period."""
+        try:
             self._new_epoch(one)
             return True
-        return one.status == RUNNING and self._allocate_more(one)
+        except BudgetExceeded:
+            with self.store.transaction() as tx:
+                audit(tx, "paused: the budget of this period has no room for its share")
+            self.forget(one.id)  # what was begun in memory
+            return self._set(self._fenced(one.id, one.fence), PAUSED)
+
+    def _set(self, one: Experiment, status: str) -> bool:
+        with self._changing(one) as tx:
+            tx.do("UPDATE experiment SET status = ?, resumes = 1 WHERE id = ?", status, one.id)
+        one.status = status
+        return True
 
     def _close(self, one: Experiment, *, over: bool) -> list[DecisionBlock]:
         """Blocks whose time is over, which take no more outcomes, and those of before a crash.
@@ -446,6 +537,7 @@ class Worker:
                     "DELETE FROM block WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
                     *(*epoch, segment, ALLOCATED),
                 )
+            one.used += sum([block.served for block in blocks])
             self._save(tx, one, allocated, releases)
         reach("release committed")
         self.store.scrub()
@@ -494,8 +586,9 @@ class Worker:
         }
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)
+            restored = _was_restored(tx)
         one.epoch, one.period, one.next_sequence = last + 1, self.period(one.people), 0
-        if one.status == FROZEN:  # a number that no epoch had of which this store does not know
+        if restored:  # a number that no epoch had of which this store does not know
             one.epoch = max(one.epoch, int(self.clock().timestamp()))
         one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
         gate = gate_of(one.people, one.config, one.ledger, one.period, one.epoch)
@@ -508,19 +601,18 @@ class Worker:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
-            if one.status == FROZEN:
-                one.status = RUNNING
-                tx.do("UPDATE experiment SET status = ? WHERE id = ?", RUNNING, one.id)
-            tx.do("UPDATE experiment SET config = ? WHERE id = ?", one.config.text, one.id)
+            tx.do(  # sticky sets, which nobody asks for in another epoch
+                "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
+            )
+            one.status = RUNNING
+            one.used = 0
+            tx.do(
+                "UPDATE experiment SET status = ?, config = ? WHERE id = ?", RUNNING, one.config.text, one.id
+            )
             write_items(tx, one)
             releases = [self._release(one, segment) for segment in one.config.queues]
             self._save(tx, one, self._allocated(one, {}), releases)
-            for table in ("visit", "erased"):  # nobody's pseudonym outlives the period in which it counts
-                tx.do(
-                    f"DELETE FROM {table} WHERE population = ? AND period NOT IN"
-                    " (SELECT period FROM experiment WHERE population = ?)",
-                    *(one.population, one.population),
-                )
+            forget_people(tx, one.population, one.period)
         self.store.scrub()
 
     # --- inside a step ---------------------------------------------------------------------------
@@ -580,9 +672,9 @@ class Worker:
             ],
         )
         if not tx.do(
-            "UPDATE experiment SET epoch = ?, period = ?, next_sequence = ?, seq = ?, chain = ?"
+            "UPDATE experiment SET epoch = ?, period = ?, next_sequence = ?, seq = ?, chain = ?, used = ?"
             " WHERE id = ? AND status <> ?",
-            *(one.epoch, one.period, one.next_sequence, one.seq, one.chain, one.id, FROZEN),
+            *(one.epoch, one.period, one.next_sequence, one.seq, one.chain, one.used, one.id, FROZEN),
         ):
             raise Frozen("somebody has frozen it")
         tx.many(
@@ -593,35 +685,142 @@ class Worker:
 
     # --- what operators ask for ------------------------------------------------------------------
 
-    def set_status(self, number: int, status: str) -> bool:
-        """Pause or go on; whether that was possible. What is frozen goes on in the next period."""
-        with self.store.transaction() as tx:
-            done = tx.do(
-                "UPDATE experiment SET status = ? WHERE id = ? AND status <> ?", status, number, FROZEN
-            )
-        with self._turn:
-            self.forget(number)
-        return bool(done)
-
-    def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
-        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
+    @contextmanager
+    def _taken(self, number: int) -> Iterator[Experiment]:
+        """The experiment, taken over from whoever works for it; memory is dropped if that fails."""
         with self._turn:
             fence = self.store.lease(number, self.holder, force=True)
             assert fence is not None
             try:
-                one = self._fenced(number, fence)
-                with self._changing(one) as tx:
-                    one.learning.change_items(add, retire)
-                    tx.do(
-                        "UPDATE block SET state = ?, closed_at = ?"
-                        " WHERE experiment = ? AND epoch = ? AND state = ?",
-                        *(OPEN, tx.now(), one.id, one.epoch, ALLOCATED),
-                    )
-                    write_items(tx, one)
-                    self._save(tx, one, self._allocated(one, {}))
+                yield self._fenced(number, fence)
             except BaseException:
                 self.forget(number)
                 raise
+
+    def set_status(self, number: int, status: str) -> None:
+        """Pause, or go on. What is frozen goes on in the next period, and what has ended does not.
+
+        A paused experiment is charged for no period. Where one has begun meanwhile, going on begins a new
+        epoch, which reserves its share, or is refused (`BudgetExceeded`, `NoRoom`).
+        """
+        with self._taken(number) as one:
+            if one.status == FROZEN:
+                raise Frozen("it goes on in the next period")
+            if one.status == ENDING:
+                raise Ended("it does not go on")
+            if status == RUNNING and one.status == PAUSED:
+                with self._changing(one) as tx:
+                    check_room(tx, one.population, one.config.share, number)
+                if self.period(one.people) != one.period:
+                    if closed := self._close(one, over=True):
+                        self._aggregate(one, closed, last=True)
+                    self._new_epoch(one)
+                    return
+            self._set(one, status)
+
+    def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
+        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
+        with self._taken(number) as one, self._changing(one) as tx:
+            if one.status == ENDING:
+                raise Ended("nothing more is shown")
+            one.learning.change_items(add, retire)
+            tx.do(
+                "UPDATE block SET state = ?, closed_at = ? WHERE experiment = ? AND epoch = ? AND state = ?",
+                *(OPEN, tx.now(), one.id, one.epoch, ALLOCATED),
+            )
+            write_items(tx, one)
+            self._save(tx, one, self._allocated(one, {}))
+
+    def end(self, number: int) -> tuple[str, bool]:
+        """End an experiment: (its status now, whether its share of this period was given back).
+
+        Where nothing was released in this period, what waits is dropped, and its charges are void: nothing
+        that anybody has seen depends on this period's outcomes. Elsewhere what waits is still learned and
+        released (`ENDING`), for it was paid for. In neither case is a later period charged. What was frozen
+        gets nothing back: nobody knows what was released.
+        """
+        with self._taken(number) as one, self._changing(one) as tx:
+            states = {
+                state
+                for _, state in tx.locked(
+                    "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
+                )
+            }
+            frozen = one.status == FROZEN
+            void = not one.used and not frozen
+            if void:
+                rows = tx.all("SELECT version, people FROM charge WHERE experiment = ?", number)
+                tx.many(
+                    "UPDATE charge SET void = 1 WHERE population = ? AND version = ?",
+                    [
+                        (one.population, version)
+                        for version, people in rows
+                        if json.loads(people)[0] == one.period
+                    ],
+                )
+            if void or frozen or not states - {ALLOCATED}:
+                status = self._finished(tx, one)
+            else:
+                status = ENDING
+                tx.do("DELETE FROM block WHERE experiment = ? AND state = ?", number, ALLOCATED)
+                tx.do("UPDATE experiment SET status = ? WHERE id = ?", status, number)
+        self.forget(number)
+        reach("ended")
+        self.store.scrub()
+        return status, void
+
+    def _finish(self, one: Experiment) -> bool:
+        """What is ending has ended, once nothing waits; whether that is so."""
+        with self._changing(one) as tx:
+            if tx.locked("SELECT first FROM block WHERE experiment = ? ORDER BY epoch, first", one.id):
+                return False
+            self._finished(tx, one)
+        self.forget(one.id)
+        self.store.scrub()
+        return True
+
+    def _finished(self, tx: Transaction, one: Experiment) -> str:
+        """Nothing private is left of it: releases, charges and the catalogue stay."""
+        for table in ("outcome", "block", "request", "private_state"):
+            tx.do(f"DELETE FROM {table} WHERE experiment = ?", one.id)
+        tx.do("UPDATE experiment SET status = ? WHERE id = ?", ENDED, one.id)
+        return ENDED
+
+    def delete(self, number: int) -> None:
+        """Delete an experiment of which nobody ever had a decision (`InUse`), as if it had not been."""
+        with self._taken(number) as one, self._changing(one) as tx:
+            blocks = tx.locked(
+                "SELECT first, count, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
+            )
+            fresh = all(state == ALLOCATED for *_, state in blocks)
+            if one.status == FROZEN or one.seq or not fresh or sum(b[1] for b in blocks) != one.next_sequence:
+                raise InUse("decisions were asked for")
+            tx.do("UPDATE charge SET void = 1 WHERE experiment = ?", number)
+            for table in ("item", "block", "request", "private_state", "lease"):
+                tx.do(f"DELETE FROM {table} WHERE experiment = ?", number)
+            tx.do("DELETE FROM experiment WHERE id = ?", number)
+        self.forget(number)
+
+    def delete_population(self, name: str) -> None:
+        """Delete a population about which no experiment ever was, or none that was not deleted (`InUse`)."""
+        with self.store.transaction() as tx:
+            found = tx.locked("SELECT id FROM population WHERE name = ?", name)
+            if not found:
+                raise LookupError("population")
+            ((number,),) = found
+            if tx.one("SELECT 1 FROM experiment WHERE population = ?", number) or tx.one(
+                "SELECT 1 FROM charge WHERE population = ? AND void = 0", number
+            ):
+                raise InUse("there were experiments about them")
+            for table in ("charge", "visit", "erased"):
+                tx.do(f"DELETE FROM {table} WHERE population = ?", number)
+            tx.do("DELETE FROM population WHERE id = ?", number)
+
+    def forget_people(self) -> None:
+        """Drop pseudonyms of periods that are over for everybody; also where no experiment goes on."""
+        with self.store.transaction() as tx:
+            for number, config in tx.all("SELECT id, config FROM population ORDER BY id"):
+                forget_people(tx, number, self.period(PopulationConfig.read(config)))
 
     def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
         """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
@@ -658,6 +857,22 @@ class Worker:
             if row is None:
                 return not _was_restored(tx)
         return row[2] != FROZEN and (epoch, sequence) >= (row[0], row[1])
+
+
+def forget_people(tx: Transaction, population: int, now: str) -> None:
+    """Nobody's pseudonym outlives the period in which it counts: it is over, and nothing of it waits."""
+    for table in ("visit", "erased"):
+        tx.do(
+            f"DELETE FROM {table} WHERE population = ? AND period <> ? AND period NOT IN"
+            " (SELECT e.period FROM experiment e WHERE e.population = ? AND (e.status = ?"
+            " OR EXISTS (SELECT 1 FROM block b WHERE b.experiment = e.id AND b.epoch = e.epoch)))",
+            *(population, now, population, RUNNING),
+        )
+
+
+def audit(tx: Transaction, action: str, key: str = "") -> None:
+    """Who did what, without what it was done to: names of people never get here."""
+    tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), key, action)
 
 
 def _was_restored(tx: Transaction) -> bool:

@@ -114,3 +114,21 @@
   const errors = document.getElementById("errors");
   if (errors) errors.focus();
 })();
+
+// A key that is shown once can be copied, where the browser allows that; it can be selected anyway.
+(function () {
+  for (const button of document.querySelectorAll("button.copy")) {
+    const text = document.getElementById(button.dataset.copies);
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const said = document.getElementById("copied");
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+        said.textContent = "Copied.";
+      } catch {
+        getSelection().selectAllChildren(text);
+        said.textContent = "Selected: copy it with the keyboard.";
+      }
+    });
+  }
+})();

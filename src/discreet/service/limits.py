@@ -1,0 +1,242 @@
+"""Limits around a plain uvicorn: headers, bodies, times, connections, and work that would hold up visitors.
+
+A header is counted before anything of it is parsed. A request that does not come in time ends with its
+connection. Whatever takes a while and is nobody's decision is done by one process beside this one, a piece at
+a time (`Apart`). A stop takes `STOP` seconds at the most: everything that was acknowledged is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+logger = logging.getLogger("discreet.service")
+
+LARGEST = 1 << 16  # bytes of a body
+MANY = 1000  # decisions or outcomes in one request
+HEAD, FIELDS = 1 << 14, 64  # bytes of a request's header, and how many fields it has
+READ = 20.0  # seconds for a request to come, from its first byte, and for the first byte of a connection
+STOP = 4.5  # seconds from a signal to the end
+_DRAIN = 2  # of these, for requests that are being answered
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection whose requests are small enough, and come soon enough; one too many is closed."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._in_head, self._begun = True, False  # of a request, and whether any of it has come
+        self._head, self._tail = 0, b""  # bytes of the header so far, and the last of them
+        self._timer: asyncio.TimerHandle | None = self.loop.call_later(READ, self._too_late)
+        self._refused = False
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head += len(data)
+            if self._head > HEAD and self._too_long(data):
+                self._refuse()
+                return
+            self._tail = data[-3:]
+        super().data_received(data)
+        if not self._begun:
+            self._disarm()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(READ, self._too_late)
+
+    def _too_long(self, data: bytes) -> bool:
+        """Whether the header goes on beyond its limit; a body that came with it does not count."""
+        end = (self._tail + data).find(b"\r\n\r\n")
+        return end < 0 or self._head - len(data) - len(self._tail) + end > HEAD
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head, self._tail = False, 0, b""
+        if len(self.headers) > FIELDS:
+            self._refused = True
+            raise ValueError("too many fields in a header")  # which ends what is being parsed
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head, self._begun = True, False
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._refused:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def _refuse(self) -> None:
+        body = msgspec.json.encode(
+            {
+                "type": "about:blank#headers",
+                "title": f"A header has at most {HEAD} bytes and {FIELDS} fields.",
+                "status": 431,
+            }
+        )
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/problem+json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body)
+        )
+        self.transport.close()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which says when it serves, and stops within `STOP` seconds of a signal."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if not self.should_exit:
+            timer = threading.Timer(STOP, self._end)
+            timer.daemon = True
+            timer.start()
+        super().handle_exit(sig, frame)
+
+    def _end(self) -> None:
+        """As a kill would, which loses nothing that was acknowledged."""
+        logger.warning("stopped before everything had ended; nothing that was acknowledged is lost")
+        for one in multiprocessing.active_children():
+            one.kill()
+        os._exit(0)
+
+
+def configured(app: Any, *, connections: int, **more: Any) -> uvicorn.Config:
+    """A plain uvicorn within these limits."""
+    return uvicorn.Config(
+        app,
+        http=LimitedProtocol,
+        limit_concurrency=connections + 1,  # what is beyond `connections` is closed before
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_DRAIN,
+        **more,
+    )
+
+
+class TooLong(Exception):
+    """The work took longer than it may."""
+
+
+class Crowded(Exception):
+    """Too many wait already."""
+
+
+class Apart:
+    """Work for one process beside this one: a piece at a time, for ``seconds`` at the most.
+
+    ``most`` may wait, and so many answers are remembered. A ValueError there is one here.
+    """
+
+    def __init__(self, seconds: float = 20.0, most: int = 8, remembered: int = 256) -> None:
+        self._seconds, self._most, self._remembered = seconds, most, remembered
+        self._answers: dict[bytes, Any] = {}
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, "discreet-apart")
+        self._process: Any = None
+        self._pipe: Any = None
+        self._closed = False
+
+    async def do(self, work: Callable[..., Any], *given: Any) -> Any:
+        """What ``work`` says of these, which are structs and numbers."""
+        key = f"{work.__module__}.{work.__qualname__}".encode() + msgspec.json.encode(given)
+        if key not in self._answers:
+            if self._waiting >= self._most:
+                raise Crowded
+            self._waiting += 1
+            try:
+                found = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, work, given)
+            finally:
+                self._waiting -= 1
+            while len(self._answers) >= self._remembered:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = found
+        return self._answers[key]
+
+    def close(self) -> None:
+        """End what is being done."""
+        self._closed = True
+        self._end()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _end(self) -> None:
+        if (process := self._process) is not None:
+            self._process = None
+            process.kill()
+
+    def _ask(self, work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        if self._closed:
+            raise Crowded
+        if self._process is None or not self._process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_work, args=(theirs,), daemon=True)
+            self._process.start()
+            theirs.close()
+        try:
+            self._pipe.send((work, given))
+            if not self._pipe.poll(self._seconds):
+                raise TooLong
+            done, found = self._pipe.recv()
+        except (TooLong, EOFError, OSError):  # it was ended, or had too little memory
+            self._end()
+            raise TooLong from None
+        if not done:
+            raise ValueError(found)
+        return found
+
+
+def _work(pipe: Any) -> None:
+    """What the other process does, after everybody else, until nobody asks it any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            work, given = pipe.recv()
+            try:
+                answer = True, work(*given)
+            except Exception as error:
+                answer = False, str(error)
+            pipe.send(answer)
