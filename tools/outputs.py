@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from discreet.online.registry import REGISTRY
 from tools.results import ROOT
 
 DOCS = ROOT / "docs"
@@ -79,9 +80,13 @@ def run(page: Path, *, draw: bool = False) -> Iterator[tuple[re.Match[str], Show
     os.environ.setdefault("MPLBACKEND", "Agg")
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"  # what commands are wrapped at
+    known, path = dict(REGISTRY), list(sys.path)
     try:
         yield from _run(page, draw=draw)
     finally:
+        REGISTRY.clear()  # of what a page has registered
+        REGISTRY.update(known)
+        sys.path[:] = path
         os.environ.pop("COLUMNS")
         os.environ |= {} if before is None else {"COLUMNS": before}
 

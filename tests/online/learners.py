@@ -25,14 +25,15 @@ from discreet.objectives import (
     SetFunction,
 )
 from discreet.objectives.losses import Distance, Linear
-from discreet.online.registry import REGISTRY, Example, selectors
+from discreet.online.registry import REGISTRY, Example, register, selectors
 from discreet.privacy.account import PublishedCalibrationWarning
 from tests.online import toy
 from tests.online.examples import EXAMPLES, N_ITEMS, ROUNDS, SIZE, K
 
 # The library's own learners, and those with the toy, which all tests of learners read.
 LIBRARY = dict(REGISTRY)
-REGISTRY["ToySelector"], EXAMPLES["ToySelector"] = toy.ENTRY, toy.EXAMPLES
+register(toy.ToySelector, "function", toy.AUDITS)
+EXAMPLES["ToySelector"] = toy.EXAMPLES
 WITH_TOY = dict(REGISTRY)
 
 

@@ -23,7 +23,7 @@ from discreet import online
 from discreet.objectives import ConcaveOfLinear, Coverage, GraphCut, SetFunction
 from discreet.objectives.losses import Distance, Linear
 from discreet.online import BanditSelector, OnlineLearner, OnlineSelector, PhasedSelector
-from discreet.online.registry import REGISTRY
+from discreet.online.registry import REGISTRY, register
 from discreet.privacy import Account, Releases
 from tests.online.examples import EXAMPLES
 from tests.online.learners import (
@@ -38,6 +38,7 @@ from tests.online.learners import (
     people,
     shown,
 )
+from tests.online.toy import ToySelector
 from tests.states import content
 
 FAMILIES = ("coverage", "chances", "facility", "functions")
@@ -676,3 +677,13 @@ def test_loading_something_else_is_refused(tmp_path):
     total.save(tmp_path / "sum")
     with pytest.raises(ValueError, match="holds a TreeSum, not a OnlineSelector"):
         OnlineSelector.load(tmp_path / "sum")
+
+
+def test_a_learner_of_ones_own_is_registered_by_name():
+    class Local(PhasedSelector):
+        pass
+
+    with pytest.raises(ValueError, match="must be defined at the top of its module"):
+        register(Local, "function")
+    with pytest.raises(ValueError, match="feedback='clicks' is not one of"):
+        register(ToySelector, "clicks")

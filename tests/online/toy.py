@@ -7,7 +7,7 @@ import numpy as np
 
 from discreet.objectives import answers
 from discreet.online.learner import OnlineSelector, SelectorSettings, tightened
-from discreet.online.registry import AuditExample, Example, Registered
+from discreet.online.registry import AuditExample, Example
 from discreet.online.sums import BatchedSum, masked
 from discreet.privacy import Budget, Event, SumSpec, VectorBounds
 from tests.online.examples import N_ITEMS, PURE, PURE_TWICE, ROUNDS, K
@@ -56,4 +56,3 @@ class ToySelector(OnlineSelector):
 BUDGETS = {"toy": PURE, "toy, two rounds each": PURE_TWICE}
 EXAMPLES = {words: Example((N_ITEMS, K, ROUNDS), budget) for words, budget in BUDGETS.items()}
 AUDITS = [AuditExample((3, 1, 4), Budget(1.0), words="1 of 3 items", columns=3, publishes="set")]
-ENTRY = Registered(__name__, "function", AUDITS)

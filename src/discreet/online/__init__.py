@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from .learner import OnlineSelector as OnlineSelector
     from .minimize import SubmodularMinimizer as SubmodularMinimizer
     from .phased import PhasedSelector as PhasedSelector
+    from .registry import AuditExample as AuditExample
+    from .registry import register as register
     from .running_sums import RunningSumSelector as RunningSumSelector
     from .segments import Segments as Segments
     from .thompson import ThompsonSelector as ThompsonSelector
 
 # What there is beside the registered learners; modules are imported when a name is first asked for.
 _BASES = {
+    "AuditExample": f"{__name__}.registry",
     "Experts": f"{__name__}.experts",
     "Guarantee": f"{__name__}.learner",
     "OnlineLearner": f"{__name__}.learner",
     "OnlineSelector": f"{__name__}.learner",
     "Segments": f"{__name__}.segments",
+    "register": f"{__name__}.registry",
 }
 
 __all__ = sorted([*_BASES, *REGISTRY])

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..constraints import PartitionMatroid
 from ..constraints.domains import Ball, Box, Simplex
+from ..core import checks
 from ..privacy import Budget
 
 if TYPE_CHECKING:
@@ -312,6 +313,24 @@ REGISTRY = {
     name: Registered(f"{__package__}.{home}", feedback, AUDITS[name])
     for name, (home, feedback) in _HOMES.items()
 }
+
+
+def register(
+    kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[AuditExample] = ()
+) -> type[OnlineLearner]:
+    """Make a learner of one's own known: to `discreet.load`, to `discreet.audit` and to the service.
+
+    ``feedback`` says what its `learn` is given, and ``audits`` are settings so small that all of what it does
+    can be enumerated. It must be a class of an importable module, so that saved states find it again.
+    """
+    if getattr(import_module(kind.__module__), kind.__name__, None) is not kind:
+        raise ValueError(f"{kind.__name__} must be defined at the top of its module {kind.__module__}")
+    known = REGISTRY.get(kind.__name__)
+    if known is not None and known.home != kind.__module__:
+        raise ValueError(f"there is a learner {kind.__name__} already; give yours another name")
+    checks.one_of("feedback", feedback, get_args(Feedback))
+    REGISTRY[kind.__name__] = Registered(kind.__module__, feedback, tuple(audits))
+    return kind
 
 
 def selectors() -> list[str]:
