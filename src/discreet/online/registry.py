@@ -315,9 +315,7 @@ REGISTRY = {
 }
 
 
-def register(
-    kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[AuditExample] = ()
-) -> type[OnlineLearner]:
+def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[AuditExample] = ()) -> None:
     """Make a learner of one's own known: to `discreet.load`, to `discreet.audit` and to the service.
 
     ``feedback`` says what its `learn` is given, and ``audits`` are settings so small that all of what it does
@@ -330,7 +328,6 @@ def register(
         raise ValueError(f"there is a learner {kind.__name__} already; give yours another name")
     checks.one_of("feedback", feedback, get_args(Feedback))
     REGISTRY[kind.__name__] = Registered(kind.__module__, feedback, tuple(audits))
-    return kind
 
 
 def selectors() -> list[str]:
