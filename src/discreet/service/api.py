@@ -32,8 +32,9 @@ from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, Populati
 from .database import Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
-from .learning import DecisionBlock, Wrong, first_release, release_plan
+from .learning import DecisionBlock, Wrong, first_release, lift_plan, release_plan
 from .limits import LARGEST, MANY, Apart, Crowded, TooLong
+from .shares import Progress
 from .worker import PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
 
 if TYPE_CHECKING:
@@ -255,6 +256,9 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     feedback: Literal["likes", "taken", "value"] = "likes"
     goal: Literal["expected", "certified"] = "expected"
     constraint: ConstraintConfig | None = None
+    share: float = ExperimentConfig(items=[], k=1).share
+    measure: float = ExperimentConfig(items=[], k=1).measure
+    holdout: float = ExperimentConfig(items=[], k=1).holdout
 
 
 class Operation(NamedTuple):
@@ -285,6 +289,15 @@ _DECISION = {
     "propensity": None,
 }
 _EPOCH = {"epoch": 0, "releases": 12, "first_release": 1793491200.0, "last_release": 1793494800.0}
+_SHARE = {"value": 0.42, "low": 0.39, "high": 0.45, "known": True}
+_POINT = {
+    "at": 1793494800.0,
+    "epoch": 0,
+    "decisions": [8000, 2000],
+    "learned": _SHARE,
+    "control": _SHARE | {"value": 0.31, "low": 0.27, "high": 0.35},
+    "lift": _SHARE | {"value": 0.11, "low": 0.06, "high": 0.16},
+}
 _NEW = {
     "name": "shop",
     "population": "visitors",
@@ -292,7 +305,7 @@ _NEW = {
     "k": 2,
     "feedback": "taken",
     "outcome_wait": 600,
-    "holdout": 0.05,
+    "holdout": 0.2,
     "segments": ["de", "fr"],
 }
 Work = Callable[[Request], Awaitable[Any]]
@@ -321,6 +334,9 @@ OPERATIONS = (
               "What was spent, by period, and composed over periods"),
     Operation("GET", f"{_ONE}/releases", "releases", "read",
               "What was released, newest first (?segment=NAME for one segment)"),
+    Operation("GET", f"{_ONE}/shares", "shares", "read",
+              "People served and lift, with 95 % intervals that hold at all times at once (?segment=NAME)",
+              None, None, {"points": [_POINT]}),
     Operation("GET", f"{_ONE}/epochs", "epochs", "read", "Its epochs, newest first: one a period",
               None, None, {"epochs": [_EPOCH | {"period": "2026-11"}]}),
     Operation("GET", f"{_ONE}/items", "items", "read", "The catalogue"),
@@ -643,6 +659,14 @@ class Api:
         )
         return {"releases": found}
 
+    async def shares(self, request: Request) -> Any:
+        name, segment = request.path_params["name"], request.query_params.get("segment")
+        status = await self.status(request)
+        progress = Progress(status["config"]["holdout"])
+        progress.add(await self.ask(queries.shares, name, 0, segment))
+        found = await run_in_threadpool(lambda: [one.to_json() for one in progress.thinned(12)])
+        return {"points": found}
+
     async def epochs(self, request: Request) -> Any:
         return {"epochs": await self.ask(queries.epochs, request.path_params["name"])}
 
@@ -856,7 +880,24 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
         stream="stationary",
         goal=asked.goal,
     )
-    return {"text": str(found)}
+    return {"text": str(found), "lift": visible(asked)}
+
+
+def visible(asked: PlanRequest) -> dict[str, Any] | None:
+    """What lift can be told apart from none, as set and with other settings; None without a hold-out."""
+    people = PopulationConfig(
+        epsilon=asked.epsilon, delta=asked.delta, definition="gdp" if asked.delta else "pure"
+    )
+    how = {name: getattr(asked, name) for name in ("k", "feedback", "share", "measure", "holdout")}
+    found = lift_plan(ExperimentConfig(items=[], **how), people, asked.people)
+    if found is None:
+        return None
+    rows = [
+        {"holdout": held, "measure": part, "visible": lift}
+        for held, row in found.rows
+        for part, lift in zip(found.measures, row, strict=True)
+    ]
+    return {"visible": found.visible, "others": rows}
 
 
 async def read(request: Request, kind: type[Any]) -> Any:

@@ -71,10 +71,11 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     "taken" (which of the shown items was taken, or none) or "value" (the value of the set, from 0 to
     ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
     released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
-    outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
-    with. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
-    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
-    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of
+    outcome counts as "took nothing". ``holdout`` is the part of decisions that show ``control``, a set to
+    compare with, or random sets where that is empty. ``block_size`` is how many decisions are allocated at a
+    time; by default as many as come in a few seconds. ``sticky`` seconds, from one full stretch of them to
+    the next, the same person has the same set. ``segments`` are the values of a public attribute, such as
+    countries: each has a learner of
     its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
     account says so.
     """
@@ -88,8 +89,9 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     rounds: Annotated[int, Meta(ge=1, le=10**15)] | None = None
     bound: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
     share: Annotated[float, Meta(gt=0, le=1)] = 0.5
-    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
-    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.3
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.2
+    control: list[str] = []
     outcome_wait: Annotated[float, Meta(ge=0, le=WEEK)] = 600.0
     block_size: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
     warm_start: Annotated[float, Meta(ge=0, le=1)] = 0.5

@@ -40,7 +40,7 @@ def experiments(store: Database) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         config = json.loads(row[7])
-        told = {name: config[name] for name in ("feedback", "k", "segments")}
+        told = {name: config[name] for name in ("feedback", "k", "segments", "holdout")}
         found.append(dict(zip(_NAMES, row, strict=False)) | told)
     return found
 

@@ -72,7 +72,7 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, release_plan
+from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
 from .metrics import Metrics, traced
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
@@ -110,6 +110,13 @@ def percent(value: float, digits: int = 1) -> str:
 def points(value: float) -> str:
     """A difference of parts, in percentage points."""
     return f"{100 * value:+.1f}".replace("-", "\u2212")
+
+
+def span(one: shares.Estimate, unit: float | None = None, *, sign: bool = False) -> str:
+    """From where to where an estimate is: in percent or points, or in values up to ``unit``."""
+    scale, digits = (100.0, 1) if unit is None else (unit, 3)
+    ends = [f"{scale * end:{'+' if sign else ''}.{digits}f}" for end in (one.low, one.high)]
+    return " to ".join(ends).replace("-", "\u2212")
 
 
 def seconds(value: float) -> str:
@@ -212,8 +219,9 @@ FIELDS = {
     "anonymous": Field("no", ("no", "yes")),
     "visitors": Field("10000", Range(1, 10**9, integer=True)),
     "share": Field("50", Range(0, 100, above=True)),
-    "holdout": Field("5", Range(0, 50)),
-    "measure": Field("10", Range(0, 90)),
+    "holdout": Field("20", Range(0, 50)),
+    "measure": Field("30", Range(0, 90)),
+    "control": Field(""),
     "wait": Field("10", Range(0, 10_080)),
     "sticky": Field("0", Range(0, 10_080)),
     "block_size": Field("", Range(1, 65_536, integer=True)),
@@ -347,6 +355,11 @@ class Form:
         except ValueError as error:
             errors["segments"] = f"{str(error).capitalize()}."
         constraint, options = self._groups(items), self._options()
+        control = lines_of(given["control"])
+        if control and not numbers["holdout"]:
+            errors.setdefault("holdout", "The control set is shown to the hold-out: set its part, such as 20.")
+        if control and (len(control) > k or len(set(control)) < len(control) or set(control) - set(items)):
+            errors["control"] = f"Up to {k} different items of those above, one in a line."
         learner, feedback = given["learner"], given["feedback"]
         if learner in _NEED_ROUNDS and rounds is None:
             errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
@@ -369,6 +382,7 @@ class Form:
             bound=numbers.get("bound", 1.0),
             share=numbers["share"] / 100,
             holdout=numbers["holdout"] / 100,
+            control=control,
             measure=numbers["measure"] / 100,
             outcome_wait=numbers["wait"] * 60,
             sticky=numbers["sticky"] * 60,
@@ -488,7 +502,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = (utc, number, percent, points, seconds, epsilon, delta, about, interval)
+        filters = (utc, number, percent, points, span, seconds, epsilon, delta, about, interval)
         found.filters |= {one.__name__: one for one in filters}
         found.globals |= {"static": self._address, "FEEDBACK": FEEDBACK, "PERIODS": PERIODS}
         return found
@@ -667,12 +681,14 @@ class Pages:
     async def _rows(self, visit: PageVisit) -> list[dict[str, Any]]:
         rows = [row for row in await self.api.ask(queries.experiments) if visit.key.may("read", row["name"])]
         for row in rows:
-            row["known"] = (await self._shares(row["name"], row["releases"])).last
+            row["known"] = (await self._shares(row["name"], row["releases"], row["holdout"])).last
         return rows
 
-    async def _shares(self, name: str, releases: int, segment: str = "") -> shares.Progress:
+    async def _shares(
+        self, name: str, releases: int, holdout: float, segment: str = ""
+    ) -> shares.Progress:
         """The shares so far, of one segment or all; only releases that are new are read."""
-        progress = self._progress.setdefault((name, segment), shares.Progress())
+        progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
         if progress.seq < releases:
             new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
@@ -693,7 +709,7 @@ class Pages:
         status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
         last = await self.api.ask(queries.releases, name, limit=1, segment=segment)
-        progress = await self._shares(name, status["releases"], segment)
+        progress = await self._shares(name, status["releases"], status["config"]["holdout"], segment)
         for one in status["segments"]:
             if one["segment"] == segment:
                 status |= {key: one[key] for key in ("display", "last_release", "releases")}
@@ -727,7 +743,8 @@ class Pages:
 
     async def chart(self, visit: PageVisit) -> Response:
         status = await self.api.ask(queries.status, visit.name)
-        progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
+        about = status["releases"], status["config"]["holdout"], chosen_segment(visit, status)
+        progress = await self._shares(visit.name, *about)
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
     async def items(self, visit: PageVisit) -> Response:
@@ -869,8 +886,11 @@ class Pages:
             now = self.engine.worker.period(whose)
             periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
-        words = "" if whose is None else queries.promise(whose)
-        return self.page("plan.html", visit, asked=form, release_plan=plan, promise=words, spent=spent)
+        given = {"promise": "" if whose is None else queries.promise(whose), "spent": spent, "lifts": None}
+        if plan is not None:
+            visitors = max(1, int(form.visitors))
+            given["lifts"] = await run_in_threadpool(lift_plan, form.config, whose, visitors)
+        return self.page("plan.html", visit, asked=form, release_plan=plan, **given)
 
     async def forecast(self, visit: PageVisit) -> Response:
         """What to expect of it, which takes a moment."""
