@@ -63,7 +63,7 @@ async def visits(app, key, reports):
     await ask(app, key, "POST", "/v1/outcomes", [{"decision_id": MARKER, "likes": [MARKER]}])
     await ask(app, key, "POST", f"/personalizer/v1.0/events/{MARKER}/reward", {"value": 1.0})
     await ask(app, key, "GET", f"/v1/experiments/{MARKER}/status")
-    await ask(app, key, "DELETE", f"/v1/people/{MARKER}")
+    await ask(app, key, "POST", "/v1/populations/people/erase", {"people": MARKER})
     await ask(app, key, MARKER, f"/{MARKER}")
     await ask(app, MARKER, "GET", f"/v1/keys/{MARKER}")
 
@@ -122,7 +122,7 @@ def test_spans_tell_routes_and_statuses_and_nothing_else(tmp_path):
     assert names(silent) == [
         *[("POST /v1/experiments/{name}/decisions", 200)] * 6,
         ("GET /v1/experiments/{name}/status", 404),
-        ("DELETE /v1/people/{person}", 422),
+        ("POST /v1/populations/{population}/erase", 422),
         ("GET /v1/keys/{key}", 405),
     ]
     keys = {"http.request.method", "http.route", "http.response.status_code"}

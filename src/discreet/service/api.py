@@ -8,6 +8,8 @@ docs/service/personalizer.md says what is the same, and what is not.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import logging
 import re
 import time
@@ -25,9 +27,10 @@ from starlette.routing import Route
 
 from .. import __version__
 from ..core.names import name_of
+from ..core.page import STYLE
 from ..privacy import Budget, BudgetExceeded
 from . import groups, queries
-from .auth import ROLES, DecisionId, Key, Keys, LastAdmin, new_token
+from .auth import HEADERS, ROLES, DecisionId, Key, Keys, LastAdmin, new_token
 from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
 from .database import Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
@@ -245,6 +248,12 @@ class Rotation(msgspec.Struct, forbid_unknown_fields=True):
     grace: Annotated[float, Meta(ge=0, le=604800)] = 0.0
 
 
+class Erasure(msgspec.Struct, forbid_unknown_fields=True):
+    """People to be forgotten, as decisions name them."""
+
+    people: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MANY)]
+
+
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is to be chosen for whom, for a forecast."""
 
@@ -333,7 +342,7 @@ OPERATIONS = (
     Operation("GET", f"{_ONE}/account", "account", "read",
               "What was spent, by period, and composed over periods"),
     Operation("GET", f"{_ONE}/releases", "releases", "read",
-              "What was released, newest first (?segment=NAME for one segment)"),
+              "What was released, newest first (?segment=NAME for one segment, ?format=csv)"),
     Operation("GET", f"{_ONE}/shares", "shares", "read",
               "People served and lift, with 95 % intervals that hold at all times at once (?segment=NAME)",
               None, None, {"points": [_POINT]}),
@@ -356,12 +365,16 @@ OPERATIONS = (
     Operation("DELETE", "/v1/populations/{population}", "delete_population", "operate",
               "Delete people about whom no experiment was", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations/{population}/account", "account", "read",
-              "What was spent about these people"),
+              "What was spent about these people (?format=csv, or html: a document to hand over)"),
+    Operation("GET", "/v1/populations/{population}/ledger", "ledger", "read",
+              "Every charge to their budget, newest first"),
+    Operation("POST", "/v1/populations/{population}/erase", "erase", "erase",
+              "Forget what waits to be learned about people, who are named in the body only", Erasure,
+              {"people": ["user 17"]}, {"status": "erased"}),
     Operation("POST", "/v1/plan", "plan", "read", "What to expect before anything is spent", PlanRequest,
               {"items": 200, "k": 5, "people": 10000, "epsilon": 1.0, "feedback": "taken"}),
-    Operation("DELETE", "/v1/people/{person}", "erase", "erase",
-              "Forget what waits to be learned about somebody (?population=NAME)",
-              None, None, {"status": "erased"}),
+    Operation("GET", "/v1/audit", "audit_log", "administer",
+              "Who changed what, newest first (?before=NUMBER, ?limit=, ?format=csv)"),
     Operation("GET", "/v1/keys", "list_keys", "administer", "API keys, without their secrets"),
     Operation("POST", "/v1/keys", "new_key", "administer", "A new API key, shown this once", NewKey,
               {"name": "shop front", "role": "app", "experiments": ["shop"], "days": 365},
@@ -387,21 +400,23 @@ class Api:
         self.apart = Apart()
 
     def routes(self) -> list[Route]:
-        """All of them, for Starlette; what people are called may have slashes in it."""
-        found = []
-        for one in OPERATIONS:
-            path = one.path.replace("{person}", "{person:path}")
-            found.append(Route(path, self.endpoint(one, self._checked(one), refusal), methods=[one.method]))
-        return found
+        """All of them, for Starlette."""
+        return [
+            Route(one.path, self.endpoint(one, self._checked(one), refusal), methods=[one.method])
+            for one in OPERATIONS
+        ]
 
     def endpoint(self, one: Operation, work: Work, refused: Callable[[Problem], Response]) -> Endpoint:
-        """Do the work of an operation, and answer, in JSON."""
+        """Do the work of an operation, and answer, in JSON if it is no answer already."""
 
         async def endpoint(request: Request) -> Response:
             try:
                 found = await work(request)
-                content = found if isinstance(found, bytes) else _encode(found)
-                answer = Response(content, one.status, media_type="application/json" if content else None)
+                if isinstance(found, Response):
+                    answer = found
+                else:
+                    content = found if isinstance(found, bytes) else _encode(found)
+                    answer = Response(content, one.status, media_type="application/json" if content else None)
             except Exception as error:
                 answer = refused(problem_of(error))
             # How many outcomes there were is nobody's business.
@@ -427,7 +442,7 @@ class Api:
                 raise WRONG_ROLE
             found = await handler(request)
             if one.method != "GET" and not decides:
-                await run_in_threadpool(self.audit, key.id, f"{one.method} {one.path}")
+                await run_in_threadpool(self.audit, key.id, f"{one.method} {request.url.path}")
             return found
 
         return work
@@ -444,6 +459,7 @@ class Api:
         return key
 
     def audit(self, key: str, action: str) -> None:
+        """Who did what to which experiment, population or key: people are in no path."""
         with self.engine.store.transaction() as tx:
             audit(tx, action, key)
 
@@ -595,7 +611,24 @@ class Api:
         population = request.path_params.get("population")
         if population is None:
             population = (await self.ask(queries.status, request.path_params["name"]))["population"]
-        return await self.ask(queries.account, population)
+        return await self.told_account(population, request.query_params.get("format"))
+
+    async def told_account(self, population: str, form: str | None) -> Any:
+        """An account, as JSON, as a table or as a document."""
+        if form == "html":
+            return page_of(await self.ask(queries.document, population))
+        found = await self.ask(queries.account, population)
+        if form is None:
+            return found
+        return exported(form, found, queries.account_table, f"account-{population}")
+
+    async def ledger(self, request: Request) -> Any:
+        return {"charges": await self.ask(queries.ledger, request.path_params["population"])}
+
+    async def audit_log(self, request: Request) -> Any:
+        found = await self.ask(queries.audit, **paged(request))
+        form = request.query_params.get("format")
+        return {"audit": found} if form is None else exported(form, found, rows_table, "audit")
 
     async def experiments(self, request: Request) -> Any:  # noqa: ARG002
         return {"experiments": await self.ask(queries.experiments)}
@@ -646,18 +679,12 @@ class Api:
         }
 
     async def releases(self, request: Request) -> Any:
-        asked = request.query_params
-        before, limit = asked.get("before"), asked.get("limit", "100")
-        if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
-            raise BAD_BODY.with_(at="?before, ?limit", detail="They are numbers of releases, from 0 on.")
-        found = await self.ask(
-            queries.releases,
-            request.path_params["name"],
-            before=None if before is None else int(before),
-            limit=min(int(limit), 1000),
-            segment=asked.get("segment"),
-        )
-        return {"releases": found}
+        name, asked = request.path_params["name"], request.query_params
+        found = await self.ask(queries.releases, name, segment=asked.get("segment"), **paged(request))
+        form = asked.get("format")
+        if form is None:
+            return {"releases": found}
+        return exported(form, found, queries.releases_table, f"releases-{name}")
 
     async def shares(self, request: Request) -> Any:
         name, segment = request.path_params["name"], request.query_params.get("segment")
@@ -723,12 +750,14 @@ class Api:
     # --- people and keys -------------------------------------------------------------------------
 
     async def erase(self, request: Request) -> Any:
-        population, person = request.query_params.get("population"), request.path_params["person"]
-        if population is None:
-            raise BAD_BODY.with_(at="?population", detail="Name the population that they are of.")
+        for person in (await read(request, Erasure)).people:
+            await self.forget(request.path_params["population"], person)
+        return {"status": "erased"}
+
+    async def forget(self, population: str, person: str) -> None:
+        """Erase somebody, whose name is kept nowhere."""
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
-        return {"status": "erased"}
 
     async def list_keys(self, request: Request) -> Any:  # noqa: ARG002
         return {"keys": await run_in_threadpool(self.keys.listed)}
@@ -898,6 +927,37 @@ def visible(asked: PlanRequest) -> dict[str, Any] | None:
         for part, lift in zip(found.measures, row, strict=True)
     ]
     return {"visible": found.visible, "others": rows}
+
+
+def paged(request: Request) -> dict[str, Any]:
+    """Which part of a list is asked for."""
+    asked = request.query_params
+    before, limit = asked.get("before"), asked.get("limit", "100")
+    if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
+        raise BAD_BODY.with_(detail="before and limit are whole numbers.")
+    return {"before": None if before is None else int(before), "limit": min(int(limit), 1000)}
+
+
+def exported(form: str, found: Any, table: Callable[[Any], str], name: str) -> Response:
+    """What was found, as a file: "json" or "csv"."""
+    if form not in ("json", "csv"):
+        raise BAD_BODY.with_(detail="format is one of json and csv; accounts have html, too.")
+    text, kind = (table(found), "text/csv") if form == "csv" else (_encode(found), "application/json")
+    shown = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(text, 200, {**HEADERS, **shown}, kind)
+
+
+def rows_table(found: list[dict[str, Any]]) -> str:
+    """Records that are alike, as CSV."""
+    header = list(found[0]) if found else []
+    return queries.as_csv(header, [list(one.values()) for one in found])
+
+
+def page_of(document: str) -> Response:
+    """A document with a style sheet of its own, and nothing else."""
+    own = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{own}'; frame-ancestors 'none'; base-uri 'none'"
+    return Response(document, 200, {**HEADERS, "content-security-policy": policy}, "text/html")
 
 
 async def read(request: Request, kind: type[Any]) -> Any:

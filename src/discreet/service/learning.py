@@ -264,7 +264,7 @@ class Learning:
 
     def change_items(self, add: Sequence[str], retire: Sequence[str]) -> None:
         if kept := set(retire) & set(self.config.control):
-            raise ValueError(f"retire has {min(kept)!r}, which is in the control set of the hold-out; keep it")
+            raise ValueError(f"retire has {min(kept)!r}, which is in the control set; keep it")
         if retire:
             self.learner.retire_items(retire)
         if add:

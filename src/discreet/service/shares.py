@@ -1,11 +1,11 @@
 """Shares of people served: counts that leave in blocks, how shares grew, how sure they are, and the lift.
 
 Beside what a learner releases, the parts of people who were served leave in blocks of decisions, for the
-learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in one block, of its segment, and moves
-one of the two counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1,
-charged once for disjoint blocks, at what the budget has for one of a person's rounds. Where blocks end
-depends on decisions and segments, which are public. Counts of a period add up; how sure the sums are, at all
-releases together, is in `intervals`.
+learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in one
+block, of its segment, and moves one of the two counts by at most 1 (values are divided by their ``bound``):
+Laplace noise for sensitivity 1, charged once for disjoint blocks, at what the budget has for one of a
+person's rounds. Where blocks end depends on decisions and segments, which are public. Counts of a period add
+up; how sure the sums are, at all releases together, is in `intervals`.
 """
 
 from __future__ import annotations

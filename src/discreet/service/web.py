@@ -49,6 +49,8 @@ from .api import (
     body,
     check_nul,
     description,
+    exported,
+    paged,
     problem_of,
     refusal,
 )
@@ -357,7 +359,9 @@ class Form:
         constraint, options = self._groups(items), self._options()
         control = lines_of(given["control"])
         if control and not numbers["holdout"]:
-            errors.setdefault("holdout", "The control set is shown to the hold-out: set its part, such as 20.")
+            errors.setdefault(
+                "holdout", "The control set is what the hold-out sees: set its part, such as 20."
+            )
         if control and (len(control) > k or len(set(control)) < len(control) or set(control) - set(items)):
             errors["control"] = f"Up to {k} different items of those above, one in a line."
         learner, feedback = given["learner"], given["feedback"]
@@ -438,6 +442,7 @@ OFTEN = Problem(
     429, "log-ins", "Too many wrong keys came from this address; try again in a minute.", retry_after=60
 )
 OVER = Problem(401, "session", "The session is over. Log in again.")
+NOBODY_NAMED = Problem(422, "person", "Name the person as the application names them in decisions.")
 WRONG_ITEMS = Problem(
     422,
     "items",
@@ -532,6 +537,12 @@ class Pages:
             route("POST", f"{one}/end", "operate", self.end),
             route("POST", f"{one}/delete", "operate", self.delete),
             route("POST", f"{one}/items", "operate", self.change),
+            route("GET", f"{one}/releases.{{form}}", "read", self.releases),
+            route("GET", "/populations", "read", self.populations),
+            route("GET", "/populations/{population}", "read", self.population),
+            route("GET", "/populations/{population}/account.{form}", "read", self.account),
+            route("POST", "/populations/{population}/erase", "erase", self.erase),
+            route("GET", "/audit", "administer", self.audit),
             route("GET", "/new", "operate", self.new),
             route("POST", "/new", "operate", self.create),
             route("POST", "/parts/plan", "operate", self.plan),
@@ -552,7 +563,7 @@ class Pages:
                 visit = await self._visit(request, action)
                 found = await handler(visit)
                 if method != "GET" and not path.startswith("/parts/"):
-                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {path}")
+                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {request.url.path}")
                 return found
             except Exception as error:
                 return self._refusal(problem_of(error), request, visit)
@@ -684,9 +695,7 @@ class Pages:
             row["known"] = (await self._shares(row["name"], row["releases"], row["holdout"])).last
         return rows
 
-    async def _shares(
-        self, name: str, releases: int, holdout: float, segment: str = ""
-    ) -> shares.Progress:
+    async def _shares(self, name: str, releases: int, holdout: float, segment: str = "") -> shares.Progress:
         """The shares so far, of one segment or all; only releases that are new are read."""
         progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
         if progress.seq < releases:
@@ -901,6 +910,51 @@ class Pages:
             with contextlib.suppress(ValueError, limits.TooLong):
                 found = await self.api.apart.do(forecast, form.config, form.people, people)
         return self.page("forecast.html", visit, found=found)
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    async def populations(self, visit: PageVisit) -> Response:
+        rows = await self.api.ask(queries.populations)
+        for row in rows:
+            account = await self._account(row["name"])
+            row |= {"period": (account["periods"] or [None])[-1], "periods": len(account["periods"])}
+        return self.page("populations.html", visit, rows=rows)
+
+    async def population(self, visit: PageVisit) -> Response:
+        name = str(visit.request.path_params["population"])
+        account = await self.api.ask(queries.account, name)
+        every = await self.api.ask(queries.experiments)
+        given = {
+            "account": account,
+            "charges": await self.api.ask(queries.ledger, name),
+            "experiments": [one for one in every if one["population"] == name],
+            "erased": "erased" in visit.request.query_params,
+        }
+        return self.page("population.html", visit, **given)
+
+    async def account(self, visit: PageVisit) -> Response:
+        """The account of a population as a file, or as a document."""
+        asked = visit.request.path_params
+        found: Response = await self.api.told_account(asked["population"], asked["form"])
+        return found
+
+    async def releases(self, visit: PageVisit) -> Response:
+        """Releases as a file; the newest thousand."""
+        found = await self.api.ask(queries.releases, visit.name, limit=1000)
+        form = visit.request.path_params["form"]
+        return exported(form, found, queries.releases_table, f"releases-{visit.name}")
+
+    async def erase(self, visit: PageVisit) -> Response:
+        population, person = visit.request.path_params["population"], visit.given.get("person", "")
+        if not person:
+            raise NOBODY_NAMED
+        await self.api.forget(population, person)
+        return _to(f"/populations/{population}?erased#erase")
+
+    async def audit(self, visit: PageVisit) -> Response:
+        """Who changed what; a hundred at a time."""
+        found = await self.api.ask(queries.audit, **paged(visit.request))
+        return self.page("audit.html", visit, rows=found, more=len(found) == 100)
 
     # --- keys ------------------------------------------------------------------------------------
 
