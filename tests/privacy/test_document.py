@@ -41,7 +41,7 @@ def spent(budget, seed=None):
 
 
 def test_everything_that_an_account_says_is_in_it():
-    account = spent(dc.Budget(1.0, neighbours="add_remove", max_rounds_per_person=3))
+    account = spent(dc.Budget(2.0, neighbours="add_remove", max_rounds_per_person=3))
     page = account.to_html("Shop <b>", retention=["30 days & no more."], uncovered=["Cameras."])
     text = text_of(page)
     assert re.findall(r"<h2>([^<]+)</h2>", page) == SECTIONS

@@ -121,6 +121,10 @@ class Periods:
         basic = rounded_up(exact(budget.epsilon) * periods)
         return replace(budget, epsilon=min(epsilon, basic), delta=delta)
 
+    def to_json(self) -> dict[str, Any]:
+        """The account of every period, as plain values."""
+        return {name: self.account(name).to_json() for name in self.names}
+
     def to_html(self, title: str = "Privacy account", **about: Any) -> str:
         """A document to hand over, with every period: see `Account.to_html`."""
         names = self.names
