@@ -28,7 +28,9 @@ def test_a_ledger_is_shown_and_written(capsys, tmp_path, ledger):
     assert "epsilon 0.5" in shown.out
     assert "exponential" in shown.out
     out = tmp_path / "account.html"
-    assert inside(capsys, "report", ledger, "--out", out, "--title", "Shop", "--retention", "30 days").code == 0
+    assert (
+        inside(capsys, "report", ledger, "--out", out, "--title", "Shop", "--retention", "30 days").code == 0
+    )
     page = out.read_text()
     assert "<h1>Shop</h1>" in page
     assert "30 days" in page

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -39,9 +39,6 @@ from .learning import DecisionBlock, Wrong, first_release, lift_plan, release_pl
 from .limits import LARGEST, MANY, Apart, Crowded, TooLong
 from .shares import Progress
 from .worker import PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
-
-if TYPE_CHECKING:
-    from .metrics import Metrics
 
 logger = logging.getLogger("discreet.service")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -156,7 +153,7 @@ def problem_of(error: Exception) -> Problem:
     for kind, problem in _PROBLEMS:
         if isinstance(error, kind):
             return problem
-    logger.error("a request failed: %s", type(error).__name__)
+    logger.error("a request failed", exc_info=error)
     return FAILED
 
 
@@ -265,9 +262,9 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     feedback: Literal["likes", "taken", "value"] = "likes"
     goal: Literal["expected", "certified"] = "expected"
     constraint: ConstraintConfig | None = None
-    share: float = ExperimentConfig(items=[], k=1).share
-    measure: float = ExperimentConfig(items=[], k=1).measure
-    holdout: float = ExperimentConfig(items=[], k=1).holdout
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.3
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.2
 
 
 class Operation(NamedTuple):
@@ -395,8 +392,8 @@ _encode = msgspec.json.Encoder().encode
 class Api:
     """The JSON routes over an engine."""
 
-    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Metrics | None = None) -> None:
-        self.engine, self.keys, self._metrics = engine, keys, metrics
+    def __init__(self, engine: DecisionEngine, keys: Keys) -> None:
+        self.engine, self.keys = engine, keys
         self.apart = Apart()
 
     def routes(self) -> list[Route]:
@@ -419,10 +416,6 @@ class Api:
                     answer = Response(content, one.status, media_type="application/json" if content else None)
             except Exception as error:
                 answer = refused(problem_of(error))
-            # How many outcomes there were is nobody's business.
-            failed = one.action == "decide" and answer.status_code >= 500
-            if self._metrics is not None and (one.handler in ("decide", "rank") or failed):
-                self._metrics.answered(one.handler, answer.status_code)
             return answer
 
         return endpoint
@@ -918,7 +911,7 @@ def visible(asked: PlanRequest) -> dict[str, Any] | None:
         epsilon=asked.epsilon, delta=asked.delta, definition="gdp" if asked.delta else "pure"
     )
     how = {name: getattr(asked, name) for name in ("k", "feedback", "share", "measure", "holdout")}
-    found = lift_plan(ExperimentConfig(items=[], **how), people, asked.people)
+    found = lift_plan(ExperimentConfig(items=["any"], **how), people, asked.people)
     if found is None:
         return None
     rows = [

@@ -587,7 +587,7 @@ def lift_plan(config: ExperimentConfig, people: PopulationConfig, visitors: int)
     """What lift can be seen after ``visitors``, here and with other hold-outs and budgets for measuring."""
     if not config.holdout or not config.measure or not people.budget.private:
         return None
-    small = msgspec.structs.replace(config, items=[], control=[], seed=None)
+    small = msgspec.structs.replace(config, items=["any"], k=1, control=[], seed=None)
     return _lift_plan(small.text, people.text, visitors)
 
 

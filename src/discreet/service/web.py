@@ -75,7 +75,8 @@ from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, Servic
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
 from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
-from .metrics import Metrics, traced
+from .listening import Restart, again, listening
+from .metrics import Metrics, RequestLog, Told, Watched, log_to_stderr, spans_to
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
@@ -1018,12 +1019,10 @@ def shown(value: Any) -> str:
 class App:
     """The JSON routes, those of Personalizer's clients, and the pages."""
 
-    def __init__(
-        self, engine: DecisionEngine, *, rate: float | None = None, metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, engine: DecisionEngine, *, rate: float | None = None) -> None:
         self.engine = engine
         self.keys = Keys(engine.store, rate)
-        routes = Api(engine, self.keys, metrics)
+        routes = Api(engine, self.keys)
         self._pages = Pages(routes)
         self._api, self._routes = (
             routes,
@@ -1133,28 +1132,37 @@ def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
     return written
 
 
-def application(settings: ServiceSettings) -> Any:
+def application(settings: ServiceSettings) -> App:
     engine = DecisionEngine(open_store(settings.store), Secrets.read(settings.secrets))
-    metrics = None
+    return App(engine, rate=settings.rate or None)
+
+
+def watched(app: App, settings: ServiceSettings) -> Watched:
+    """The application with those who are told of its answers."""
+    told: list[Told] = [RequestLog()]
     if settings.operator_port is not None:
-        metrics = Metrics(engine.store)
+        told.append(metrics := Metrics(app.engine.store))
         metrics.serve(settings.operator_host, settings.operator_port)
-    app = App(engine, rate=settings.rate or None, metrics=metrics)
-    return app if settings.telemetry is None else traced(app, settings.telemetry)
+    if settings.telemetry is not None:
+        told.append(spans_to(settings.telemetry))
+    return Watched(app, *told)
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
     """Serve until a signal comes; ``ready`` is called once requests are answered."""
     sys.setswitchinterval(_TURN)
+    log_to_stderr(settings.log_level)
     app = application(settings)
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
     config = limits.configured(
-        app,
+        watched(app, settings),
         connections=settings.connections,
-        host=settings.host,
-        port=settings.port,
-        log_level=settings.log_level,
+        log_config=None,
         forwarded_allow_ips=settings.proxies,
     )
-    limits.Server(config, ready).run()
+    server = limits.Server(config, ready)
+    restart, sock = Restart(server), listening(settings.host, settings.port)
+    server.run(sockets=[sock.dup()])
+    if restart.asked:
+        again(sock)
