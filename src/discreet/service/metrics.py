@@ -115,7 +115,7 @@ class RequestLog:
         level = logging.ERROR if one.status >= 500 else logging.WARNING if wrong_key else logging.INFO
         if logger.isEnabledFor(level):
             words = "a log-in failed" if wrong_key else "answered"
-            about = {"request": one.request, "method": one.method, "route": one.route}
+            about: dict[str, Any] = {"request": one.request, "method": one.method, "route": one.route}
             about |= {"status": one.status, "ms": round(1000.0 * one.seconds, 1)}
             logger.log(level, words, extra={"about": about})
 
@@ -176,7 +176,8 @@ class Metrics:
     """How long answers of this process took, and what the database says when it is asked."""
 
     def __init__(self, store: Database) -> None:
-        self._store, self._server = store, None
+        self._store = store
+        self._server: Any = None
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
             "discreet_request_seconds",

@@ -265,15 +265,16 @@ def ledger(store: Database, population: str) -> list[dict[str, Any]]:
     number, _ = _population(store, population)
     with store.transaction() as tx:
         rows = tx.all(
-            "SELECT c.version, c.people, e.name, c.label, c.event, c.disjoint, c.count FROM charge c"
+            "SELECT c.version, c.people, e.name, c.label, c.event, c.disjoint, c.count, c.void FROM charge c"
             " LEFT JOIN experiment e ON e.id = c.experiment WHERE c.population = ? ORDER BY c.version DESC",
             number,
         )
     found = []
-    for version, people, experiment, label, event, disjoint, count in rows:
+    for version, people, experiment, label, event, disjoint, count, void in rows:
         period, *group = json.loads(people)
         told = {"number": version, "period": period, "experiment": experiment, "release": label}
         rest = {"group": ": ".join(group), "disjoint": bool(disjoint), "count": int(count)}
+        rest["given_back"] = bool(void)
         found.append(told | rest | {"event": json.loads(event)})
     return found
 

@@ -896,11 +896,11 @@ class Pages:
             now = self.engine.worker.period(whose)
             periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
-        given = {"promise": "" if whose is None else queries.promise(whose), "spent": spent, "lifts": None}
-        if plan is not None:
-            visitors = max(1, int(form.visitors))
-            given["lifts"] = await run_in_threadpool(lift_plan, form.config, whose, visitors)
-        return self.page("plan.html", visit, asked=form, release_plan=plan, **given)
+        words, lifts = "" if whose is None else queries.promise(whose), None
+        if plan is not None and form.config is not None and whose is not None:
+            lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
+        told = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
+        return self.page("plan.html", visit, asked=form, **told)
 
     async def forecast(self, visit: PageVisit) -> Response:
         """What to expect of it, which takes a moment."""
