@@ -60,9 +60,7 @@ def copy(source: Database, target: Database, file: Database) -> None:
     Columns that the other one does not have yet keep their defaults. Processes and their leases are left out.
     """
     with file.transaction() as tx:
-        names = [
-            name for (name,) in tx.all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
-        ]
+        rows = tx.all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
         tables = {
             name: [row[1] for row in tx.all(f"PRAGMA table_info({name})")]
             for (name,) in rows
