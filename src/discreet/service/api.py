@@ -29,8 +29,8 @@ from .. import __version__
 from ..core.names import name_of
 from ..core.page import STYLE
 from ..privacy import Budget, BudgetExceeded
-from . import groups, queries
-from .auth import HEADERS, ROLES, DecisionId, Key, Keys, LastAdmin, new_token
+from . import groups, queries, webhooks
+from .auth import BROWSER, HEADERS, ROLES, BrowserToken, DecisionId, Key, Keys, LastAdmin, new_token
 from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
 from .database import Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
@@ -73,6 +73,7 @@ BAD_BODY = Problem(422, "body", "The body is not what this route takes; see /doc
 UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an Upgrade header.")
 TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
+TOKEN = Problem(401, "token", "The token is over, or of another experiment: get a new one from your server.")
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
 NOT_FOUND = Problem(404, "not-found", "There is nothing at this address; /docs lists the routes.")
 METHOD = Problem(
@@ -245,6 +246,19 @@ class Rotation(msgspec.Struct, forbid_unknown_fields=True):
     grace: Annotated[float, Meta(ge=0, le=604800)] = 0.0
 
 
+class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose browser it is for, and for how long."""
+
+    person: Person | None = None
+    seconds: Annotated[int, Meta(ge=10, le=3600)] = 900
+
+
+class NewWebhook(msgspec.Struct, forbid_unknown_fields=True):
+    """Where releases are sent: over https, to an address that everybody can reach."""
+
+    url: Annotated[str, Meta(max_length=1000)]
+
+
 class Erasure(msgspec.Struct, forbid_unknown_fields=True):
     """People to be forgotten, as decisions name them."""
 
@@ -328,6 +342,10 @@ OPERATIONS = (
     Operation("POST", f"{_ONE}/events/{{event}}/outcome", "event_outcome", "decide",
               "What came of the decision of an event", OutcomeRequest, {"taken": "blue"},
               {"status": "recorded", "counted": True}),
+    Operation("POST", f"{_ONE}/tokens", "token", "decide",
+              "A token for the browser of one person: their decisions and outcomes, for up to an hour",
+              TokenRequest, {"person": "user 17", "seconds": 900},
+              {"token": "dt_…", "expires": "2026-11-16T10:30:00Z"}, 201),
     Operation("GET", "/v1/experiments", "experiments", "read", "All experiments"),
     Operation("POST", "/v1/experiments", "new_experiment", "operate",
               "A new experiment; it reserves its share of the budget",
@@ -354,6 +372,12 @@ OPERATIONS = (
               None, None, {"name": "shop", "status": "ended", "given_back": True}),
     Operation("DELETE", _ONE, "delete", "operate", "Delete what nobody ever had a decision of",
               None, None, {"status": "deleted"}),
+    Operation("GET", f"{_ONE}/webhooks", "list_webhooks", "operate", "Where releases are sent"),
+    Operation("POST", f"{_ONE}/webhooks", "new_webhook", "operate",
+              "Send every release to this address, signed; the secret is shown this once", NewWebhook,
+              {"url": "https://example.com/releases"}, {"id": "0c1d2e3f4a5b", "secret": "…"}, 201),
+    Operation("DELETE", f"{_ONE}/webhooks/{{webhook}}", "end_webhook", "operate",
+              "Send no more releases there", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations", "populations", "read", "All populations, with their budgets"),
     Operation("POST", "/v1/populations", "new_population", "operate", "People with one budget per period",
               NewPopulation,
@@ -442,7 +466,10 @@ class Api:
 
     def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        key = None if token is None else self.keys.find(token)
+        if token is not None and token.startswith(BROWSER.encode()):
+            key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
+        else:
+            key = None if token is None else self.keys.find(token)
         if key is None:
             raise missing
         if action not in ROLES[key.role]:
@@ -472,8 +499,14 @@ class Api:
         if asked.people is not None and (asked.person is not None or asked.count > 1):
             raise BAD_BODY.with_(at="$.people", detail="Give people, or person with count.")
         live = await engine.live(name)
-        for person in dict.fromkeys(whom):
-            check_decides(live, person)
+        bound = check_bound(live, request.state.key)
+        if bound is not None:
+            if asked.event is not None or whom != [None]:
+                raise BAD_BODY.with_(at="$", detail="A token is for one person, which it names by itself.")
+            check_runs(live)
+        else:
+            for person in dict.fromkeys(whom):
+                check_decides(live, person)
         if asked.event is not None and (len(whom) > 1 or key is not None or live.config.sticky):
             detail = "It is for one decision, without Idempotency-Key, of an experiment without sticky sets."
             raise BAD_BODY.with_(at="$.event", detail=detail)
@@ -485,7 +518,8 @@ class Api:
         made: list[bytes] = []
         kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
         for number, person in enumerate(whom):
-            pseudonym = engine.pseudonym(live, person)
+            pseudonym = engine.pseudonym(live, person) if bound is None else bound.pseudonym
+            person = person if bound is None else pseudonym.hex()
             answer, altered = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
             known_by, stays = _known_by(live, asked, key, number, person)
@@ -519,6 +553,20 @@ class Api:
         )
         return answer, altered
 
+    async def token(self, request: Request) -> Any:
+        """A token for a browser; whoever has one makes no other."""
+        name, key = request.path_params["name"], request.state.key
+        if not key.may("decide", name) or key.bound is not None:
+            raise WRONG_ROLE
+        asked = await read(request, TokenRequest)
+        live = await self.engine.live(name)
+        check_decides(live, asked.person)
+        until = int(time.time()) + asked.seconds
+        pseudonym = self.engine.pseudonym(live, asked.person)
+        made = BrowserToken(key.id, live.id, live.period, pseudonym, until)
+        expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
+        return {"token": self.engine.secrets.token(made), "expires": expires}
+
     async def outcome(self, request: Request) -> bytes:
         asked = decoded(await body(request.receive), _outcome)
         written = await self._record(request.path_params["decision"], asked, request.state.key)
@@ -527,7 +575,7 @@ class Api:
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
         name = request.path_params["name"]
-        if not request.state.key.may("decide", name):
+        if not request.state.key.may("decide", name) or request.state.key.bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(name)
@@ -579,6 +627,9 @@ class Api:
             await self.engine.unknown(decision)
             raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
+            raise WRONG_ROLE
+        bound = key.bound
+        if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
             raise WRONG_ROLE
         return self.engine.record(
             decision, outcome_body(await self._knows(live, decision, asked), decision, asked)
@@ -752,6 +803,26 @@ class Api:
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
 
+    # --- webhooks --------------------------------------------------------------------------------
+
+    async def list_webhooks(self, request: Request) -> Any:
+        return {"webhooks": await self.ask(webhooks.listed, request.path_params["name"])}
+
+    async def new_webhook(self, request: Request) -> Any:
+        asked = await read(request, NewWebhook)
+        try:
+            webhooks.check(asked.url)
+        except ValueError as error:  # about the address alone
+            raise BAD_BODY.with_(at="$.url", detail=str(error)) from None
+        number = await self.ask(webhooks.create, request.path_params["name"], asked.url)
+        return {"id": number, "secret": self.engine.secrets.webhook(number)}
+
+    async def end_webhook(self, request: Request) -> Any:
+        asked = request.path_params
+        if not await self.ask(webhooks.delete, asked["name"], asked["webhook"]):
+            raise NOT_FOUND
+        return {"status": "deleted"}
+
     async def list_keys(self, request: Request) -> Any:  # noqa: ARG002
         return {"keys": await run_in_threadpool(self.keys.listed)}
 
@@ -780,10 +851,22 @@ def check_nul(request: Request) -> None:
         raise NUL
 
 
-def check_decides(live: Live, person: str | None) -> None:
-    """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
+def check_bound(live: Live, key: Key) -> BrowserToken | None:
+    """The token of a browser, of this experiment and its period; None for an ordinary key."""
+    bound = key.bound
+    if bound is not None and (bound.experiment, bound.period) != (live.id, live.period):
+        raise TOKEN
+    return bound
+
+
+def check_runs(live: Live) -> None:
     if live.status != RUNNING:
         raise NOT_RUNNING.with_(detail=queries.STANDS.get(live.status, ""))
+
+
+def check_decides(live: Live, person: str | None) -> None:
+    """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
+    check_runs(live)
     if (person is None or name_of(person) is None) and not live.people.anonymous:
         raise PERSON
 
@@ -1085,6 +1168,8 @@ class Personalizer:
                 raise WHICH
             (name,) = key.experiments
         elif not key.may("decide", name):
+            raise WRONG_ROLE
+        if key.bound is not None:
             raise WRONG_ROLE
         live = await self._engine.live(name)
         if live.config.feedback != "value":

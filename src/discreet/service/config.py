@@ -116,7 +116,9 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 is no limit.
     ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
-    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
+    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none. ``origins``: sites whose pages may
+    ask with tokens of browsers, such as https://shop.example. ``webhook_networks``: private networks that
+    releases may be sent to.
     """
 
     store: str = "sqlite:///discreet.db"
@@ -131,6 +133,8 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rate: Annotated[float, Meta(ge=0, le=1e6)] = 2000.0
     connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     telemetry: str | None = None
+    origins: str = ""
+    webhook_networks: str = ""
     log_level: str = "warning"
 
 

@@ -24,12 +24,13 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ..privacy import BudgetExceeded
-from . import limits, queries, shares
+from . import limits, queries, shares, webhooks
 from .api import (
     DOCUMENTED,
     METHOD,
@@ -77,6 +78,7 @@ from .engine import DecisionEngine
 from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
 from .listening import Restart, again, listening
 from .metrics import Metrics, RequestLog, Told, Watched, log_to_stderr, spans_to
+from .webhooks import Webhooks
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
@@ -899,7 +901,7 @@ class Pages:
         words, lifts = "" if whose is None else queries.promise(whose), None
         if plan is not None and form.config is not None and whose is not None:
             lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
-        told = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
+        told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
         return self.page("plan.html", visit, asked=form, **told)
 
     async def forecast(self, visit: PageVisit) -> Response:
@@ -1019,8 +1021,9 @@ def shown(value: Any) -> str:
 class App:
     """The JSON routes, those of Personalizer's clients, and the pages."""
 
-    def __init__(self, engine: DecisionEngine, *, rate: float | None = None) -> None:
+    def __init__(self, engine: DecisionEngine, *, rate: float | None = None, networks: str = "") -> None:
         self.engine = engine
+        self._webhooks = Webhooks(engine.store, engine.secrets, webhooks.networks(networks))
         self.keys = Keys(engine.store, rate)
         routes = Api(engine, self.keys)
         self._pages = Pages(routes)
@@ -1055,7 +1058,9 @@ class App:
     @contextlib.asynccontextmanager
     async def _live(self, _: Starlette) -> AsyncIterator[None]:
         await self.engine.start(every=self._refresh)
+        self._webhooks.start()
         yield
+        self._webhooks.stop()
         self._api.apart.close()
         with contextlib.suppress(StoreError):
             await self.engine.stop()
@@ -1134,7 +1139,7 @@ def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
 
 def application(settings: ServiceSettings) -> App:
     engine = DecisionEngine(open_store(settings.store), Secrets.read(settings.secrets))
-    return App(engine, rate=settings.rate or None)
+    return App(engine, rate=settings.rate or None, networks=settings.webhook_networks)
 
 
 def watched(app: App, settings: ServiceSettings) -> Watched:
@@ -1145,7 +1150,15 @@ def watched(app: App, settings: ServiceSettings) -> Watched:
         metrics.serve(settings.operator_host, settings.operator_port)
     if settings.telemetry is not None:
         told.append(spans_to(settings.telemetry))
-    return Watched(app, *told)
+    inner: Any = app
+    if settings.origins:
+        inner = CORSMiddleware(
+            app,
+            allow_origins=[one.strip() for one in settings.origins.split(",")],
+            allow_methods=["POST"],
+            allow_headers=["authorization", "content-type", "idempotency-key"],
+        )
+    return Watched(inner, *told)
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
