@@ -49,7 +49,7 @@ def test_everything_that_an_account_says_is_in_it():
     assert "<b>" not in page
     assert f"{account.epsilon():.4g}" in text
     assert "without the data of one person (add-remove adjacency)" in text
-    assert "at most 3 contributions count in each period" in text
+    assert "up to 3 contributions count in each period" in text
     for row in account.releases()[1]:
         assert all(html.escape(cell) in page for cell in row)
     assert "30 days & no more." in text

@@ -113,7 +113,8 @@ def _compared(account: Account) -> str:
 
 def _limited(account: Account) -> str:
     most = account.budget.max_rounds_per_person
-    return f"Of a person at most {most:,} contribution{'s' if most > 1 else ''} count in each period."
+    often = "one contribution counts" if most == 1 else f"up to {most:,} contributions count"
+    return f"Of a person {often} in each period."
 
 
 def _why_not(reproducible: bool) -> str:

@@ -233,8 +233,9 @@ def document(store: Database, population: str) -> str:
             "Everything that was released, and the sets that were shown.",
         ],
         retention=[
-            "What is reported about a decision is deleted when its block is learned from: up to"
-            f" {max(waits, default=0.0):g} seconds after the block was served, and a minute for that.",
+            "What is reported about a decision is deleted when its block is learned from:"
+            f" {max(waits, default=0.0):g} seconds after the last decision of the block, which is open for a"
+            " minute or that long.",
             "Keyed hashes of people, with how many of their decisions count, are deleted "
             + (
                 "never: its period has no end." if people.period == "none" else f"after each {people.period}."
