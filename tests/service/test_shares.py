@@ -12,9 +12,16 @@ import pytest
 from discreet.privacy import Gate
 from discreet.service import queries
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.intervals import lift_interval, share_interval
 from discreet.service.learning import Learning, forecast, lift_plan, release_plan
-from discreet.service.shares import Progress, blocks_of, first_block, series, visible_lift
+from discreet.service.shares import (
+    Progress,
+    blocks_of,
+    first_block,
+    lift_interval,
+    series,
+    share_interval,
+    visible_lift,
+)
 
 from .world import PURE, World, taken
 

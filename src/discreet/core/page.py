@@ -89,8 +89,8 @@ class Page:
         )
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
-        """Rows of cells; columns of numbers, but for the first, stand to the right, and on a phone each row is a card."""
-        numeric = [i > 0 and bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+        """Rows of cells; numbers, but for the first column, stand to the right; a card each on a phone."""
+        numeric = [bool(i and rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
         kinds = [" class='number'" if one else " class='words'" for one in numeric]
         head = "".join(
             f"<th scope='col'{kind}>{safe(name)}</th>" for name, kind in zip(header, kinds, strict=True)

@@ -76,8 +76,8 @@ from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, Servic
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
 from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
-from .listening import Restart, again, listening
-from .metrics import Metrics, RequestLog, Told, Watched, log_to_stderr, spans_to
+from .limits import Restart, again, listening
+from .metrics import Metrics, RequestLog, Told, Watched, spans_to
 from .webhooks import Webhooks
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
@@ -1164,7 +1164,6 @@ def watched(app: App, settings: ServiceSettings) -> Watched:
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
     """Serve until a signal comes; ``ready`` is called once requests are answered."""
     sys.setswitchinterval(_TURN)
-    log_to_stderr(settings.log_level)
     app = application(settings)
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
