@@ -195,7 +195,7 @@ def test_the_chart_is_drawn_and_read_by_keyboard(window):
     page.focus("#chart")
     page.keyboard.press("End")
     readout = page.locator("#readout")
-    both = r"UTC · [\d,]+ decisions · learned [\d.]+ % ± [\d.]+ · random [\d.]+ % ± [\d.]+"
+    both = r"UTC · [\d,]+ decisions · learned [\d.]+ % \([\d.]+ to [\d.]+\)"
     expect(readout).to_have_text(re.compile(both))
     words = readout.inner_text()
     page.keyboard.press("ArrowLeft")
@@ -310,7 +310,7 @@ def test_an_experiment_is_made_by_keyboard_alone(window, world):
     tab_to("#k")
     keyboard.press("Control+A")
     keyboard.type("3")
-    page.get_by_text("88 people").first.wait_for()
+    page.get_by_text("points or more, four times in five").first.wait_for()
     page.get_by_text("of what the best fixed set would serve").wait_for()
     tab_to("[name=feedback]")
     expect(page.locator("#bound")).to_be_hidden()
