@@ -49,7 +49,7 @@ def world(shared_service):
     client = shared_service.client()
     make(client, "shop", ["best", "b", "c", LONG, *(f"item {number}" for number in range(30))])
     make(client, "fresh", ["a", "b", "c"])
-    serve(client, "shop", "best", 6)
+    serve(client, "shop", "best", 14)
     for _ in range(20):  # until something is known of items, however slow the machine is
         if client.request("GET", "/v1/experiments/shop/releases?limit=1")["releases"][0]["values"]:
             break
