@@ -631,7 +631,7 @@ def test_the_select_command_does_not_grow(tmp_path, monkeypatch):
 def test_closing_a_block_of_the_service_does_not_grow(tmp_path):
     from tests.service.world import World, likes
 
-    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    world = World(f"sqlite:///{tmp_path}/service.db", likes(measure=0.1, holdout=0.05))
     for _ in range(2):
         for _ in range(8):
             _, place, _ = world.serve()

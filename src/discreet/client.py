@@ -23,8 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
+Record = dict[str, Any]  # what a route answers: /docs of the service has an example of each
 P = ParamSpec("P")
 T = TypeVar("T")
 _UNSET: Any = object()
@@ -73,8 +74,8 @@ class Client:
     """Decisions and outcomes of a service; threads may share one.
 
     ``timeout`` seconds are waited for an answer, and ``retries`` times a request is sent again, with growing
-    pauses. ``context`` says which certificates are believed; those of the system by default. Every other
-    route of the service can be reached with `request`.
+    pauses. ``context`` says which certificates are believed; those of the system by default. There is a
+    method for every route, and `request` for those of later releases.
     """
 
     def __init__(
@@ -185,6 +186,151 @@ class Client:
         found = self.request("POST", "/v1/outcomes", [dict(one) for one in outcomes])
         return [Acknowledgement(one["status"], one["counted"]) for one in found]
 
+    def token(self, experiment: str, person: str | None = None, *, seconds: int = 900) -> str:
+        """A token for the browser of one person: for their own decisions and outcomes, for a while."""
+        asked = {"person": person, "seconds": seconds}
+        return str(self.request("POST", _one(experiment, "tokens"), asked)["token"])
+
+    def report_event(self, /, experiment: str, event: str, **outcome: Any) -> Acknowledgement:
+        """What came of a decision that was asked for with this event id; see `report`."""
+        path = _one(experiment, "events", event, "outcome")
+        found = self.request("POST", path, outcome)
+        return Acknowledgement(found["status"], found["counted"])
+
+    # --- experiments -----------------------------------------------------------------------------
+
+    def experiments(self) -> list[Record]:
+        """All experiments, newest first."""
+        return self._list("/v1/experiments", "experiments")
+
+    def create_experiment(
+        self, /, name: str, population: str, items: Iterable[str], k: int, **settings: Any
+    ) -> None:
+        """A new experiment; ``settings`` are those of the route, such as ``feedback="taken"``."""
+        asked = {"name": name, "population": population, "items": list(items), "k": k} | settings
+        self.request("POST", "/v1/experiments", asked)
+
+    def experiment(self, name: str) -> Record:
+        """How an experiment stands, what it waits for, and when the first numbers come."""
+        return self._record("GET", _one(name))
+
+    def change_items(self, name: str, *, add: Iterable[str] = (), retire: Iterable[str] = ()) -> Record:
+        """Items that come and go: public facts."""
+        return self._record("PATCH", _one(name), {"add_items": list(add), "retire_items": list(retire)})
+
+    def items(self, name: str) -> list[Record]:
+        """The catalogue."""
+        return self._list(_one(name, "items"), "items")
+
+    def releases(
+        self, name: str, *, before: int | None = None, limit: int = 100, segment: str | None = None
+    ) -> list[Record]:
+        """What was released, newest first."""
+        asked = {"before": before, "limit": limit, "segment": segment}
+        return self._list(_one(name, "releases"), "releases", asked)
+
+    def shares(self, name: str, *, segment: str | None = None) -> list[Record]:
+        """People served and lift over time, with intervals that hold at all times at once."""
+        return self._list(_one(name, "shares"), "points", {"segment": segment})
+
+    def epochs(self, name: str) -> list[Record]:
+        """Its epochs, newest first."""
+        return self._list(_one(name, "epochs"), "epochs")
+
+    def account(self, name: str) -> Record:
+        """What was spent about the people of an experiment."""
+        return self._record("GET", _one(name, "account"))
+
+    def pause(self, name: str) -> Record:
+        """Serve no more decisions for now."""
+        return self._record("POST", _one(name, "pause"))
+
+    def resume(self, name: str) -> Record:
+        """Go on."""
+        return self._record("POST", _one(name, "resume"))
+
+    def end(self, name: str) -> Record:
+        """End an experiment for good."""
+        return self._record("POST", _one(name, "end"))
+
+    def delete_experiment(self, name: str) -> None:
+        """Delete what nobody ever had a decision of."""
+        self.request("DELETE", _one(name))
+
+    def webhooks(self, name: str) -> list[Record]:
+        """Where releases are sent."""
+        return self._list(_one(name, "webhooks"), "webhooks")
+
+    def create_webhook(self, name: str, url: str) -> Record:
+        """Send every release to an address; its ``id``, and the ``secret`` that they are signed with."""
+        return self._record("POST", _one(name, "webhooks"), {"url": url})
+
+    def delete_webhook(self, name: str, webhook: str) -> None:
+        """Send no more releases there."""
+        self.request("DELETE", _one(name, "webhooks", webhook))
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def populations(self) -> list[Record]:
+        """All populations, with their budgets."""
+        return self._list("/v1/populations", "populations")
+
+    def create_population(self, /, name: str, epsilon: float, **settings: Any) -> None:
+        """People with one budget per period; ``settings`` are those of the route, such as ``delta=1e-6``."""
+        self.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon} | settings)
+
+    def delete_population(self, name: str) -> None:
+        """Delete people about whom no experiment was."""
+        self.request("DELETE", _path("populations", name))
+
+    def population_account(self, name: str) -> Record:
+        """What was spent about these people."""
+        return self._record("GET", _path("populations", name, "account"))
+
+    def ledger(self, name: str) -> list[Record]:
+        """Every charge to their budget, newest first."""
+        return self._list(_path("populations", name, "ledger"), "charges")
+
+    def erase(self, name: str, people: Iterable[str]) -> None:
+        """Forget what waits to be learned about these people of a population."""
+        self.request("POST", _path("populations", name, "erase"), {"people": list(people)})
+
+    def plan(self, /, items: int, k: int, people: int, epsilon: float, **settings: Any) -> Record:
+        """What to expect before anything is spent."""
+        asked = {"items": items, "k": k, "people": people, "epsilon": epsilon} | settings
+        return self._record("POST", "/v1/plan", asked)
+
+    # --- administration --------------------------------------------------------------------------
+
+    def keys(self) -> list[Record]:
+        """API keys, without their secrets."""
+        return self._list("/v1/keys", "keys")
+
+    def create_key(self, /, name: str, role: str, **settings: Any) -> Record:
+        """A new API key: its ``id``, and the ``key``, which is shown this once."""
+        return self._record("POST", "/v1/keys", {"name": name, "role": role} | settings)
+
+    def rotate_key(self, key: str, *, grace: float = 0.0) -> Record:
+        """A new key in the place of another, which is still taken for ``grace`` seconds."""
+        return self._record("POST", _path("keys", key, "rotate"), {"grace": grace})
+
+    def revoke_key(self, key: str) -> None:
+        """End an API key, by its id."""
+        self.request("DELETE", _path("keys", key))
+
+    def audit(self, *, before: int | None = None, limit: int = 100) -> list[Record]:
+        """Who changed what, newest first."""
+        return self._list("/v1/audit", "audit", {"before": before, "limit": limit})
+
+    def _record(self, method: str, path: str, body: Any = None) -> Record:
+        found: Record = self.request(method, path, body)
+        return found
+
+    def _list(self, path: str, name: str, asked: Mapping[str, Any] = {}) -> list[Record]:
+        given = urlencode({key: one for key, one in asked.items() if one is not None})
+        found: list[Record] = self.request("GET", f"{path}?{given}" if given else path)[name]
+        return found
+
     # --- requests --------------------------------------------------------------------------------
 
     def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}) -> Any:
@@ -255,6 +401,14 @@ class Client:
         self.close()
 
 
+def _path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _one(experiment: str, *more: str) -> str:
+    return _path("experiments", experiment, *more)
+
+
 def _in_a_thread(
     method: Callable[Concatenate[Client, P], T],
 ) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
@@ -290,6 +444,36 @@ class AsyncClient:
     report = _in_a_thread(Client.report)
     report_many = _in_a_thread(Client.report_many)
     request = _in_a_thread(Client.request)
+    token = _in_a_thread(Client.token)
+    report_event = _in_a_thread(Client.report_event)
+    experiments = _in_a_thread(Client.experiments)
+    create_experiment = _in_a_thread(Client.create_experiment)
+    experiment = _in_a_thread(Client.experiment)
+    change_items = _in_a_thread(Client.change_items)
+    items = _in_a_thread(Client.items)
+    releases = _in_a_thread(Client.releases)
+    shares = _in_a_thread(Client.shares)
+    epochs = _in_a_thread(Client.epochs)
+    account = _in_a_thread(Client.account)
+    pause = _in_a_thread(Client.pause)
+    resume = _in_a_thread(Client.resume)
+    end = _in_a_thread(Client.end)
+    delete_experiment = _in_a_thread(Client.delete_experiment)
+    webhooks = _in_a_thread(Client.webhooks)
+    create_webhook = _in_a_thread(Client.create_webhook)
+    delete_webhook = _in_a_thread(Client.delete_webhook)
+    populations = _in_a_thread(Client.populations)
+    create_population = _in_a_thread(Client.create_population)
+    delete_population = _in_a_thread(Client.delete_population)
+    population_account = _in_a_thread(Client.population_account)
+    ledger = _in_a_thread(Client.ledger)
+    erase = _in_a_thread(Client.erase)
+    plan = _in_a_thread(Client.plan)
+    keys = _in_a_thread(Client.keys)
+    create_key = _in_a_thread(Client.create_key)
+    rotate_key = _in_a_thread(Client.rotate_key)
+    revoke_key = _in_a_thread(Client.revoke_key)
+    audit = _in_a_thread(Client.audit)
 
     async def close(self) -> None:
         """Close the connections that are not in use."""

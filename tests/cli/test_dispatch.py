@@ -71,6 +71,7 @@ def test_no_option_is_dropped_for_a_second_one(name, capsys):
         assert action.default is default
     given = {"--constraint", "--include", "--exclude", "--show"}
     expected = {"select": given, "simulate": {"--stream", "--learner", "--epsilon"}}
+    expected["report"] = {"--retention"}
     assert repeatable == expected.get(name, set())
     parser = parser_of(name)
     for flag in repeatable:

@@ -107,7 +107,7 @@ def test_refusals_have_fixed_texts(shared_service):
         ("POST", "/v1/experiments", {"name": marker}),
         ("POST", "/v1/experiments", {"name": "x", "population": "quiet", "items": [marker] * 2, "k": 1}),
         ("GET", f"/v1/{marker}", None),
-        ("DELETE", f"/v1/people/{marker}", None),
+        ("POST", f"/v1/populations/{marker}/erase", {"people": [marker]}),
     ]
     for method, path, body in bad:
         error = refused(lambda method=method, path=path, body=body: client.request(method, path, body))
@@ -133,7 +133,7 @@ def test_erasure(shared_service):
     experiment(client, "erasing", outcome_wait=3600.0)
     first, second = client.decide("erasing", "somebody"), client.decide("erasing", "somebody")
     assert client.report(first, likes=["item 1"]).status == "recorded"
-    client.request("DELETE", "/v1/people/somebody?population=erasing")
+    client.request("POST", "/v1/populations/erasing/erase", {"people": ["somebody"]})
     assert client.report(second, likes=["item 1"]) == Acknowledgement("recorded", False)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
-from discreet.service import backup, queries, web
-from discreet.service.auth import Secrets
+from discreet.service import backup, database, queries, web
+from discreet.service.auth import Keys, Secrets
 from discreet.service.config import PopulationConfig, ServiceSettings
 from discreet.service.database import Frozen, StoreError, open_store
 from discreet.service.engine import DecisionEngine
@@ -263,3 +263,119 @@ def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):
     assert (tmp_path / "secrets").read_bytes() == before
     assert not list(tmp_path.glob("secrets.*"))
     assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0
+
+
+# --- both databases -------------------------------------------------------------------------------------
+
+
+def content(store):
+    """Everything that a restore has to bring back."""
+    with store.transaction() as tx:
+        return {
+            table: tx.all(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+            for table, columns in (
+                ("population", "id, name, config, terms"),
+                ("experiment", "id, name, config, epoch, period, next_sequence, seq, chain"),
+                ("item", "*"),
+                ("charge", "*"),
+                ("release", "experiment, seq, epoch, segment, at, payload, chain"),
+                ("private_state", "*"),
+                ("api_key", "id, sha256, name, role, created"),
+            )
+        }
+
+
+def test_postgres_is_backed_up_and_restored_by_command(tmp_path, postgres, postgres_url):
+    """While it is in use; into another database; and into a file, with the same rows."""
+    world = World(postgres_url, likes(seed=None))
+    Keys(world.store).create("first", "admin")
+    busy(world, 20)
+    saved = str(tmp_path / "saved")
+    assert main(["service", "backup", saved, "--store", postgres_url]) == 0
+    assert Path(saved).stat().st_mode & 0o077 == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    before = content(world.store)
+    assert main(["service", "verify", saved]) == 0
+    assert main(["service", "restore", saved, "--store", postgres_url]) == 2  # it is not empty
+    other, file = postgres.create(), f"sqlite:///{tmp_path}/other.db"
+    for url in (other, file):
+        assert main(["service", "restore", saved, "--store", url]) == 0
+        again = World(url)
+        assert content(again.store) == before
+        again.shop = world.shop
+        assert again.one.status == FROZEN
+        assert backup.verify(again.store) == []
+        again.worker.create_population("new", PopulationConfig(epsilon=1.0))  # with a number of its own
+        again.now = again.now.replace(year=2104)
+        again.settle()
+        assert again.serve()[2]
+        World.opened.remove(again.store)
+        again.store.close()
+    postgres.drop(other)
+
+
+def test_rows_that_a_copy_leaves_out_are_noticed(tmp_path, postgres_url, monkeypatch):
+    """An injected fault: a table that is not copied."""
+    world = World(postgres_url, likes(seed=None))
+    busy(world, 20)
+    many = database.Transaction.many
+
+    def forgetful(tx, sql, rows):
+        many(tx, sql, [] if "INTO release" in sql else rows)
+
+    monkeypatch.setattr(database.Transaction, "many", forgetful)
+    backup.backup(postgres_url, tmp_path / "saved")
+    monkeypatch.undo()
+    assert main(["service", "verify", str(tmp_path / "saved")]) == 2
+
+
+def test_a_store_of_the_version_before_is_migrated(tmp_path, url, postgres, monkeypatch):
+    """Its rows are there, nothing is wrong with them, and the service goes on."""
+    every = list(database.migrations())
+    world = World(url, likes(seed=None))
+    busy(world, 20)
+    backup.backup(url, tmp_path / "saved")
+    before = content(world.store)
+    for left in range(1, len(every)):
+        old = postgres.create() if url.startswith("postgres") else f"sqlite:///{tmp_path}/{left}.db"
+        monkeypatch.setattr(database, "migrations", lambda left=left: iter(every[:left]))
+        store = open_store(old)
+        assert store.migrate() == every[left - 1][0]
+        with store.transaction() as tx:
+            names = [name for name in TABLES if not missing(tx, name)]
+            known = {name: columns_of(tx, name) for name in names}
+        file = open_store(f"sqlite:///{tmp_path}/saved")
+        with file.transaction() as read, store.transaction() as write:
+            for name, columns in known.items():
+                listed, marks = ", ".join(columns), ", ".join("?" * len(columns))
+                rows = read.all(f"SELECT {listed} FROM {name}")
+                write.many(f"INSERT INTO {name} ({listed}) VALUES ({marks})", rows)
+        file.close()
+        monkeypatch.undo()
+        assert store.migrate() == every[-1][0]
+        assert content(store) == before
+        assert backup.verify(store) == []
+        store.close()
+        again = World(old)
+        again.shop = world.shop
+        again.now = again.now.replace(month=12)
+        again.settle()
+        assert again.serve()[2]
+        World.opened.remove(again.store)
+        again.store.close()
+
+
+TABLES = ("population", "experiment", "item", "charge", "block", "release", "private_state", "api_key")
+
+
+def columns_of(tx, name):
+    if type(tx) is database.Transaction:
+        return [row[1] for row in tx.all(f"PRAGMA table_info({name})")]
+    found = (
+        "SELECT column_name FROM information_schema.columns WHERE table_name = ? ORDER BY ordinal_position"
+    )
+    return [column for (column,) in tx.all(found, name)]
+
+
+def missing(tx, name):
+    return columns_of(tx, name) == []

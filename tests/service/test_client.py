@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from discreet.client import Acknowledgement, AsyncClient, Client, ServiceError
+from discreet.service.api import OPERATIONS
 
 from .test_api import experiment
 
@@ -245,3 +248,74 @@ def test_a_decision_that_is_asked_for_again_has_the_same_key(kind):
     assert len(first) == len(second) == 1
     assert given == ["Idempotency-Key: visit 17"]
     assert none == []
+
+
+# --- a method for every route ---------------------------------------------------------------------------
+
+
+class Recorded(Client):
+    """Which routes were asked, and answered."""
+
+    seen: ClassVar = set()
+
+    def request(self, method, path, body=None, **more):
+        found = super().request(method, path, body, **more)
+        self.seen.add((method, path.partition("?")[0]))
+        return found
+
+
+def template(method, path):
+    """The route of a path."""
+    for one in OPERATIONS:
+        pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(one.path))
+        if one.method == method and re.fullmatch(pattern, path):
+            return method, one.path
+    raise AssertionError(path)
+
+
+def test_there_is_a_method_for_every_route(shared_service):
+    client = Recorded(shared_service.url, shared_service.key, timeout=60.0)
+    name = "every-route"
+    client.create_population(name, 1.0, anonymous=True)
+    client.create_experiment(name, name, ["a", "b", "c"], 2, feedback="taken", outcome_wait=3600.0)
+    assert name in [one["name"] for one in client.populations()]
+    assert name in [one["name"] for one in client.experiments()]
+    assert client.experiment(name)["population"] == name
+    assert client.change_items(name, add=["d"])["name"] == name
+    assert {"item": "d", "retired": False} in client.items(name)
+    decision = client.decide(name)
+    assert client.report(decision, taken=None).status == "recorded"
+    assert client.report_many([{"decision_id": decision.id, "taken": None}])[0].status == "duplicate"
+    client.request("POST", f"/v1/experiments/{name}/decisions", {"event": "e 1"})
+    assert client.report_event(name, "e 1", taken=None).status == "recorded"
+    assert client.token(name).startswith("dt_")
+    assert client.releases(name, limit=5) == []
+    assert client.shares(name) == []
+    assert client.epochs(name)[0]["epoch"] == 0
+    assert client.account(name)["population"] == client.population_account(name)["population"] == name
+    assert client.ledger(name)[-1]["experiment"] == name
+    client.erase(name, ["ann", "ben"])
+    assert client.plan(20, 2, 1000, 1.0, feedback="taken")["lift"]["visible"] > 0
+    hook = client.create_webhook(name, "https://example.com/x")
+    assert client.webhooks(name)[0]["id"] == hook["id"]
+    client.delete_webhook(name, hook["id"])
+    client.pause(name)
+    client.resume(name)
+    client.end(name)
+    client.create_population("unused", 1.0)
+    client.create_experiment("unused", "unused", ["a", "b"], 1, feedback="taken")
+    client.delete_experiment("unused")
+    client.delete_population("unused")
+    made = client.create_key("a", "app", days=1)
+    again = client.rotate_key(made["id"])
+    client.revoke_key(again["id"])
+    listed = client.keys()
+    assert made["id"] not in [one["id"] for one in listed]
+    assert client.audit(limit=1)[0]["action"].startswith("DELETE /v1/keys/")
+    same = {("GET", "/v1/experiments/{name}/status")}  # as the experiment's own
+    assert {template(*one) for one in client.seen} == {(one.method, one.path) for one in OPERATIONS} - same
+
+
+def test_the_asynchronous_client_has_the_same_methods():
+    public = {name for name in vars(Client) if not name.startswith("_")} - {"close", "prefetched"}
+    assert public <= set(vars(AsyncClient))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def analyst(world):
     return visitor(world, "analyst")
 
 
-PAGES = ["/experiments", "/experiments/shop", "/new", "/keys"]
+PAGES = ["/experiments", "/experiments/shop", "/new", "/keys", "/populations", "/populations/other", "/audit"]
 PARTS = ["", "/shop", "/shop/numbers", "/shop/shares", "/shop/items?find=plain"]
 
 
@@ -68,10 +69,15 @@ def test_shares_are_those_of_the_releases(world, analyst):
     assert blocks
     sequences = sum(block["decisions"][0] for block in blocks)
     served = sum(block["served"][0] for block in blocks) / sequences
+    points = world[0].client().request("GET", "/v1/experiments/shop/shares")["points"]
+    told = points[-1]
+    assert told["learned"]["value"] == pytest.approx(min(max(served, 0.0), 1.0), abs=1e-5)
+    assert told["learned"]["low"] <= told["learned"]["value"] <= told["learned"]["high"]
     chart = analyst.get("/parts/experiments/shop/shares")
     assert chart.headers["content-type"] == "application/json"
-    last = re.search(r'"learned":\[([^\]]*)\]', chart.text)[1].split(",")[-1]
-    assert float(last) == pytest.approx(min(max(served, 0.0), 1.0), abs=1e-5)
+    drawn = [one for one in json.loads(chart.text)["learned"] if one is not None]
+    known = [one["learned"]["value"] for one in points if one["learned"]["known"]]
+    assert drawn == pytest.approx(known, abs=1e-5)
 
 
 def test_a_seed_is_told_where_there_is_one(world, analyst):
@@ -88,10 +94,11 @@ def test_nobody_is_on_pages(admin):
 
 # --- roles ---------------------------------------------------------------------------------------------
 
+PEOPLE = {"/populations", "/populations/other"}
 ALLOWED = {
-    "analyst": {"/experiments", "/experiments/shop", "/experiments/other"},
-    "operator": {"/experiments", "/experiments/shop", "/experiments/other", "/new"},
-    "admin": {"/experiments", "/experiments/shop", "/experiments/other", "/new", "/keys"},
+    "analyst": {"/experiments", "/experiments/shop", "/experiments/other", *PEOPLE},
+    "operator": {"/experiments", "/experiments/shop", "/experiments/other", "/new", *PEOPLE},
+    "admin": {"/experiments", "/experiments/shop", "/experiments/other", "/new", "/keys", "/audit", *PEOPLE},
     "scoped": {"/experiments", "/experiments/shop"},
     "scoped operator": {"/experiments", "/experiments/shop"},
 }
@@ -437,7 +444,8 @@ def test_an_experiment_with_everything_that_may_be_known(analyst):
     assert "parts of people who were served" in found  # the account
     assert found.count("ThompsonSelector") == 1
     listed = analyst.get("/experiments").text
-    assert re.search(r"[\d.]+ % <span", listed)
+    assert re.search(r"[\d.]+ to [\d.]+ %", listed)
+    assert "±" not in listed
 
 
 def test_parts_are_sent_when_something_has_changed(world, analyst):
@@ -453,8 +461,8 @@ def test_parts_are_sent_when_something_has_changed(world, analyst):
 @pytest.mark.parametrize("feedback", ["taken", "likes", "value"])
 def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
     """What the plan says is read off the learner that would be made: its block and noise."""
-    form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20)))}
-    form |= {"visitors": "2000", "share": "100"}
+    form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20))), "visitors": "2000"}
+    form |= {"share": "100", "measure": "10", "holdout": "5"}
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
     words = {
         "taken": "Every 54 people counts leave, with noise of about ± 3.1 people",
@@ -464,6 +472,11 @@ def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
     assert words[feedback] in text
     assert f"after {503 if feedback == 'likes' else 300} people" in text
     assert "exp(1) times" in text
+    assert "None with 2,000 people" in text  # a lift: by 100 people of the hold-out
+    better = operator.post(
+        "/parts/plan", **form | {"visitors": "50000", "measure": "30", "holdout": "20"}
+    ).text
+    assert re.search(r"After 50,000 people, <strong>[\d.]+ points</strong> or more", better)
     found = operator.post("/parts/forecast", **form)
     assert found.status == 200
     assert "of what the best fixed set would serve" in found.text

@@ -347,11 +347,11 @@ def test_pages_of_segments(shared_service):
     one = admin.get("/experiments/lands?segment=de").text
     again = re.search(r'hx-get="(/parts/experiments/lands\?seen=[^"]*)"', one)[1].replace("&amp;", "&")
     assert "On display in de" in admin.get(again).text
-    empty = admin.get(f"/parts/experiments/lands/shares?segment={quote(hostile)}").text
-    full = admin.get("/parts/experiments/lands/shares?segment=de").text
-    assert json.loads(empty)["at"] == []
-    assert json.loads(full)["at"]
-    assert full == admin.get("/parts/experiments/lands/shares").text  # the others had nobody
+    empty = admin.get(f"/parts/experiments/lands/numbers?segment={quote(hostile)}").text
+    full = admin.get("/parts/experiments/lands/numbers?segment=de").text
+    assert "Nothing yet." in empty
+    assert "Nothing yet." not in full
+    assert full == admin.get("/parts/experiments/lands/numbers").text  # the others had nobody
     assert admin.get("/experiments/lands?segment=nowhere").status == 200
 
 

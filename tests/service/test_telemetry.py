@@ -15,8 +15,8 @@ from discreet.service.auth import Secrets
 from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
-from discreet.service.metrics import Traced
-from discreet.service.web import App, application, prepare
+from discreet.service.metrics import Spans, Watched
+from discreet.service.web import App, application, prepare, watched
 
 from .conftest import Running
 from .test_api import experiment
@@ -63,17 +63,17 @@ async def visits(app, key, reports):
     await ask(app, key, "POST", "/v1/outcomes", [{"decision_id": MARKER, "likes": [MARKER]}])
     await ask(app, key, "POST", f"/personalizer/v1.0/events/{MARKER}/reward", {"value": 1.0})
     await ask(app, key, "GET", f"/v1/experiments/{MARKER}/status")
-    await ask(app, key, "DELETE", f"/v1/people/{MARKER}")
+    await ask(app, key, "POST", "/v1/populations/people/erase", {"people": MARKER})
     await ask(app, key, MARKER, f"/{MARKER}")
     await ask(app, MARKER, "GET", f"/v1/keys/{MARKER}")
 
 
-def spans(folder, reports, kind=Traced):
+def spans(folder, reports, kind=Watched):
     """What is exported of some visits."""
     secrets = Secrets.fresh()
     app = App(DecisionEngine(open_store(f"sqlite:///{folder}/{reports}.db"), secrets))
     exporter = InMemorySpanExporter()
-    outer = kind(app, SimpleSpanProcessor(exporter))
+    outer = kind(app, Spans(SimpleSpanProcessor(exporter)))
 
     async def run():
         await app.engine.start(every=app.keys.refresh)
@@ -89,18 +89,18 @@ def spans(folder, reports, kind=Traced):
     return exporter.get_finished_spans()
 
 
-class TellsPaths(Traced):
+class TellsPaths(Watched):
     """An injected fault."""
 
     def _template(self, scope):
         return scope["path"]
 
 
-class TellsOutcomes(Traced):
+class TellsOutcomes(Watched):
     """An injected fault."""
 
-    def _tell(self, scope, status, began):
-        super()._tell(scope, 500 if status < 400 else status, began)
+    def _tell(self, scope, one):
+        super()._tell(scope, one._replace(status=500) if one.status < 400 else one)
 
 
 def leaks(found):
@@ -122,7 +122,7 @@ def test_spans_tell_routes_and_statuses_and_nothing_else(tmp_path):
     assert names(silent) == [
         *[("POST /v1/experiments/{name}/decisions", 200)] * 6,
         ("GET /v1/experiments/{name}/status", 404),
-        ("DELETE /v1/people/{person}", 422),
+        ("POST /v1/populations/{population}/erase", 422),
         ("GET /v1/keys/{key}", 405),
     ]
     keys = {"http.request.method", "http.route", "http.response.status_code"}
@@ -145,11 +145,11 @@ def test_it_is_off_unless_a_collector_is_set(tmp_path, collector):
     )
     prepare(settings)
     app = application(settings)
-    assert isinstance(app, App if collector is None else Traced)
-    inner = app if collector is None else app._app
-    inner.engine.store.close()
-    if collector is not None:
-        app._provider.shutdown()
+    told = watched(app, settings)._told
+    assert any(isinstance(one, Spans) for one in told) == (collector is not None)
+    app.engine.store.close()
+    for one in told:
+        one.close()
 
 
 def test_a_collector_gets_the_spans_of_a_service(tmp_path, monkeypatch):

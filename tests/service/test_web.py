@@ -21,7 +21,7 @@ from discreet.service.api import DOCUMENTED, description
 from discreet.service.auth import Secrets
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
-from discreet.service.metrics import Metrics
+from discreet.service.metrics import Answered, Metrics
 from discreet.service.web import App
 
 from .conftest import Running
@@ -72,9 +72,12 @@ def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
         world.report(sequence, ["item 1"])
         world.settle()
     metrics = Metrics(world.store)
-    metrics.answered("decisions", 200)
+    metrics.answered(Answered("1", "POST", "/v1/experiments/{name}/decisions", 200, 0, 0.004))
     found = generate_latest(metrics.registry).decode()
-    assert 'discreet_requests_total{route="decisions",status="200"} 1.0' in found
+    about = 'route="/v1/experiments/{name}/decisions",status="200"'
+    assert f"discreet_request_seconds_count{{{about}}} 1.0" in found
+    assert f'discreet_request_seconds_bucket{{le="0.0025",{about}}} 0.0' in found
+    assert f'discreet_request_seconds_bucket{{le="0.005",{about}}} 1.0' in found
     spent = float(found.split('discreet_epsilon_spent{population="people"} ')[1].split()[0])
     assert 0.9 < spent <= 1.0
     assert "outcome" not in found

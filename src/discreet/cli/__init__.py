@@ -30,6 +30,7 @@ COMMANDS = (
     "select",
     "prepare",
     "verify",
+    "report",
     "plan",
     "simulate",
     "serve",

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     server, settings = service_settings(options, "store", "secrets", "host", "port")
     from ..service.database import StoreError
+    from ..service.metrics import log_to_stderr
 
     try:
         key = server.prepare(settings)
@@ -47,5 +48,6 @@ def run(options: argparse.Namespace) -> int:
                 print(f"the first admin key is in {key}, which only you can read")
         sys.stdout.flush()
 
+    log_to_stderr(settings.log_level)
     server.run(settings, ready)
     return 0

@@ -1,25 +1,22 @@
 """Reports: one HTML file that needs nothing else, readable on a screen, a phone or paper.
 
-Everything is in the file: the style sheet, and each chart as a drawing in two shapes, wide for screens and
-narrow for phones. A report shows what a simulation found out about its people, in the clear.
+Everything is in the file: the style sheet (`core.page`), and each chart as a drawing in two shapes, wide for
+screens and narrow for phones. A report shows what a simulation found out about its people, in the clear.
 """
 
 from __future__ import annotations
 
 import base64
-import html
 import io
 import json
 import math
 import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
-from ..core.state import replacing
+from ..core.page import Page, safe
 from . import plots
 
 if TYPE_CHECKING:
@@ -28,103 +25,10 @@ if TYPE_CHECKING:
     from .simulation import Results, StreamSpec
 
 _WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
-_STYLE = """
-:root { --ink: #1a1a1a; --soft: #5a5a5a; --line: #dcdcdc; --tint: #f5f6f8; --accent: #1d3f8f; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1.2rem 4rem; max-width: 60rem; color: var(--ink); background: #fff;
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: .2rem 0 .4rem; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 .4rem; border-top: 2px solid var(--accent); padding-top: .8rem; }
-p, li { max-width: 44rem; }
-.lead, .small, caption, footer { color: var(--soft); }
-.small, footer { font-size: .86rem; }
-figure { margin: 1rem 0 1.6rem; }
-figure img { width: 100%; height: auto; display: block; border: 1px solid var(--line); border-radius: 6px;
-  padding: .6rem; background: #fff; }
-table { border-collapse: collapse; width: 100%; margin: .6rem 0 1.2rem; font-size: .9rem; }
-caption { text-align: left; padding-bottom: .3rem; }
-th, td { padding: .38rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-thead th { border-bottom: 2px solid var(--ink); vertical-align: bottom; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tbody tr:nth-child(odd) { background: var(--tint); }
-pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: .8rem;
-  overflow-x: auto; font-size: .8rem; line-height: 1.4; }
-details summary { cursor: pointer; color: var(--accent); }
-.notice { border-left: 4px solid var(--accent); background: var(--tint); padding: .6rem .9rem; }
-.notice p { margin: .2rem 0; }
-@media (max-width: 640px) {
-  body { padding: 1rem .8rem 3rem; }
-  h1 { font-size: 1.4rem; }
-  figure img { padding: .2rem; }
-  table.cards, .cards caption, .cards tbody { display: block; width: 100%; }
-  .cards thead { position: absolute; left: -9999px; }
-  .cards tr { display: flex; flex-wrap: wrap; column-gap: .3rem; border: 1px solid var(--line);
-    border-radius: 6px; margin: 0 0 .5rem; padding: .3rem 0; }
-  .cards td, .cards td.number { display: block; border: 0; padding: .1rem .6rem; text-align: left;
-    white-space: normal; overflow-wrap: anywhere; }
-  .cards td::before { content: attr(data-label); display: block; color: var(--soft); font-size: .72rem;
-    white-space: nowrap; }
-  .cards td:first-child { font-weight: 600; flex-basis: 100%; }
-  .cards td:first-child::before, .cards td:empty { display: none; }
-  .cards td.words:not(:first-child) { flex-basis: 100%; }
-}
-@media print { body { max-width: none; } figure, tr { break-inside: avoid; } }
-"""
 
 
-class Report:
-    """A page that is put together from the top: text, tables and charts, then saved.
-
-    >>> page = Report("Fruit")
-    >>> page.table(["what", "how many"], [["apples & pears", "12"]])
-    >>> "apples &amp; pears" in page.html()
-    True
-    """
-
-    def __init__(self, title: str, lead: str = "") -> None:
-        self._title = title
-        self._parts = [f"<header><h1>{_safe(title)}</h1><p class='lead'>{_safe(lead)}</p></header>"]
-
-    def heading(self, words: str) -> None:
-        self._parts.append(f"<h2>{_safe(words)}</h2>")
-
-    def text(self, words: str, *, small: bool = False) -> None:
-        self._parts.append(f"<p class='small'>{_safe(words)}</p>" if small else f"<p>{_safe(words)}</p>")
-
-    def points(self, lines: Sequence[str]) -> None:
-        self._parts.append("<ul>" + "".join(f"<li>{_safe(line)}</li>" for line in lines) + "</ul>")
-
-    def notice(self, *lines: str) -> None:
-        self._parts.append(
-            "<div class='notice'>" + "".join(f"<p>{_safe(line)}</p>" for line in lines) + "</div>"
-        )
-
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
-        """Rows of cells; columns of numbers stand to the right, and on a phone each row is a card."""
-        numeric = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-        kinds = [" class='number'" if one else " class='words'" for one in numeric]
-        head = "".join(
-            f"<th scope='col'{kind}>{_safe(name)}</th>" for name, kind in zip(header, kinds, strict=True)
-        )
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td{kind} data-label='{_safe(name)}'>{_safe(cell)}</td>"
-                for cell, name, kind in zip(row, header, kinds, strict=True)
-            )
-            + "</tr>\n"
-            for row in rows
-        )
-        title = f"<caption>{_safe(caption)}</caption>" if caption else ""
-        self._parts.append(
-            f"<table class='cards'>{title}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
-        )
-
-    def preformatted(self, words: str, summary: str = "") -> None:
-        block = f"<pre>{_safe(words)}</pre>"
-        if summary:
-            block = f"<details><summary>{_safe(summary)}</summary>{block}</details>"
-        self._parts.append(block)
+class Report(Page):
+    """A page with charts: each as a drawing in two shapes, wide for screens and narrow for phones."""
 
     def chart(self, draw: Callable[[Axes], Any], described: str, save: Path) -> list[Path]:
         """A chart in both shapes; ``draw`` is called with axes for each. ``save`` is where to put it as well.
@@ -148,29 +52,9 @@ class Report:
         narrow, wide = pictures
         self._parts.append(
             f"<figure><picture><source media='(max-width: 640px)' srcset='{narrow}'>"
-            f"<img src='{wide}' alt='{_safe(described)}'></picture></figure>"
+            f"<img src='{wide}' alt='{safe(described)}'></picture></figure>"
         )
         return written
-
-    def html(self) -> str:
-        """The whole page."""
-        made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        return (
-            "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-            "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-            f"<title>{_safe(self._title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-            + "\n".join(self._parts)
-            + f"\n<footer><p>Made with discreet {__version__} on {made}. This file needs no network.</p>"
-            "</footer>\n</body>\n</html>\n"
-        )
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page, whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as file:
-            file.write_text(self.html(), encoding="utf-8")
-        return target
 
 
 NOT_PRIVATE = (
@@ -352,13 +236,5 @@ def _picture(figure: Any) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode("ascii")
 
 
-def _safe(words: str) -> str:
-    return html.escape(words, quote=True)
-
-
 def _slug(name: str) -> str:
     return "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower()).strip("-") or "stream"
-
-
-def _is_number(cell: str) -> bool:
-    return cell in ("", "none", "not private") or cell.lstrip("-~<").replace(",", "")[:1].isdigit()

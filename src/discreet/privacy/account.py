@@ -710,6 +710,23 @@ class Account:
         released = grid(header, rows) if rows else line("nothing has been released")
         return card("Privacy account", line(above), released, *(line(remark) for remark in below))
 
+    def to_html(self, title: str = "Privacy account", **about: Any) -> str:
+        """A document to hand over, as one HTML file that prints well.
+
+        ``promise``, ``public``, ``retention`` and ``uncovered`` say what an account cannot know; see
+        `privacy.document`.
+
+        >>> import discreet as dc
+        >>> gate = dc.Gate(dc.Budget(1.0))
+        >>> item = gate.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+        >>> page = gate.spent.to_html("Shop", retention=["Events are deleted after 30 days."])
+        >>> "at most exp(0.5) = 1.649 times as likely" in page
+        True
+        """
+        from .document import document
+
+        return document(title, {"the account": self}, **about)
+
     def _lines(self) -> Iterator[str]:
         budget = self.budget
         epsilon = self.epsilon()

@@ -21,6 +21,7 @@ from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
 from .budget import Budget
 from .conversions import exact, rounded_up
+from .document import document
 from .events import ApproximateRelease, Event, Loss, PureRelease
 from .ledger import Charge, Ledger, MemoryLedger
 from .randomness import Seed, randomness
@@ -119,6 +120,18 @@ class Periods:
         epsilon = smallest_epsilon(_full(limit) * periods, budget, delta, self.definition)
         basic = rounded_up(exact(budget.epsilon) * periods)
         return replace(budget, epsilon=min(epsilon, basic), delta=delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """The account of every period, as plain values."""
+        return {name: self.account(name).to_json() for name in self.names}
+
+    def to_html(self, title: str = "Privacy account", **about: Any) -> str:
+        """A document to hand over, with every period: see `Account.to_html`."""
+        names = self.names
+        if not names:
+            return Account(self.budget, Releases()).to_html(title, **about)
+        total = self.total() if len(names) > 1 else None
+        return document(title, {name: self.account(name) for name in names}, total, **about)
 
     def __str__(self) -> str:
         names = self.names

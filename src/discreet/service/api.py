@@ -8,13 +8,15 @@ docs/service/personalizer.md says what is the same, and what is not.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -25,19 +27,18 @@ from starlette.routing import Route
 
 from .. import __version__
 from ..core.names import name_of
+from ..core.page import STYLE
 from ..privacy import Budget, BudgetExceeded
-from . import groups, queries
-from .auth import ROLES, DecisionId, Key, Keys, LastAdmin, new_token
+from . import groups, queries, webhooks
+from .auth import BROWSER, HEADERS, ROLES, BrowserToken, DecisionId, Key, Keys, LastAdmin, new_token
 from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
 from .database import Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
-from .learning import DecisionBlock, Wrong, first_release, release_plan
+from .learning import DecisionBlock, Wrong, first_release, lift_plan, release_plan
 from .limits import LARGEST, MANY, Apart, Crowded, TooLong
+from .shares import Progress
 from .worker import PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
-
-if TYPE_CHECKING:
-    from .metrics import Metrics
 
 logger = logging.getLogger("discreet.service")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -72,6 +73,7 @@ BAD_BODY = Problem(422, "body", "The body is not what this route takes; see /doc
 UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an Upgrade header.")
 TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
+TOKEN = Problem(401, "token", "The token is over, or of another experiment: get a new one from your server.")
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
 NOT_FOUND = Problem(404, "not-found", "There is nothing at this address; /docs lists the routes.")
 METHOD = Problem(
@@ -152,7 +154,7 @@ def problem_of(error: Exception) -> Problem:
     for kind, problem in _PROBLEMS:
         if isinstance(error, kind):
             return problem
-    logger.error("a request failed: %s", type(error).__name__)
+    logger.error("a request failed", exc_info=error)
     return FAILED
 
 
@@ -244,6 +246,25 @@ class Rotation(msgspec.Struct, forbid_unknown_fields=True):
     grace: Annotated[float, Meta(ge=0, le=604800)] = 0.0
 
 
+class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose browser it is for, and for how long."""
+
+    person: Person | None = None
+    seconds: Annotated[int, Meta(ge=10, le=3600)] = 900
+
+
+class NewWebhook(msgspec.Struct, forbid_unknown_fields=True):
+    """Where releases are sent: over https, to an address that everybody can reach."""
+
+    url: Annotated[str, Meta(max_length=1000)]
+
+
+class Erasure(msgspec.Struct, forbid_unknown_fields=True):
+    """People to be forgotten, as decisions name them."""
+
+    people: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MANY)]
+
+
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is to be chosen for whom, for a forecast."""
 
@@ -255,6 +276,9 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     feedback: Literal["likes", "taken", "value"] = "likes"
     goal: Literal["expected", "certified"] = "expected"
     constraint: ConstraintConfig | None = None
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.3
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.2
 
 
 class Operation(NamedTuple):
@@ -285,6 +309,15 @@ _DECISION = {
     "propensity": None,
 }
 _EPOCH = {"epoch": 0, "releases": 12, "first_release": 1793491200.0, "last_release": 1793494800.0}
+_SHARE = {"value": 0.42, "low": 0.39, "high": 0.45, "known": True}
+_POINT = {
+    "at": 1793494800.0,
+    "epoch": 0,
+    "decisions": [8000, 2000],
+    "learned": _SHARE,
+    "control": _SHARE | {"value": 0.31, "low": 0.27, "high": 0.35},
+    "lift": _SHARE | {"value": 0.11, "low": 0.06, "high": 0.16},
+}
 _NEW = {
     "name": "shop",
     "population": "visitors",
@@ -292,7 +325,7 @@ _NEW = {
     "k": 2,
     "feedback": "taken",
     "outcome_wait": 600,
-    "holdout": 0.05,
+    "holdout": 0.2,
     "segments": ["de", "fr"],
 }
 Work = Callable[[Request], Awaitable[Any]]
@@ -309,6 +342,10 @@ OPERATIONS = (
     Operation("POST", f"{_ONE}/events/{{event}}/outcome", "event_outcome", "decide",
               "What came of the decision of an event", OutcomeRequest, {"taken": "blue"},
               {"status": "recorded", "counted": True}),
+    Operation("POST", f"{_ONE}/tokens", "token", "decide",
+              "A token for the browser of one person: their decisions and outcomes, for up to an hour",
+              TokenRequest, {"person": "user 17", "seconds": 900},
+              {"token": "dt_…", "expires": "2026-11-16T10:30:00Z"}, 201),
     Operation("GET", "/v1/experiments", "experiments", "read", "All experiments"),
     Operation("POST", "/v1/experiments", "new_experiment", "operate",
               "A new experiment; it reserves its share of the budget",
@@ -320,7 +357,10 @@ OPERATIONS = (
     Operation("GET", f"{_ONE}/account", "account", "read",
               "What was spent, by period, and composed over periods"),
     Operation("GET", f"{_ONE}/releases", "releases", "read",
-              "What was released, newest first (?segment=NAME for one segment)"),
+              "What was released, newest first (?segment=NAME for one segment, ?format=csv)"),
+    Operation("GET", f"{_ONE}/shares", "shares", "read",
+              "People served and lift, with 95 % intervals that hold at all times at once (?segment=NAME)",
+              None, None, {"points": [_POINT]}),
     Operation("GET", f"{_ONE}/epochs", "epochs", "read", "Its epochs, newest first: one a period",
               None, None, {"epochs": [_EPOCH | {"period": "2026-11"}]}),
     Operation("GET", f"{_ONE}/items", "items", "read", "The catalogue"),
@@ -332,6 +372,12 @@ OPERATIONS = (
               None, None, {"name": "shop", "status": "ended", "given_back": True}),
     Operation("DELETE", _ONE, "delete", "operate", "Delete what nobody ever had a decision of",
               None, None, {"status": "deleted"}),
+    Operation("GET", f"{_ONE}/webhooks", "list_webhooks", "operate", "Where releases are sent"),
+    Operation("POST", f"{_ONE}/webhooks", "new_webhook", "operate",
+              "Send every release to this address, signed; the secret is shown this once", NewWebhook,
+              {"url": "https://example.com/releases"}, {"id": "0c1d2e3f4a5b", "secret": "…"}, 201),
+    Operation("DELETE", f"{_ONE}/webhooks/{{webhook}}", "end_webhook", "operate",
+              "Send no more releases there", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations", "populations", "read", "All populations, with their budgets"),
     Operation("POST", "/v1/populations", "new_population", "operate", "People with one budget per period",
               NewPopulation,
@@ -340,12 +386,16 @@ OPERATIONS = (
     Operation("DELETE", "/v1/populations/{population}", "delete_population", "operate",
               "Delete people about whom no experiment was", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations/{population}/account", "account", "read",
-              "What was spent about these people"),
+              "What was spent about these people (?format=csv, or html: a document to hand over)"),
+    Operation("GET", "/v1/populations/{population}/ledger", "ledger", "read",
+              "Every charge to their budget, newest first"),
+    Operation("POST", "/v1/populations/{population}/erase", "erase", "erase",
+              "Forget what waits to be learned about people, who are named in the body only", Erasure,
+              {"people": ["user 17"]}, {"status": "erased"}),
     Operation("POST", "/v1/plan", "plan", "read", "What to expect before anything is spent", PlanRequest,
               {"items": 200, "k": 5, "people": 10000, "epsilon": 1.0, "feedback": "taken"}),
-    Operation("DELETE", "/v1/people/{person}", "erase", "erase",
-              "Forget what waits to be learned about somebody (?population=NAME)",
-              None, None, {"status": "erased"}),
+    Operation("GET", "/v1/audit", "audit_log", "administer",
+              "Who changed what, newest first (?before=NUMBER, ?limit=, ?format=csv)"),
     Operation("GET", "/v1/keys", "list_keys", "administer", "API keys, without their secrets"),
     Operation("POST", "/v1/keys", "new_key", "administer", "A new API key, shown this once", NewKey,
               {"name": "shop front", "role": "app", "experiments": ["shop"], "days": 365},
@@ -366,32 +416,30 @@ _encode = msgspec.json.Encoder().encode
 class Api:
     """The JSON routes over an engine."""
 
-    def __init__(self, engine: DecisionEngine, keys: Keys, metrics: Metrics | None = None) -> None:
-        self.engine, self.keys, self._metrics = engine, keys, metrics
+    def __init__(self, engine: DecisionEngine, keys: Keys) -> None:
+        self.engine, self.keys = engine, keys
         self.apart = Apart()
 
     def routes(self) -> list[Route]:
-        """All of them, for Starlette; what people are called may have slashes in it."""
-        found = []
-        for one in OPERATIONS:
-            path = one.path.replace("{person}", "{person:path}")
-            found.append(Route(path, self.endpoint(one, self._checked(one), refusal), methods=[one.method]))
-        return found
+        """All of them, for Starlette."""
+        return [
+            Route(one.path, self.endpoint(one, self._checked(one), refusal), methods=[one.method])
+            for one in OPERATIONS
+        ]
 
     def endpoint(self, one: Operation, work: Work, refused: Callable[[Problem], Response]) -> Endpoint:
-        """Do the work of an operation, and answer, in JSON."""
+        """Do the work of an operation, and answer, in JSON if it is no answer already."""
 
         async def endpoint(request: Request) -> Response:
             try:
                 found = await work(request)
-                content = found if isinstance(found, bytes) else _encode(found)
-                answer = Response(content, one.status, media_type="application/json" if content else None)
+                if isinstance(found, Response):
+                    answer = found
+                else:
+                    content = found if isinstance(found, bytes) else _encode(found)
+                    answer = Response(content, one.status, media_type="application/json" if content else None)
             except Exception as error:
                 answer = refused(problem_of(error))
-            # How many outcomes there were is nobody's business.
-            failed = one.action == "decide" and answer.status_code >= 500
-            if self._metrics is not None and (one.handler in ("decide", "rank") or failed):
-                self._metrics.answered(one.handler, answer.status_code)
             return answer
 
         return endpoint
@@ -411,14 +459,17 @@ class Api:
                 raise WRONG_ROLE
             found = await handler(request)
             if one.method != "GET" and not decides:
-                await run_in_threadpool(self.audit, key.id, f"{one.method} {one.path}")
+                await run_in_threadpool(self.audit, key.id, f"{one.method} {request.url.path}")
             return found
 
         return work
 
     def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        key = None if token is None else self.keys.find(token)
+        if token is not None and token.startswith(BROWSER.encode()):
+            key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
+        else:
+            key = None if token is None else self.keys.find(token)
         if key is None:
             raise missing
         if action not in ROLES[key.role]:
@@ -428,6 +479,7 @@ class Api:
         return key
 
     def audit(self, key: str, action: str) -> None:
+        """Who did what to which experiment, population or key: people are in no path."""
         with self.engine.store.transaction() as tx:
             audit(tx, action, key)
 
@@ -447,8 +499,14 @@ class Api:
         if asked.people is not None and (asked.person is not None or asked.count > 1):
             raise BAD_BODY.with_(at="$.people", detail="Give people, or person with count.")
         live = await engine.live(name)
-        for person in dict.fromkeys(whom):
-            check_decides(live, person)
+        bound = check_bound(live, request.state.key)
+        if bound is not None:
+            if asked.event is not None or whom != [None]:
+                raise BAD_BODY.with_(at="$", detail="A token is for one person, which it names by itself.")
+            check_runs(live)
+        else:
+            for person in dict.fromkeys(whom):
+                check_decides(live, person)
         if asked.event is not None and (len(whom) > 1 or key is not None or live.config.sticky):
             detail = "It is for one decision, without Idempotency-Key, of an experiment without sticky sets."
             raise BAD_BODY.with_(at="$.event", detail=detail)
@@ -460,7 +518,8 @@ class Api:
         made: list[bytes] = []
         kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
         for number, person in enumerate(whom):
-            pseudonym = engine.pseudonym(live, person)
+            pseudonym = engine.pseudonym(live, person) if bound is None else bound.pseudonym
+            person = person if bound is None else pseudonym.hex()
             answer, altered = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
             known_by, stays = _known_by(live, asked, key, number, person)
@@ -494,6 +553,20 @@ class Api:
         )
         return answer, altered
 
+    async def token(self, request: Request) -> Any:
+        """A token for a browser; whoever has one makes no other."""
+        name, key = request.path_params["name"], request.state.key
+        if not key.may("decide", name) or key.bound is not None:
+            raise WRONG_ROLE
+        asked = await read(request, TokenRequest)
+        live = await self.engine.live(name)
+        check_decides(live, asked.person)
+        until = int(time.time()) + asked.seconds
+        pseudonym = self.engine.pseudonym(live, asked.person)
+        made = BrowserToken(key.id, live.id, live.period, pseudonym, until)
+        expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
+        return {"token": self.engine.secrets.token(made), "expires": expires}
+
     async def outcome(self, request: Request) -> bytes:
         asked = decoded(await body(request.receive), _outcome)
         written = await self._record(request.path_params["decision"], asked, request.state.key)
@@ -502,7 +575,7 @@ class Api:
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
         name = request.path_params["name"]
-        if not request.state.key.may("decide", name):
+        if not request.state.key.may("decide", name) or request.state.key.bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(name)
@@ -555,6 +628,9 @@ class Api:
             raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
             raise WRONG_ROLE
+        bound = key.bound
+        if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
+            raise WRONG_ROLE
         return self.engine.record(
             decision, outcome_body(await self._knows(live, decision, asked), decision, asked)
         )
@@ -579,7 +655,24 @@ class Api:
         population = request.path_params.get("population")
         if population is None:
             population = (await self.ask(queries.status, request.path_params["name"]))["population"]
-        return await self.ask(queries.account, population)
+        return await self.told_account(population, request.query_params.get("format"))
+
+    async def told_account(self, population: str, form: str | None) -> Any:
+        """An account, as JSON, as a table or as a document."""
+        if form == "html":
+            return page_of(await self.ask(queries.document, population))
+        found = await self.ask(queries.account, population)
+        if form is None:
+            return found
+        return exported(form, found, queries.account_table, f"account-{population}")
+
+    async def ledger(self, request: Request) -> Any:
+        return {"charges": await self.ask(queries.ledger, request.path_params["population"])}
+
+    async def audit_log(self, request: Request) -> Any:
+        found = await self.ask(queries.audit, **paged(request))
+        form = request.query_params.get("format")
+        return {"audit": found} if form is None else exported(form, found, rows_table, "audit")
 
     async def experiments(self, request: Request) -> Any:  # noqa: ARG002
         return {"experiments": await self.ask(queries.experiments)}
@@ -630,18 +723,20 @@ class Api:
         }
 
     async def releases(self, request: Request) -> Any:
-        asked = request.query_params
-        before, limit = asked.get("before"), asked.get("limit", "100")
-        if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
-            raise BAD_BODY.with_(at="?before, ?limit", detail="They are numbers of releases, from 0 on.")
-        found = await self.ask(
-            queries.releases,
-            request.path_params["name"],
-            before=None if before is None else int(before),
-            limit=min(int(limit), 1000),
-            segment=asked.get("segment"),
-        )
-        return {"releases": found}
+        name, asked = request.path_params["name"], request.query_params
+        found = await self.ask(queries.releases, name, segment=asked.get("segment"), **paged(request))
+        form = asked.get("format")
+        if form is None:
+            return {"releases": found}
+        return exported(form, found, queries.releases_table, f"releases-{name}")
+
+    async def shares(self, request: Request) -> Any:
+        name, segment = request.path_params["name"], request.query_params.get("segment")
+        status = await self.status(request)
+        progress = Progress(status["config"]["holdout"])
+        progress.add(await self.ask(queries.shares, name, 0, segment))
+        found = await run_in_threadpool(lambda: [one.to_json() for one in progress.thinned(12)])
+        return {"points": found}
 
     async def epochs(self, request: Request) -> Any:
         return {"epochs": await self.ask(queries.epochs, request.path_params["name"])}
@@ -699,12 +794,34 @@ class Api:
     # --- people and keys -------------------------------------------------------------------------
 
     async def erase(self, request: Request) -> Any:
-        population, person = request.query_params.get("population"), request.path_params["person"]
-        if population is None:
-            raise BAD_BODY.with_(at="?population", detail="Name the population that they are of.")
+        for person in (await read(request, Erasure)).people:
+            await self.forget(request.path_params["population"], person)
+        return {"status": "erased"}
+
+    async def forget(self, population: str, person: str) -> None:
+        """Erase somebody, whose name is kept nowhere."""
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
-        return {"status": "erased"}
+
+    # --- webhooks --------------------------------------------------------------------------------
+
+    async def list_webhooks(self, request: Request) -> Any:
+        return {"webhooks": await self.ask(webhooks.listed, request.path_params["name"])}
+
+    async def new_webhook(self, request: Request) -> Any:
+        asked = await read(request, NewWebhook)
+        try:
+            webhooks.check(asked.url)
+        except ValueError as error:  # about the address alone
+            raise BAD_BODY.with_(at="$.url", detail=str(error)) from None
+        number = await self.ask(webhooks.create, request.path_params["name"], asked.url)
+        return {"id": number, "secret": self.engine.secrets.webhook(number)}
+
+    async def end_webhook(self, request: Request) -> Any:
+        asked = request.path_params
+        if not await self.ask(webhooks.delete, asked["name"], asked["webhook"]):
+            raise NOT_FOUND
+        return {"status": "deleted"}
 
     async def list_keys(self, request: Request) -> Any:  # noqa: ARG002
         return {"keys": await run_in_threadpool(self.keys.listed)}
@@ -734,10 +851,22 @@ def check_nul(request: Request) -> None:
         raise NUL
 
 
-def check_decides(live: Live, person: str | None) -> None:
-    """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
+def check_bound(live: Live, key: Key) -> BrowserToken | None:
+    """The token of a browser, of this experiment and its period; None for an ordinary key."""
+    bound = key.bound
+    if bound is not None and (bound.experiment, bound.period) != (live.id, live.period):
+        raise TOKEN
+    return bound
+
+
+def check_runs(live: Live) -> None:
     if live.status != RUNNING:
         raise NOT_RUNNING.with_(detail=queries.STANDS.get(live.status, ""))
+
+
+def check_decides(live: Live, person: str | None) -> None:
+    """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
+    check_runs(live)
     if (person is None or name_of(person) is None) and not live.people.anonymous:
         raise PERSON
 
@@ -856,7 +985,55 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
         stream="stationary",
         goal=asked.goal,
     )
-    return {"text": str(found)}
+    return {"text": str(found), "lift": visible(asked)}
+
+
+def visible(asked: PlanRequest) -> dict[str, Any] | None:
+    """What lift can be told apart from none, as set and with other settings; None without a hold-out."""
+    people = PopulationConfig(
+        epsilon=asked.epsilon, delta=asked.delta, definition="gdp" if asked.delta else "pure"
+    )
+    how = {name: getattr(asked, name) for name in ("k", "feedback", "share", "measure", "holdout")}
+    found = lift_plan(ExperimentConfig(items=["any"], **how), people, asked.people)
+    if found is None:
+        return None
+    rows = [
+        {"holdout": held, "measure": part, "visible": lift}
+        for held, row in found.rows
+        for part, lift in zip(found.measures, row, strict=True)
+    ]
+    return {"visible": found.visible, "others": rows}
+
+
+def paged(request: Request) -> dict[str, Any]:
+    """Which part of a list is asked for."""
+    asked = request.query_params
+    before, limit = asked.get("before"), asked.get("limit", "100")
+    if not all(re.fullmatch(r"\d{1,18}", one) for one in (limit, before or "0")):
+        raise BAD_BODY.with_(detail="before and limit are whole numbers.")
+    return {"before": None if before is None else int(before), "limit": min(int(limit), 1000)}
+
+
+def exported(form: str, found: Any, table: Callable[[Any], str], name: str) -> Response:
+    """What was found, as a file: "json" or "csv"."""
+    if form not in ("json", "csv"):
+        raise BAD_BODY.with_(detail="format is one of json and csv; accounts have html, too.")
+    text, kind = (table(found), "text/csv") if form == "csv" else (_encode(found), "application/json")
+    shown = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(text, 200, {**HEADERS, **shown}, kind)
+
+
+def rows_table(found: list[dict[str, Any]]) -> str:
+    """Records that are alike, as CSV."""
+    header = list(found[0]) if found else []
+    return queries.as_csv(header, [list(one.values()) for one in found])
+
+
+def page_of(document: str) -> Response:
+    """A document with a style sheet of its own, and nothing else."""
+    own = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{own}'; frame-ancestors 'none'; base-uri 'none'"
+    return Response(document, 200, {**HEADERS, "content-security-policy": policy}, "text/html")
 
 
 async def read(request: Request, kind: type[Any]) -> Any:
@@ -991,6 +1168,8 @@ class Personalizer:
                 raise WHICH
             (name,) = key.experiments
         elif not key.may("decide", name):
+            raise WRONG_ROLE
+        if key.bound is not None:
             raise WRONG_ROLE
         live = await self._engine.live(name)
         if live.config.feedback != "value":

@@ -25,7 +25,7 @@ import secrets as system
 import struct
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -36,6 +36,8 @@ from starlette.responses import Response
 from ..core.names import name_of
 from .database import NOBODY, PSEUDONYM, Database, Transaction
 
+BROWSER = "dt_"  # what a token of a browser begins with
+_COOKIE_MAC = 32
 _MAC = 12
 _REQUEST = 16
 _BODY = struct.Struct(f">BIIQI{PSEUDONYM}s")
@@ -109,6 +111,31 @@ class Secrets:
             key = hmac.digest(self.keys["people"], f"requests/{experiment}".encode(), "sha256")
             self._requests[experiment] = key
         return hashlib.blake2b(known_by, key=key, digest_size=_REQUEST).digest()
+
+    # --- browsers --------------------------------------------------------------------------------
+
+    def token(self, made: BrowserToken) -> str:
+        """A token for a browser, under a keyed hash."""
+        fields = (made.key, made.experiment, made.period, made.pseudonym.hex(), made.until)
+        body = json.dumps(fields).encode()
+        raw = body + hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")
+        return BROWSER + base64.urlsafe_b64encode(raw).decode()
+
+    def read_token(self, text: str) -> BrowserToken | None:
+        """What a token says; None for one that was not made here."""
+        try:
+            raw = base64.urlsafe_b64decode(text.removeprefix(BROWSER).encode("ascii"))
+        except (ValueError, binascii.Error):
+            return None
+        body, mac = raw[:-_COOKIE_MAC], raw[-_COOKIE_MAC:]
+        if not hmac.compare_digest(mac, hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")):
+            return None
+        key, experiment, period, pseudonym, until = json.loads(body)
+        return BrowserToken(key, experiment, period, bytes.fromhex(pseudonym), until)
+
+    def webhook(self, number: str) -> str:
+        """The secret that releases are signed with, for a webhook."""
+        return hmac.digest(self.keys["sessions"], f"webhook/{number}".encode(), "sha256").hex()
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -188,6 +215,19 @@ class LastAdmin(Exception):
     """The last key that gives out others cannot be ended; nothing was changed."""
 
 
+class BrowserToken(NamedTuple):
+    """What a browser may do for a while: decisions of one experiment for one pseudonym, and their outcomes.
+
+    A pseudonym is that of a period: with the next one the token is over, so that nobody counts under two.
+    """
+
+    key: str  # the id of the API key that made it; it ends with that
+    experiment: int
+    period: str
+    pseudonym: bytes
+    until: int
+
+
 @dataclass(frozen=True)
 class Key:
     """A key as it is known here; ``experiments`` is None for all of them, ``expires`` None for never."""
@@ -197,6 +237,7 @@ class Key:
     role: str
     experiments: frozenset[str] | None
     expires: float | None = None
+    bound: BrowserToken | None = None
 
     @property
     def over(self) -> bool:
@@ -253,13 +294,21 @@ class Keys:
         self._noted: dict[str, float] = {}
 
     def within_rate(self, key: Key) -> bool:
-        """Whether a key may ask once more now."""
+        """Whether a key, or the browser of one visitor, may ask once more now."""
         if self._throttle is None:
             return True
-        if not self._throttle.free(key.id):
+        name = key.id if key.bound is None else f"{key.id}/{key.bound.pseudonym.hex()}"
+        if not self._throttle.free(name):
             return False
-        self._throttle.spend(key.id)
+        self._throttle.spend(name)
         return True
+
+    def bound(self, token: BrowserToken | None) -> Key | None:
+        """The key of a browser's token, as long as the one that made it is valid."""
+        key = None if token is None or token.until <= time.time() else self.of(token.key)
+        if key is None or "decide" not in ROLES[key.role]:
+            return None
+        return replace(key, role="app", bound=token)
 
     def find(self, token: bytes) -> Key | None:
         key = self._known.get(digest_of(token))
@@ -392,7 +441,6 @@ def digest_of(token: bytes) -> bytes:
 
 COOKIE = "discreet_session"
 LIFE = 12 * 3600  # seconds
-_COOKIE_MAC = 32
 
 # No script, style, frame or request but this site's own; nothing is stored on the way.
 HEADERS: Mapping[str, str] = {

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import closing
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from .config import PopulationConfig
@@ -34,9 +36,16 @@ from .worker import (
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
-    """Copy the SQLite file of a service, also while it runs, to a new file that only its owner may read."""
-    source = _there(url)
+    """Copy a store, also while a service runs on it, to a new SQLite file that only its owner may read."""
+    source = None if _served(url) else _there(url)
     os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    if source is None:
+        with _opened(url) as store, _opened(f"sqlite:///{out}") as file:
+            file.migrate()
+            copy(store, file, file)
+        for beside in ("-lock", "-wal", "-shm"):
+            Path(f"{os.fspath(out)}{beside}").unlink(missing_ok=True)
+        return
     read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(out)
     try:
         read.backup(write)
@@ -45,8 +54,33 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
         write.close()
 
 
+def copy(source: Database, target: Database, file: Database) -> None:
+    """Copy every row, as it was at one moment; ``file`` is the one of the two that is a SQLite file.
+
+    Columns that the other one does not have yet keep their defaults. Processes and their leases are left out.
+    """
+    with file.transaction() as tx:
+        rows = tx.all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
+        tables = {
+            name: [row[1] for row in tx.all(f"PRAGMA table_info({name})")]
+            for (name,) in rows
+            if name not in ("migration", "process", "lease") and not name.startswith("sqlite_")
+        }
+    with source.transaction() as read, target.transaction() as write:
+        source.hold(read)
+        target.hold(write)
+        for table, columns in tables.items():
+            listed = ", ".join(columns)
+            rows = read.all(f"SELECT {listed} FROM {table}")
+            marks = ", ".join("?" * len(columns))
+            write.many(f"INSERT INTO {table} ({listed}) VALUES ({marks})", rows)
+        target.renumber(write)
+
+
 def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
     """Make a store, which must not be there, from a backup; the names of what is frozen."""
+    if _served(url):
+        return _restore_served(url, saved)
     target = _file(url)
     if target.exists():
         raise FileExistsError(f"{target} is there; move it away first")
@@ -57,6 +91,36 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
         return gone_back(store)
     finally:
         store.close()
+
+
+def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
+    """Into a database of PostgreSQL that has no populations yet."""
+    with tempfile.TemporaryDirectory() as folder, _opened(url) as store:
+        store.migrate()
+        with store.transaction() as tx:
+            if tx.one("SELECT 1 FROM population LIMIT 1") is not None:
+                raise FileExistsError("the database has populations; restore into an empty one")
+            tx.do("DELETE FROM api_key")  # those of a start without anything
+            tx.do("DELETE FROM audit")
+        backup(f"sqlite:///{saved}", f"{folder}/saved")
+        with _opened(f"sqlite:///{folder}/saved") as file:
+            file.migrate()  # it may be of an earlier release
+            copy(file, store, file)
+        return gone_back(store)
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Database]:
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _served(url: str) -> bool:
+    """Whether a URL is that of a database server."""
+    return url.startswith(("postgresql://", "postgres://"))
 
 
 def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
@@ -171,5 +235,5 @@ def _there(url: str) -> Path:
 
 def _file(url: str) -> Path:
     if "://" in url and not url.startswith("sqlite:///"):
-        raise ValueError("backups of PostgreSQL are made with pg_dump; see the operations page")
+        raise ValueError(f"{url.partition(':')[0]} is no kind of store; see the operations page")
     return Path(url.removeprefix("sqlite:///")).resolve()

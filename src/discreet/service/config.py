@@ -71,12 +71,12 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     "taken" (which of the shown items was taken, or none) or "value" (the value of the set, from 0 to
     ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
     released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
-    outcome counts as "took nothing". ``holdout`` is the part of decisions that are random sets, to compare
-    with. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
-    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
-    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of
-    its own, and every decision names one. ``seed`` is for tests: whoever knows it can undo the noise, and the
-    account says so.
+    outcome counts as "took nothing". ``holdout`` is the part of decisions that show ``control``, a set to
+    compare with, or random sets where that is empty. ``block_size`` is how many decisions are allocated at a
+    time; by default as many as come in a few seconds. ``sticky`` seconds, from one full stretch of them to
+    the next, the same person has the same set. ``segments`` are the values of a public attribute, such as
+    countries: each has a learner of its own, and every decision names one. ``seed`` is for tests: whoever
+    knows it can undo the noise, and the account says so.
     """
 
     items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
@@ -88,8 +88,9 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     rounds: Annotated[int, Meta(ge=1, le=10**15)] | None = None
     bound: Annotated[float, Meta(gt=0, le=1e9)] = 1.0
     share: Annotated[float, Meta(gt=0, le=1)] = 0.5
-    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
-    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    measure: Annotated[float, Meta(ge=0, le=0.9)] = 0.3
+    holdout: Annotated[float, Meta(ge=0, le=0.5)] = 0.2
+    control: list[str] = []
     outcome_wait: Annotated[float, Meta(ge=0, le=WEEK)] = 600.0
     block_size: Annotated[int, Meta(ge=1, le=1 << 16)] | None = None
     warm_start: Annotated[float, Meta(ge=0, le=1)] = 0.5
@@ -115,7 +116,9 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 is no limit.
     ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
-    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none.
+    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none. ``origins``: sites whose pages may
+    ask with tokens of browsers, such as https://shop.example. ``webhook_networks``: private networks that
+    releases may be sent to.
     """
 
     store: str = "sqlite:///discreet.db"
@@ -130,6 +133,8 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     rate: Annotated[float, Meta(ge=0, le=1e6)] = 2000.0
     connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     telemetry: str | None = None
+    origins: str = ""
+    webhook_networks: str = ""
     log_level: str = "warning"
 
 

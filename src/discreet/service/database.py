@@ -121,6 +121,12 @@ class Database(ABC):
     def close(self) -> None:
         """Let go of it."""
 
+    def hold(self, tx: Transaction) -> None:  # noqa: B027
+        """From here on this transaction sees one moment, and may take its time."""
+
+    def renumber(self, tx: Transaction) -> None:  # noqa: B027
+        """Number new rows after those that were copied."""
+
     # --- tables ----------------------------------------------------------------------------------
 
     def migrate(self) -> int:

@@ -468,7 +468,7 @@ class DecisionEngine:
                 if future is not None and not future.done():
                     future.set_exception(said)
             if not isinstance(error, StoreError):
-                logger.error("a group was not written: %s", type(error).__name__)
+                logger.error("a group was not written", exc_info=error)
             return False
         self._decided = len(served) or self._decided
         for told, request in zip(requests, written.requests, strict=True):
@@ -555,7 +555,7 @@ class DecisionEngine:
         except (LookupError, StoreError):
             pass
         except Exception as error:
-            logger.error("a look at what others did failed: %s", type(error).__name__)
+            logger.error("a look at what others did failed", exc_info=error)
 
     def _work(self) -> None:
         looked_at, forgot_at = clock(), -math.inf
@@ -594,4 +594,4 @@ def _answer(future: asyncio.Future[Any] | None, found: object) -> None:
 def _log(error: Exception) -> None:
     expected = isinstance(error, Fenced | StoreError)
     level = logging.WARNING if expected else logging.ERROR
-    logger.log(level, "the worker will try again: %s", type(error).__name__)
+    logger.log(level, "the worker will try again", exc_info=error)

@@ -51,7 +51,7 @@ from ..online.segments import Segment, Segments, joined, pieces
 from ..privacy import Gate, GaussianNoise, Seed, Share
 from ..privacy.conversions import exact
 from .config import ExperimentConfig, PopulationConfig
-from .shares import SURE, Measure, blocks_of
+from .shares import Measure, visible_lift
 
 if TYPE_CHECKING:
     from ..planning import Expected
@@ -171,6 +171,7 @@ class Learning:
         self._number_labels()
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
+        self._control = [self._numbers[label] for label in config.control]
         self._public = gate.public_randomness()
 
     # --- beginning -------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ class Learning:
         ranking = learner.ranking(None if mixes or held_out else self.width + _SPARE)
         active = np.array(ranking) if held_out else np.empty(0)
         for offset in held_out:
-            lists.append(self._random_set(rng, active))
+            lists.append(self._control or self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
         shown = (lists, runs, baseline, round, list(ranking[: self.width + _SPARE]))
         mixed = len(ranking) if mixes else 0
@@ -261,6 +262,8 @@ class Learning:
         return chosen
 
     def change_items(self, add: Sequence[str], retire: Sequence[str]) -> None:
+        if kept := set(retire) & set(self.config.control):
+            raise ValueError(f"retire has {min(kept)!r}, which is in the control set; keep it")
         if retire:
             self.learner.retire_items(retire)
         if add:
@@ -407,9 +410,10 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
     if config.feedback == "likes" and config.bound != 1.0:
         raise Wrong("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
-        raise Wrong("measure", "holdout needs measure above 0: random sets are served to compare with")
+        raise Wrong("measure", "holdout needs measure above 0: what is served is compared with it")
     if len(set(config.items)) < len(config.items):
         raise Wrong("items", "items must be distinct")
+    check_control(config)
     check_segments(config.segments)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
@@ -424,6 +428,24 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
             ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "taken" or'
             ' "value", or learner "PhasedSelector"',
         )
+
+
+def check_control(config: ExperimentConfig) -> None:
+    """Refuse a control set that could not be shown."""
+    control, limits = config.control, constraint_of(config)
+    if not control:
+        return
+    if not config.holdout:
+        raise Wrong("control", "control is what the hold-out sees; set holdout to its part of decisions")
+    if unknown := [label for label in control if label not in config.items]:
+        raise Wrong("control", f"control has {unknown[0]!r}, which is not among the items")
+    if len(set(control)) < len(control) or len(control) > config.k:
+        raise Wrong("control", f"control must be up to k = {config.k} different items, got {len(control)}")
+    chosen: list[int] = []
+    for label in control:
+        if limits is not None and not limits.can_add(chosen, config.items.index(label)):
+            raise Wrong("control", f"control breaks the limit of the group of {label!r}")
+        chosen.append(config.items.index(label))
 
 
 def check_segments(segments: list[str]) -> None:
@@ -508,12 +530,17 @@ class ReleasePlan:
     measured_every: int | None
     measured_noise: float
 
-    def known_within(self, people: int, holdout: float) -> float | None:
-        """How exactly, with 95 % probability, the noise lets the share be known after ``people`` of them."""
-        if self.measured_every is None or people < self.measured_every:
-            return None
-        blocks = blocks_of(self.measured_every, people)
-        return SURE * self.measured_noise * math.sqrt(blocks) / (people * (1.0 - holdout))
+
+@dataclass(frozen=True)
+class LiftPlan:
+    """The lift that is told apart from none, with probability 80 %: as set, and in a table of other settings.
+
+    ``rows`` are of hold-outs, each with one lift for every part of the budget in ``measures``.
+    """
+
+    visible: float
+    measures: tuple[float, ...]
+    rows: tuple[tuple[float, list[float]], ...]
 
 
 @dataclass(frozen=True)
@@ -551,13 +578,40 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
     return ReleasePlan(learner_of(asked), begins, every, growing, noise, *measured)
 
 
+_HOLDOUTS, _MEASURES = (0.05, 0.1, 0.2, 0.5), (0.1, 0.2, 0.3, 0.5)
+
+
+def lift_plan(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> LiftPlan | None:
+    """What lift can be seen after ``visitors``, here and with other hold-outs and budgets for measuring."""
+    if not config.holdout or not config.measure or not people.budget.private:
+        return None
+    small = msgspec.structs.replace(config, items=["any"], k=1, control=[], seed=None)
+    return _lift_plan(small.text, people.text, visitors)
+
+
+@lru_cache(maxsize=256)
+def _lift_plan(config: str, people: str, visitors: int) -> LiftPlan:
+    asked, whom = ExperimentConfig.read(config), PopulationConfig.read(people)
+
+    def scale(measure: float) -> float:
+        gate = Gate(whom.budget, definition=whom.definition)
+        found = Measure.of(msgspec.structs.replace(asked, measure=measure), gate)
+        assert found is not None
+        return found.deviation / math.sqrt(2.0)
+
+    tell = partial(visible_lift, visitors, segments=len(asked.queues))
+    here = float(tell(scale=scale(asked.measure), holdout=asked.holdout))
+    grid = tell(scale=np.array([scale(one) for one in _MEASURES]), holdout=np.array(_HOLDOUTS)[:, np.newaxis])
+    return LiftPlan(here, _MEASURES, tuple(zip(_HOLDOUTS, grid.tolist(), strict=True)))
+
+
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
     """What to expect after ``visitors`` people, on synthetic ones; one is simulated at a time.
 
     With segments: of one that has an equal part of them, and without what it would learn from the others.
     """
     visitors = max(1, visitors // len(config.queues))
-    small = msgspec.structs.replace(config, items=["0"], segments=[], seed=None)  # as many as there are
+    small = msgspec.structs.replace(config, items=["0"], segments=[], control=[], seed=None)
     with _one_at_a_time:
         return _forecast(small.text, len(config.items), people.text, visitors)
 

@@ -1,36 +1,196 @@
-"""What operators see: metrics for Prometheus on a port of their own, and spans for OpenTelemetry.
+"""What operators see: logs, metrics for Prometheus on a port of their own, and spans for OpenTelemetry.
 
-Nothing here is about people beyond what the account says: there are no counts of outcomes.
+Nothing here is about people beyond what the account says: there are no counts of outcomes, and no paths,
+bodies, keys or messages of errors, which may quote them.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 import time
-from collections.abc import MutableMapping
-from typing import Any
+import traceback
+from collections.abc import Iterable, MutableMapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, start_http_server
+from prometheus_client import CollectorRegistry, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
 from ..core.text import install
 from . import queries
 from .api import Receive, Scope, Send
+from .auth import new_token
 from .database import Database, StoreError
+
+logger = logging.getLogger("discreet.service")
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_UNCOUNTED = ("/outcome", "/outcomes", "/reward", "/activate")
+_NO_ROUTE = "other"
+
+
+# --- every request ---------------------------------------------------------------------------------------
+
+
+class Answered(NamedTuple):
+    """An answer: the template of its route, and never the path; when it began (ns) and what it took (s)."""
+
+    request: str
+    method: str
+    route: str
+    status: int
+    began: int
+    seconds: float
+
+
+class Told(Protocol):
+    """Somebody who is told of answers."""
+
+    def answered(self, one: Answered) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_current: ContextVar[tuple[str, Scope] | None] = ContextVar("request", default=None)
+
+
+class Watched:
+    """An application whose answers others are told of; each has an id, which logs and its header name.
+
+    The id is drawn here: one that an application sent might be about somebody. Outcomes are told of only if
+    the service failed: how many came is nobody's business.
+    """
+
+    def __init__(self, app: Any, *told: Told) -> None:
+        self._app, self._told = app, told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            for one in self._told:  # the application has ended
+                one.close()
+            return
+        began, clock, status, request = time.time_ns(), time.perf_counter(), 500, new_token(8)
+        _current.set((request, scope))
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            self._tell(scope, Answered(request, "", "", status, began, time.perf_counter() - clock))
+
+    def _tell(self, scope: Scope, one: Answered) -> None:
+        route = self._template(scope)
+        if one.status < 500 and (route == _NO_ROUTE or route.endswith(_UNCOUNTED)):  # or meant as such
+            return
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        for other in self._told:
+            other.answered(one._replace(method=method, route=route))
+
+    def _template(self, scope: Scope) -> str:
+        """The template of a request's route; never its path."""
+        return template_of(scope)
+
+
+def template_of(scope: Scope) -> str:
+    route = scope.get("route")
+    return _NO_ROUTE if route is None else str(route.path_format)
+
+
+# --- logs ------------------------------------------------------------------------------------------------
+
+
+class RequestLog:
+    """A line for every answer: failures are errors, log-ins that failed are warnings, the rest is info."""
+
+    def answered(self, one: Answered) -> None:
+        wrong_key = one.route == "/login" and one.status >= 400
+        level = logging.ERROR if one.status >= 500 else logging.WARNING if wrong_key else logging.INFO
+        if logger.isEnabledFor(level):
+            words = "a log-in failed" if wrong_key else "answered"
+            about: dict[str, Any] = {"request": one.request, "method": one.method, "route": one.route}
+            about |= {"status": one.status, "ms": round(1000.0 * one.seconds, 1)}
+            logger.log(level, words, extra={"about": about})
+
+    def close(self) -> None:
+        """Nothing is left to be written."""
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON: with the request that it belongs to, and where an error came from.
+
+    Of an error it tells the kind and the lines of code that it passed: its message may quote what was sent.
+    Of other libraries' messages it tells the first line, which is theirs.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage().partition("\n")[0],
+        }
+        if (current := _current.get()) is not None:
+            line |= {"request": current[0], "route": template_of(current[1])}
+        line |= getattr(record, "about", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= {"error": kind_of(record.exc_info[1]), "trace": list(frames(record.exc_info[1]))}
+        return json.dumps(line)
+
+
+def kind_of(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def frames(error: BaseException) -> Iterable[str]:
+    """Where an error was raised, and what it was raised from: files, lines and functions."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        yield f"{frame.filename}:{frame.lineno} {frame.name}"
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        yield f"from {kind_of(cause)}"
+        yield from frames(cause)
+
+
+def log_to_stderr(level: str) -> None:
+    """Every line that this process logs, as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+# --- metrics ---------------------------------------------------------------------------------------------
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Metrics:
-    """Counters of this process, and what the database says when it is asked."""
+    """How long answers of this process took, and what the database says when it is asked."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
+        self._server: Any = None
         self.registry = CollectorRegistry()
-        names = ("route", "status")
-        self._requests = Counter("discreet_requests", "Answers by route", names, registry=self.registry)
+        self._seconds = Histogram(
+            "discreet_request_seconds",
+            "How long answers took, by route and status",
+            ("route", "status"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
         self.registry.register(self)
 
-    def answered(self, route: str, status: int) -> None:
-        """One more answer; ``route`` is a template, never a path."""
-        self._requests.labels(route, str(status)).inc()
+    def answered(self, one: Answered) -> None:
+        """One more answer."""
+        self._seconds.labels(one.route, str(one.status)).observe(one.seconds)
 
     def collect(self) -> Any:
         lag = GaugeMetricFamily(
@@ -57,80 +217,62 @@ class Metrics:
         """Nothing is asked of the database before somebody wants to know."""
         return []
 
-    def serve(self, host: str, port: int) -> Any:
-        """Answer at /metrics, in a thread of its own; what to shut down."""
-        return start_http_server(port, host, self.registry)
+    def serve(self, host: str, port: int) -> None:
+        """Answer at /metrics, in a thread of its own."""
+        self._server = start_http_server(port, host, self.registry)[0]
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
 
 
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-_UNCOUNTED = ("/outcome", "/outcomes", "/reward", "/activate")
-_NO_ROUTE = "other"
+# --- spans -----------------------------------------------------------------------------------------------
 
 
-class Traced:
-    """An application whose requests leave spans at a processor of OpenTelemetry, which exports them.
+class Spans:
+    """Spans of answers, at a processor of OpenTelemetry, which exports them.
 
     A span says the route's template, the method and the status, and how long it took: no path, header, body,
     key or id. Every span is the root of a trace of its own: going on with an application's trace would tie a
-    decision to whoever it was for. Outcomes have spans only if the service failed: how many came is nobody's
-    business.
+    decision to whoever it was for.
     """
 
-    def __init__(self, app: Any, processor: Any) -> None:
+    def __init__(self, processor: Any) -> None:
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider
 
-        self._app = app
         self._provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "discreet"}))
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("discreet")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            self._provider.shutdown()  # the application has ended
-            return
-        began, status = time.time_ns(), 500
-
-        async def sent(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sent)
-        finally:
-            self._tell(scope, status, began)
-
-    def _tell(self, scope: Scope, status: int, began: int) -> None:
+    def answered(self, one: Answered) -> None:
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        route = self._template(scope)
-        if status < 500 and (route == _NO_ROUTE or route.endswith(_UNCOUNTED)):  # outcomes, or meant as such
-            return
-        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        told = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+        told = {"http.request.method": one.method, "http.route": one.route}
         span = self._tracer.start_span(
-            f"{method} {route}", Context(), SpanKind.SERVER, told, start_time=began
+            f"{one.method} {one.route}",
+            Context(),
+            SpanKind.SERVER,
+            told | {"http.response.status_code": one.status},
+            start_time=one.began,
         )
-        if status >= 500:
+        if one.status >= 500:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
 
-    def _template(self, scope: Scope) -> str:
-        """The template of a request's route; never its path."""
-        route = scope.get("route")
-        return _NO_ROUTE if route is None else str(route.path_format)
+    def close(self) -> None:
+        """Send what waits."""
+        self._provider.shutdown()
 
 
-def traced(app: Any, collector: str) -> Traced:
-    """An application that sends its spans to a collector, as OTLP over HTTP, in the background."""
+def spans_to(collector: str) -> Spans:
+    """Spans that are sent to a collector, as OTLP over HTTP, in the background."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise ValueError(f"telemetry needs more: {install('telemetry')} ({error.name})") from None
 
-    return Traced(app, BatchSpanProcessor(OTLPSpanExporter(endpoint=collector)))
+    return Spans(BatchSpanProcessor(OTLPSpanExporter(endpoint=collector)))

@@ -220,6 +220,18 @@ class PostgresDatabase(Database):
             self._scrubbed, self._unscrubbed = time.monotonic(), False
             self.pools["any"].alone("VACUUM outcome")
 
+    def hold(self, tx: Transaction) -> None:
+        tx.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            tx.do(f"SET LOCAL {limit} = 0")
+
+    def renumber(self, tx: Transaction) -> None:
+        for table in ("population", "experiment", "audit"):
+            tx.do(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"
+                f" (SELECT coalesce(max(id), 0) + 1 FROM {table}), false)"
+            )
+
     def close(self) -> None:
         for pool in self.pools.values():
             pool.close()

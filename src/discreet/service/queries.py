@@ -6,8 +6,11 @@ the payloads of releases, which have been paid for. Counts of outcomes are never
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -40,7 +43,7 @@ def experiments(store: Database) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         config = json.loads(row[7])
-        told = {name: config[name] for name in ("feedback", "k", "segments")}
+        told = {name: config[name] for name in ("feedback", "k", "segments", "holdout")}
         found.append(dict(zip(_NAMES, row, strict=False)) | told)
     return found
 
@@ -188,11 +191,8 @@ def shares(store: Database, name: str, after: int = 0, segment: str | None = Non
 
 def account(store: Database, population: str) -> dict[str, Any]:
     """What a population's people have lost: this period, every period, and whoever came in all of them."""
-    with store.transaction() as tx:
-        found = tx.one("SELECT id, config FROM population WHERE name = ?", population)
-    if found is None:
-        raise LookupError("population")
-    periods = periods_of(store, int(found[0]))
+    number, people = _population(store, population)
+    periods = periods_of(store, number)
     total = periods.total() if periods.names else None
     told = []
     for name in periods.names:
@@ -213,12 +213,124 @@ def account(store: Database, population: str) -> dict[str, Any]:
         )
     return {
         "population": population,
-        "budget": json.loads(found[1]),
+        "budget": json.loads(people.text),
         "periods": told,
         "every_period": None if total is None else {"epsilon": total.epsilon(), "delta": total.budget.delta},
         "text": str(periods),
-        "promise": promise(PopulationConfig.read(found[1])),
+        "promise": promise(people),
     }
+
+
+def document(store: Database, population: str) -> str:
+    """The account of a population as a document to hand over."""
+    number, people = _population(store, population)
+    waits = [json.loads(config)["outcome_wait"] for config in _configs(store, number)]
+    return periods_of(store, number).to_html(
+        f"Privacy account of {population}",
+        promise=promise(people),
+        public=[
+            "Which decisions there were, when and for whom; which items and segments there are.",
+            "Everything that was released, and the sets that were shown.",
+        ],
+        retention=[
+            "What is reported about a decision is deleted when its block is learned from:"
+            f" {max(waits, default=0.0):g} seconds after the last decision of the block, which is open for a"
+            " minute or that long.",
+            "Keyed hashes of people, with how many of their decisions count, are deleted "
+            + (
+                "never: its period has no end." if people.period == "none" else f"after each {people.period}."
+            ),
+            "Sums of people in the state of learners, releases and charges are kept. Logs hold no people.",
+            "Backups and the write-ahead log of a PostgreSQL server keep copies as long as they are kept.",
+        ],
+        uncovered=["Who was asked, and when: decisions are public to whoever runs the application."],
+    )
+
+
+def _population(store: Database, name: str) -> tuple[int, PopulationConfig]:
+    with store.transaction() as tx:
+        found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
+    if found is None:
+        raise LookupError("population")
+    return int(found[0]), PopulationConfig.read(found[1])
+
+
+def _configs(store: Database, population: int) -> list[str]:
+    with store.transaction() as tx:
+        rows = tx.all("SELECT config FROM experiment WHERE population = ? ORDER BY id", population)
+    return [config for (config,) in rows]
+
+
+def ledger(store: Database, population: str) -> list[dict[str, Any]]:
+    """Every charge of a population, newest first: what was reserved, for which experiment, and when."""
+    number, _ = _population(store, population)
+    with store.transaction() as tx:
+        rows = tx.all(
+            "SELECT c.version, c.people, e.name, c.label, c.event, c.disjoint, c.count, c.void FROM charge c"
+            " LEFT JOIN experiment e ON e.id = c.experiment WHERE c.population = ? ORDER BY c.version DESC",
+            number,
+        )
+    found = []
+    for version, people, experiment, label, event, disjoint, count, void in rows:
+        period, *group = json.loads(people)
+        told = {"number": version, "period": period, "experiment": experiment, "release": label}
+        rest = {"group": ": ".join(group), "disjoint": bool(disjoint), "count": int(count)}
+        rest["given_back"] = bool(void)
+        found.append(told | rest | {"event": json.loads(event)})
+    return found
+
+
+def audit(store: Database, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    """Who changed what, newest first: keys by their number and name, and what they did."""
+    with store.transaction() as tx:
+        rows = tx.all(
+            "SELECT a.id, a.at, a.api_key, k.name, a.action FROM audit a LEFT JOIN api_key k"
+            " ON k.id = a.api_key WHERE a.id < ? ORDER BY a.id DESC LIMIT ?",
+            *((1 << 62) if before is None else before, limit),
+        )
+    names = ("number", "at", "key", "key_name", "action")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+# --- tables for spreadsheets ----------------------------------------------------------------------------
+
+
+def releases_table(found: Sequence[dict[str, Any]]) -> str:
+    """Releases as CSV: what was shown, what items were worth, and counts of people served."""
+    header = ("seq", "epoch", "at", "segment", "kind", "item", "value", "deviation", "decisions")
+    rows: list[Sequence[Any]] = []
+    for one in found:
+        about = (one["seq"], one["epoch"], one["at"], one.get("segment", ""))
+        rows += [(*about, "shown", item, "", "", "") for item in one["items"]]
+        rows += [(*about, "value", two["item"], two["value"], two["deviation"], "") for two in one["values"]]
+        for block in one["shares"]:
+            for side, name in enumerate(("learned", "hold-out")):
+                counted = (block["served"][side], block["deviation"], block["decisions"][side])
+                rows.append((*about, f"served, {name}", "", *counted))
+    return as_csv(header, rows)
+
+
+def account_table(found: dict[str, Any]) -> str:
+    """An account as CSV: every release of every period."""
+    periods = found["periods"]
+    header = ("period", *(periods[0]["columns"] if periods else ()))
+    return as_csv(header, [(one["period"], *row) for one in periods for row in one["rows"]])
+
+
+def as_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table with commas; no cell is a formula to a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(header)
+    for row in rows:
+        formula = ("=", "+", "-", "@", "\t", "\r")
+        writer.writerow(
+            ["'" + one if isinstance(one, str) and one.startswith(formula) else one for one in row]
+        )
+    return text.getvalue()
+
+
+# --- words ----------------------------------------------------------------------------------------------
 
 
 def promise(people: PopulationConfig) -> str:

@@ -1,33 +1,60 @@
 """Shares of people served: counts that leave in blocks, how shares grew, how sure they are, and the lift.
 
 Beside what a learner releases, the parts of people who were served leave in blocks of decisions, for the
-learner's sets and for the random ones of the hold-out. Each round is in one block, of its segment, and moves
-one of the two counts by at most 1 (values are divided by their ``bound``): Laplace noise for sensitivity 1,
-charged once for disjoint blocks, at what the budget has for one of a person's rounds. Where blocks end
-depends on decisions and segments, which are public. Counts of a period add up, and so do the variances of
-their noise, which are known.
+learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in one
+block, of its segment, and moves one of the two counts by at most 1 (values are divided by their ``bound``):
+Laplace noise for sensitivity 1, charged once for disjoint blocks, at what the budget has for one of a
+person's rounds. Where blocks end depends on decisions and segments, which are public. Counts of a period add
+up; how sure the sums are is said for all releases of a period together.
+
+*Intervals* for shares and lifts hold at every release, however often somebody looks.
+
+What leaves of a side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions, and one
+draw of Laplace noise of scale b for each block. Wanted is the mean of the chances of being served, of the
+decisions so far: m, the average of the conditional means of Y given everything before. They may drift, as
+learners do.
+
+*Guarantee.* For all releases of a period together, with probability at least 1 - ``error`` over outcomes and
+noise, m is in `share_interval`, and so is the difference of both sides in `lift_interval`.
+
+*Proof.* Let |x| b < 1. By convexity a Y of mean u has ``E exp(x Y) <= 1 + u (e^x - 1)``, and Laplace noise
+has ``E exp(x Z) = 1 / (1 - (b x)^2)``; on a grid it has at most that. So ``exp(x C) (1 - (b x)^2)^t`` over
+the product of ``1 + u_i (e^x - 1)`` is a supermartingale that begins at 1, and the logarithm is concave: the
+product is at most ``(1 + m (e^x - 1))^n``. A mean of such terms over rates x that were fixed in advance is
+below 1 / error at all times, except with probability ``error`` (Ville). Means m for which it is not are left
+out. Of two sides the product is taken, with rates ``x / (1 - h)`` and ``-x / h`` for a hold-out of part h;
+the mean of the hold-out is looked for in its own interval only, which has a fifth of the error.
+
+This is the usual construction of confidence sequences by mixtures; the Laplace factor is what privacy adds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..online.sums import BatchTotal
 from ..privacy import Gate, LaplaceNoise
 from ..privacy.conversions import exact
 from .config import ExperimentConfig
 
-SURE = 1.959964  # standard deviations to either side that hold 95 %
+ROUNDED = 5e-4  # how far off a deviation may be that was written with three digits
+_POWER = 0.841621  # standard deviations that four in five are below
+_VAGUE = 0.3  # the width of an interval from which on there is nothing to be seen in it
 _FINEST = Fraction(1, 1 << 20)
 # A block of measured decisions is at least this many times as large as the noise, and this part of all
 # decisions before it: the noise of all blocks together then grows with the logarithm of their number.
-_LARGE, _PART = 30.0, 0.2
+_LARGE, _PART = 30.0, 0.5
+
+
+Array = NDArray[np.float64]
 
 
 @dataclass
@@ -89,7 +116,7 @@ class Measure:
 
     @property
     def every(self) -> int:
-        return max(1, math.ceil(_LARGE * self._scale))
+        return first_block(self._scale)
 
     @property
     def deviation(self) -> float:
@@ -101,6 +128,11 @@ class Measure:
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         self._open = {segment: _Open(*saved[segment]) for segment in self._open}
+
+
+def first_block(scale: float) -> int:
+    """How many decisions the first block of shares has, with noise of this scale."""
+    return max(1, math.ceil(_LARGE * scale))
 
 
 def next_block(first: int, before: int) -> int:
@@ -118,22 +150,16 @@ def blocks_of(first: int, decisions: int) -> int:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share with the standard deviations of its noise, and of noise and chance together."""
+    """A share, or a difference of two, and from where to where it is: see above."""
 
     value: float
-    noise: float
-    deviation: float
+    low: float
+    high: float
 
     @property
-    def margin(self) -> float:
-        """How far off it may be, with 95 % probability."""
-        return SURE * self.deviation
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """What 95 % of the noise leaves, from 0 to 1."""
-        low, high = self.value - SURE * self.noise, self.value + SURE * self.noise
-        return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+    def known(self) -> bool:
+        """Whether it is known well enough to be shown as a number."""
+        return self.high - self.low <= _VAGUE
 
 
 @dataclass(frozen=True)
@@ -143,29 +169,53 @@ class Point:
     at: float
     epoch: int
     decisions: tuple[int, int]
-    learned: Estimate | None
-    random: Estimate | None
+    served: tuple[float, float]
+    blocks: int
+    scale: float
+    holdout: float
 
-    @property
+    @cached_property
+    def learned(self) -> Estimate | None:
+        return self._share(0)
+
+    @cached_property
+    def control(self) -> Estimate | None:
+        return self._share(1)
+
+    @cached_property
     def lift(self) -> Estimate | None:
-        """How much more of the people the learner's sets serve than random ones."""
-        if self.learned is None or self.random is None:
+        """How much more of the people the learner's sets serve than those of the hold-out."""
+        if self.learned is None or self.control is None or not self.holdout:
             return None
-        return Estimate(
-            self.learned.value - self.random.value,
-            math.hypot(self.learned.noise, self.random.noise),
-            math.hypot(self.learned.deviation, self.random.deviation),
-        )
+        found = lift_interval(self.served, self.decisions, self.blocks, self.scale, self.holdout)
+        return Estimate(self.learned.value - self.control.value, float(found[0]), float(found[1]))
+
+    def _share(self, side: int) -> Estimate | None:
+        served, decisions = self.served[side], self.decisions[side]
+        if not decisions:
+            return None
+        low, high = share_interval(served, decisions, self.blocks, self.scale)
+        return Estimate(min(max(served / decisions, 0.0), 1.0), float(low), float(high))
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs: everything that pages tell."""
+        told = {name: getattr(self, name) for name in ("learned", "control", "lift")}
+        return {"at": self.at, "epoch": self.epoch, "decisions": list(self.decisions)} | {
+            name: None if one is None else asdict(one) | {"known": one.known} for name, one in told.items()
+        }
 
 
 class Progress:
-    """The shares of an experiment, growing with its releases."""
+    """The shares of an experiment, growing with its releases; ``holdout`` is the part that it was set to."""
 
-    def __init__(self) -> None:
+    def __init__(self, holdout: float) -> None:
         self.seq = 0
         self.points: list[Point] = []
-        self._epoch = -1
-        self._decisions, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
+        self._holdout, self._epoch = holdout, -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._decisions, self._served, self._blocks, self._scale = [0, 0], [0.0, 0.0], 0, 0.0
 
     def add(self, releases: Iterable[Mapping[str, Any]]) -> None:
         """Take up releases, oldest first, with ``seq``, ``epoch``, ``at`` and ``shares``."""
@@ -173,16 +223,17 @@ class Progress:
             self.seq = release["seq"]
             if release["epoch"] != self._epoch:
                 self._epoch = release["epoch"]
-                self._decisions, self._served, self._variance = [0, 0], [0.0, 0.0], [0.0, 0.0]
+                self._begin()
             for block in release["shares"]:
                 for side in (0, 1):
                     self._decisions[side] += block["decisions"][side]
                     self._served[side] += block["served"][side]
-                    self._variance[side] += block["deviation"] ** 2
+                self._blocks += 1
+                self._scale = max(self._scale, (block["deviation"] + ROUNDED) / math.sqrt(2.0))
             if release["shares"]:
-                first, second = self._decisions
-                shares = self._share(0), self._share(1)
-                self.points.append(Point(release["at"], self._epoch, (first, second), *shares))
+                (first, second), served = self._decisions, (self._served[0], self._served[1])
+                known = (self._blocks, self._scale, self._holdout)
+                self.points.append(Point(release["at"], self._epoch, (first, second), served, *known))
 
     @property
     def last(self) -> Point | None:
@@ -193,34 +244,169 @@ class Progress:
         step = max(1, math.ceil(len(self.points) / most))
         return self.points[::-1][::step][::-1]
 
-    def _share(self, side: int) -> Estimate | None:
-        decisions = self._decisions[side]
-        if not decisions:
-            return None
-        value = min(max(self._served[side] / decisions, 0.0), 1.0)
-        noise = math.sqrt(self._variance[side]) / decisions
-        chance = value * (1.0 - value) / decisions  # no value in [0, 1] of this mean varies more
-        return Estimate(value, noise, math.sqrt(noise**2 + chance))
-
 
 def series(points: Iterable[Point]) -> dict[str, list[float | None]]:
-    """Columns for a chart; a new period begins after a gap."""
+    """Columns for a chart, of shares that are known well enough; a new period begins after a gap."""
     columns: dict[str, list[float | None]] = {name: [] for name in COLUMNS}
     before = None
     for point in points:
         if before is not None and before.epoch != point.epoch:
             _row(columns, (before.at + point.at) / 2, [None] * (len(COLUMNS) - 1))
         row: list[float | None] = [float(sum(point.decisions))]
-        for share in (point.learned, point.random):
-            row += [None] * 3 if share is None else [share.value, *share.band]
-        _row(columns, point.at, row)
+        for share in (point.learned, point.control):
+            row += [share.value, share.low, share.high] if share is not None and share.known else [None] * 3
+        if row[1] is not None:
+            _row(columns, point.at, row)
         before = point
     return columns
 
 
-COLUMNS = ("at", "decisions", "learned", "learned_low", "learned_high", "random", "random_low", "random_high")
+COLUMNS = (
+    *("at", "decisions", "learned", "learned_low", "learned_high"),
+    *("control", "control_low", "control_high"),
+)
 
 
 def _row(columns: dict[str, list[float | None]], at: float, rest: list[float | None]) -> None:
     for name, value in zip(COLUMNS, [at, *rest], strict=True):
         columns[name].append(None if value is None else round(value, 5))
+
+
+# --- before it begins -----------------------------------------------------------------------------------
+
+
+def visible_lift(people: int, *, scale: ArrayLike, holdout: ArrayLike, segments: int = 1) -> NDArray[Any]:
+    """The lift that is told apart from none after ``people`` decisions, with probability 80 %; 1 for none.
+
+    ``scale`` is that of the noise on a count. The lift is half of the interval that both sides have around
+    one half, where it is widest, and what chance and noise add to be seen four times in five.
+    """
+    wide, held = np.broadcast_arrays(np.asarray(scale, float), np.asarray(holdout, float))
+    firsts = [first_block(one) for one in wide.flat]
+    blocks = np.reshape([blocks_of(one, people // segments) * segments for one in firsts], wide.shape)
+    decisions = people * np.stack([1.0 - held, held], axis=-1)
+    _, high = lift_interval(decisions / 2, decisions, blocks, wide, held)
+    chance = np.sum(0.25 / decisions, axis=-1)
+    noise = 2.0 * wide**2 * blocks * np.sum(decisions**-2.0, axis=-1)
+    found: NDArray[Any] = np.where(blocks > 0, np.minimum(high + _POWER * np.sqrt(chance + noise), 1.0), 1.0)
+    return found
+
+
+# --- intervals that hold whenever one looks --------------------------------------------------------------
+
+ERROR = 0.05
+_RATES = 2.0 ** -np.arange(12)  # from the largest that the noise allows: up to some 10^9 decisions
+_ROUNDED = 1e-3  # how far off a count and a deviation may be that were written with three digits
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def share_interval(
+    counts: ArrayLike, decisions: ArrayLike, blocks: ArrayLike, scale: ArrayLike, error: float = ERROR
+) -> tuple[Array, Array]:
+    """From where to where a share is, of ``decisions`` in ``blocks``, with noise of ``scale`` on each.
+
+    >>> low, high = share_interval(300.0, 1000, 4, 5.0)
+    >>> bool(0.2 < low < 0.3 < high < 0.4)
+    True
+    """
+    count, number, many, noise = _arrays(counts, decisions, blocks, scale)
+    low = _share_low(count, number, many, noise, error / 2)
+    return low, 1.0 - _share_low(number - count, number, many, noise, error / 2)
+
+
+def lift_interval(
+    counts: ArrayLike,
+    decisions: ArrayLike,
+    blocks: ArrayLike,
+    scale: ArrayLike,
+    holdout: ArrayLike,
+    error: float = ERROR,
+) -> tuple[Array, Array]:
+    """From where to where the difference of two shares is: counts and decisions end in (learned, hold-out).
+
+    >>> low, high = lift_interval([2400.0, 300.0], [8000, 2000], 8, 3.0, 0.2)
+    >>> bool(0.08 < low < 0.15 < high < 0.22)
+    True
+    """
+    both, numbers = np.asarray(counts, dtype=float), np.asarray(decisions, dtype=float)
+    many, noise, part = np.broadcast_arrays(*_arrays(blocks, scale, holdout))
+    rest = share_interval(both[..., 1], numbers[..., 1], many, noise, error / 5)
+    told = 0.4 * error  # each way; the rest is the hold-out's
+    low = _lift_low(both, numbers, many, noise, part, rest, told)
+    other = (1.0 - rest[1], 1.0 - rest[0])
+    return low, -_lift_low(numbers - both, numbers, many, noise, part, other, told)
+
+
+def _share_low(count: Array, decisions: Array, blocks: Array, scale: Array, error: float) -> Array:
+    rates = _rates(scale)
+    counted = rates * _last(count - _ROUNDED * blocks) + _last(blocks) * _noise(scale, rates)
+
+    def excess(mean: Array) -> Array:
+        return _mixed(counted - _last(decisions) * np.log1p(_last(mean) * np.expm1(rates)))
+
+    return _first(excess, np.zeros_like(count), np.ones_like(count), error)
+
+
+def _lift_low(
+    counts: Array,
+    decisions: Array,
+    blocks: Array,
+    scale: Array,
+    holdout: Array,
+    rest: tuple[Array, Array],
+    error: float,
+) -> Array:
+    own = _rates(scale) * _last(holdout / (1.0 - holdout))
+    other = -_rates(scale)
+    slack = _ROUNDED * blocks
+    counted = own * _last(counts[..., 0] - slack) + other * _last(counts[..., 1] + slack)
+    counted = counted + _last(blocks) * (_noise(scale, own) + _noise(scale, other))
+
+    def at(lift: Array, mean: Array) -> Array:
+        learned = _last(decisions[..., 0]) * np.log1p(_last(mean + lift) * np.expm1(own))
+        return _mixed(counted - learned - _last(decisions[..., 1]) * np.log1p(_last(mean) * np.expm1(other)))
+
+    def excess(lift: Array) -> Array:
+        """The least over means of the hold-out; it is convex in them."""
+        low = np.maximum(rest[0], -lift)
+        high = np.maximum(np.minimum(rest[1], 1.0 - lift), low)
+        for _ in range(24):
+            first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+            left = at(lift, first) < at(lift, second)
+            low, high = np.where(left, low, first), np.where(left, second, high)
+        return at(lift, (low + high) / 2)
+
+    # Below and above these the means would leave [0, 1]. Which of them count is settled by the hold-out's.
+    return _first(excess, -rest[1], 1.0 - rest[0], error)
+
+
+def _first(excess: Callable[[Array], Array], low: Array, high: Array, error: float) -> Array:
+    """The least value that is not left out: ``excess`` falls."""
+    for _ in range(24):
+        middle = (low + high) / 2
+        out = excess(middle) >= -math.log(error)
+        low, high = np.where(out, middle, low), np.where(out, high, middle)
+    return low
+
+
+def _rates(scale: Array) -> Array:
+    return _last(0.9 / np.maximum(scale, 0.5)) * _RATES
+
+
+def _noise(scale: Array, rates: Array) -> Array:
+    return np.log1p(-((_last(scale) * rates) ** 2))
+
+
+def _mixed(logs: Array) -> Array:
+    """The logarithm of the mean of the last axis."""
+    most = logs.max(axis=-1)
+    found: Array = most + np.log(np.exp(logs - _last(most)).mean(axis=-1))
+    return found
+
+
+def _last(values: Array) -> Array:
+    return values[..., np.newaxis]
+
+
+def _arrays(*values: ArrayLike) -> list[Any]:
+    return [np.asarray(one, dtype=float) for one in values]

@@ -24,12 +24,13 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ..privacy import BudgetExceeded
-from . import limits, queries, shares
+from . import limits, queries, shares, webhooks
 from .api import (
     DOCUMENTED,
     METHOD,
@@ -49,6 +50,8 @@ from .api import (
     body,
     check_nul,
     description,
+    exported,
+    paged,
     problem_of,
     refusal,
 )
@@ -72,8 +75,10 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, release_plan
-from .metrics import Metrics, traced
+from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
+from .limits import Restart, again, listening
+from .metrics import Metrics, RequestLog, Told, Watched, spans_to
+from .webhooks import Webhooks
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
@@ -110,6 +115,13 @@ def percent(value: float, digits: int = 1) -> str:
 def points(value: float) -> str:
     """A difference of parts, in percentage points."""
     return f"{100 * value:+.1f}".replace("-", "\u2212")
+
+
+def span(one: shares.Estimate, unit: float | None = None, *, sign: bool = False) -> str:
+    """From where to where an estimate is: in percent or points, or in values up to ``unit``."""
+    scale, digits = (100.0, 1) if unit is None else (unit, 3)
+    ends = [f"{scale * end:{'+' if sign else ''}.{digits}f}" for end in (one.low, one.high)]
+    return " to ".join(ends).replace("-", "\u2212")
 
 
 def seconds(value: float) -> str:
@@ -212,8 +224,9 @@ FIELDS = {
     "anonymous": Field("no", ("no", "yes")),
     "visitors": Field("10000", Range(1, 10**9, integer=True)),
     "share": Field("50", Range(0, 100, above=True)),
-    "holdout": Field("5", Range(0, 50)),
-    "measure": Field("10", Range(0, 90)),
+    "holdout": Field("20", Range(0, 50)),
+    "measure": Field("30", Range(0, 90)),
+    "control": Field(""),
     "wait": Field("10", Range(0, 10_080)),
     "sticky": Field("0", Range(0, 10_080)),
     "block_size": Field("", Range(1, 65_536, integer=True)),
@@ -347,6 +360,13 @@ class Form:
         except ValueError as error:
             errors["segments"] = f"{str(error).capitalize()}."
         constraint, options = self._groups(items), self._options()
+        control = lines_of(given["control"])
+        if control and not numbers["holdout"]:
+            errors.setdefault(
+                "holdout", "The control set is what the hold-out sees: set its part, such as 20."
+            )
+        if control and (len(control) > k or len(set(control)) < len(control) or set(control) - set(items)):
+            errors["control"] = f"Up to {k} different items of those above, one in a line."
         learner, feedback = given["learner"], given["feedback"]
         if learner in _NEED_ROUNDS and rounds is None:
             errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
@@ -369,6 +389,7 @@ class Form:
             bound=numbers.get("bound", 1.0),
             share=numbers["share"] / 100,
             holdout=numbers["holdout"] / 100,
+            control=control,
             measure=numbers["measure"] / 100,
             outcome_wait=numbers["wait"] * 60,
             sticky=numbers["sticky"] * 60,
@@ -424,6 +445,7 @@ OFTEN = Problem(
     429, "log-ins", "Too many wrong keys came from this address; try again in a minute.", retry_after=60
 )
 OVER = Problem(401, "session", "The session is over. Log in again.")
+NOBODY_NAMED = Problem(422, "person", "Name the person as the application names them in decisions.")
 WRONG_ITEMS = Problem(
     422,
     "items",
@@ -488,7 +510,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = (utc, number, percent, points, seconds, epsilon, delta, about, interval)
+        filters = (utc, number, percent, points, span, seconds, epsilon, delta, about, interval)
         found.filters |= {one.__name__: one for one in filters}
         found.globals |= {"static": self._address, "FEEDBACK": FEEDBACK, "PERIODS": PERIODS}
         return found
@@ -518,6 +540,12 @@ class Pages:
             route("POST", f"{one}/end", "operate", self.end),
             route("POST", f"{one}/delete", "operate", self.delete),
             route("POST", f"{one}/items", "operate", self.change),
+            route("GET", f"{one}/releases.{{form}}", "read", self.releases),
+            route("GET", "/populations", "read", self.populations),
+            route("GET", "/populations/{population}", "read", self.population),
+            route("GET", "/populations/{population}/account.{form}", "read", self.account),
+            route("POST", "/populations/{population}/erase", "erase", self.erase),
+            route("GET", "/audit", "administer", self.audit),
             route("GET", "/new", "operate", self.new),
             route("POST", "/new", "operate", self.create),
             route("POST", "/parts/plan", "operate", self.plan),
@@ -538,7 +566,7 @@ class Pages:
                 visit = await self._visit(request, action)
                 found = await handler(visit)
                 if method != "GET" and not path.startswith("/parts/"):
-                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {path}")
+                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {request.url.path}")
                 return found
             except Exception as error:
                 return self._refusal(problem_of(error), request, visit)
@@ -667,12 +695,12 @@ class Pages:
     async def _rows(self, visit: PageVisit) -> list[dict[str, Any]]:
         rows = [row for row in await self.api.ask(queries.experiments) if visit.key.may("read", row["name"])]
         for row in rows:
-            row["known"] = (await self._shares(row["name"], row["releases"])).last
+            row["known"] = (await self._shares(row["name"], row["releases"], row["holdout"])).last
         return rows
 
-    async def _shares(self, name: str, releases: int, segment: str = "") -> shares.Progress:
+    async def _shares(self, name: str, releases: int, holdout: float, segment: str = "") -> shares.Progress:
         """The shares so far, of one segment or all; only releases that are new are read."""
-        progress = self._progress.setdefault((name, segment), shares.Progress())
+        progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
         if progress.seq < releases:
             new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
@@ -693,7 +721,7 @@ class Pages:
         status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
         last = await self.api.ask(queries.releases, name, limit=1, segment=segment)
-        progress = await self._shares(name, status["releases"], segment)
+        progress = await self._shares(name, status["releases"], status["config"]["holdout"], segment)
         for one in status["segments"]:
             if one["segment"] == segment:
                 status |= {key: one[key] for key in ("display", "last_release", "releases")}
@@ -727,7 +755,8 @@ class Pages:
 
     async def chart(self, visit: PageVisit) -> Response:
         status = await self.api.ask(queries.status, visit.name)
-        progress = await self._shares(visit.name, status["releases"], chosen_segment(visit, status))
+        about = status["releases"], status["config"]["holdout"], chosen_segment(visit, status)
+        progress = await self._shares(visit.name, *about)
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
     async def items(self, visit: PageVisit) -> Response:
@@ -869,8 +898,11 @@ class Pages:
             now = self.engine.worker.period(whose)
             periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
-        words = "" if whose is None else queries.promise(whose)
-        return self.page("plan.html", visit, asked=form, release_plan=plan, promise=words, spent=spent)
+        words, lifts = "" if whose is None else queries.promise(whose), None
+        if plan is not None and form.config is not None and whose is not None:
+            lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
+        told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
+        return self.page("plan.html", visit, asked=form, **told)
 
     async def forecast(self, visit: PageVisit) -> Response:
         """What to expect of it, which takes a moment."""
@@ -881,6 +913,51 @@ class Pages:
             with contextlib.suppress(ValueError, limits.TooLong):
                 found = await self.api.apart.do(forecast, form.config, form.people, people)
         return self.page("forecast.html", visit, found=found)
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    async def populations(self, visit: PageVisit) -> Response:
+        rows = await self.api.ask(queries.populations)
+        for row in rows:
+            account = await self._account(row["name"])
+            row |= {"period": (account["periods"] or [None])[-1], "periods": len(account["periods"])}
+        return self.page("populations.html", visit, rows=rows)
+
+    async def population(self, visit: PageVisit) -> Response:
+        name = str(visit.request.path_params["population"])
+        account = await self.api.ask(queries.account, name)
+        every = await self.api.ask(queries.experiments)
+        given = {
+            "account": account,
+            "charges": await self.api.ask(queries.ledger, name),
+            "experiments": [one for one in every if one["population"] == name],
+            "erased": "erased" in visit.request.query_params,
+        }
+        return self.page("population.html", visit, **given)
+
+    async def account(self, visit: PageVisit) -> Response:
+        """The account of a population as a file, or as a document."""
+        asked = visit.request.path_params
+        found: Response = await self.api.told_account(asked["population"], asked["form"])
+        return found
+
+    async def releases(self, visit: PageVisit) -> Response:
+        """Releases as a file; the newest thousand."""
+        found = await self.api.ask(queries.releases, visit.name, limit=1000)
+        form = visit.request.path_params["form"]
+        return exported(form, found, queries.releases_table, f"releases-{visit.name}")
+
+    async def erase(self, visit: PageVisit) -> Response:
+        population, person = visit.request.path_params["population"], visit.given.get("person", "")
+        if not person:
+            raise NOBODY_NAMED
+        await self.api.forget(population, person)
+        return _to(f"/populations/{population}?erased#erase")
+
+    async def audit(self, visit: PageVisit) -> Response:
+        """Who changed what; a hundred at a time."""
+        found = await self.api.ask(queries.audit, **paged(visit.request))
+        return self.page("audit.html", visit, rows=found, more=len(found) == 100)
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -944,12 +1021,11 @@ def shown(value: Any) -> str:
 class App:
     """The JSON routes, those of Personalizer's clients, and the pages."""
 
-    def __init__(
-        self, engine: DecisionEngine, *, rate: float | None = None, metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, engine: DecisionEngine, *, rate: float | None = None, networks: str = "") -> None:
         self.engine = engine
+        self._webhooks = Webhooks(engine.store, engine.secrets, webhooks.networks(networks))
         self.keys = Keys(engine.store, rate)
-        routes = Api(engine, self.keys, metrics)
+        routes = Api(engine, self.keys)
         self._pages = Pages(routes)
         self._api, self._routes = (
             routes,
@@ -982,7 +1058,9 @@ class App:
     @contextlib.asynccontextmanager
     async def _live(self, _: Starlette) -> AsyncIterator[None]:
         await self.engine.start(every=self._refresh)
+        self._webhooks.start()
         yield
+        self._webhooks.stop()
         self._api.apart.close()
         with contextlib.suppress(StoreError):
             await self.engine.stop()
@@ -1059,14 +1137,28 @@ def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
     return written
 
 
-def application(settings: ServiceSettings) -> Any:
+def application(settings: ServiceSettings) -> App:
     engine = DecisionEngine(open_store(settings.store), Secrets.read(settings.secrets))
-    metrics = None
+    return App(engine, rate=settings.rate or None, networks=settings.webhook_networks)
+
+
+def watched(app: App, settings: ServiceSettings) -> Watched:
+    """The application with those who are told of its answers."""
+    told: list[Told] = [RequestLog()]
     if settings.operator_port is not None:
-        metrics = Metrics(engine.store)
+        told.append(metrics := Metrics(app.engine.store))
         metrics.serve(settings.operator_host, settings.operator_port)
-    app = App(engine, rate=settings.rate or None, metrics=metrics)
-    return app if settings.telemetry is None else traced(app, settings.telemetry)
+    if settings.telemetry is not None:
+        told.append(spans_to(settings.telemetry))
+    inner: Any = app
+    if settings.origins:
+        inner = CORSMiddleware(
+            app,
+            allow_origins=[one.strip() for one in settings.origins.split(",")],
+            allow_methods=["POST"],
+            allow_headers=["authorization", "content-type", "idempotency-key"],
+        )
+    return Watched(inner, *told)
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
@@ -1076,11 +1168,13 @@ def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
     config = limits.configured(
-        app,
+        watched(app, settings),
         connections=settings.connections,
-        host=settings.host,
-        port=settings.port,
-        log_level=settings.log_level,
+        log_config=None,
         forwarded_allow_ips=settings.proxies,
     )
-    limits.Server(config, ready).run()
+    server = limits.Server(config, ready)
+    restart, sock = Restart(server), listening(settings.host, settings.port)
+    server.run(sockets=[sock.dup()])
+    if restart.asked:
+        again(sock)

@@ -796,7 +796,7 @@ class Worker:
             if one.status == FROZEN or one.seq or not fresh or sum(b[1] for b in blocks) != one.next_sequence:
                 raise InUse("decisions were asked for")
             tx.do("UPDATE charge SET void = 1 WHERE experiment = ?", number)
-            for table in ("item", "block", "request", "private_state", "lease"):
+            for table in ("item", "block", "request", "private_state", "lease", "webhook"):
                 tx.do(f"DELETE FROM {table} WHERE experiment = ?", number)
             tx.do("DELETE FROM experiment WHERE id = ?", number)
         self.forget(number)

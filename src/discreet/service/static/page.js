@@ -1,12 +1,12 @@
 "use strict";
-// The chart of shares: solid for learned sets, dashed for random ones, bands for the noise. Without it the
-// same numbers stand in the table below.
+// The chart of shares: solid for learned sets, dashed for those of the hold-out, bands for their 95 % intervals.
+// Without it the same numbers stand in the table below.
 (function () {
   const home = document.getElementById("chart");
   if (!home || !window.uPlot) return;
   const empty = document.getElementById("no-chart");
   const readout = document.getElementById("readout");
-  const names = ["learned", "learned_low", "learned_high", "random", "random_low", "random_high"];
+  const names = ["learned", "learned_low", "learned_high", "control", "control_low", "control_high"];
   const unit = home.dataset.unit ? Number(home.dataset.unit) : 0;  // of values; 0 for shares of people
   const words = readout.textContent;
   let plot = null, found = null;
@@ -21,25 +21,27 @@
   function side(index, name) {
     const middle = found[name][index];
     if (middle === null) return null;
-    const half = (found[name + "_high"][index] - found[name + "_low"][index]) / 2;
-    return shown(middle) + percent + " ± " + shown(half);
+    return shown(middle) + percent + " (" + shown(found[name + "_low"][index]) + " to " + shown(found[name + "_high"][index]) + ")";
   }
 
   function read(index) {
     if (index === null || index === undefined || found.decisions[index] === null) { readout.textContent = words; return; }
     const parts = [time.format(new Date(1000 * found.at[index])) + " UTC", found.decisions[index].toLocaleString("en-US") + " decisions"];
-    const learned = side(index, "learned"), random = side(index, "random");
+    const learned = side(index, "learned"), control = side(index, "control");
     if (learned) parts.push("learned " + learned);
-    if (random) parts.push("random " + random);
+    if (control) parts.push(home.dataset.control + " " + control);
     readout.textContent = parts.join(" · ");
   }
 
-  // The hold-out's band may leave the chart: it is wide at first, and would flatten the rest.
+  // From nothing to above the highest band: what is hardly known is not drawn at all.
   function range() {
-    const all = [].concat(found.learned_low, found.learned_high, found.learned, found.random).filter((one) => one !== null);
-    if (!all.length) return [0, 1];
-    const low = Math.min(...all), high = Math.max(...all), room = Math.max(0.02, 0.1 * (high - low));
-    return [Math.max(0, low - room), Math.min(1, high + room)];
+    const all = [].concat(found.learned_high, found.control_high).filter((one) => one !== null);
+    return [0, all.length ? Math.min(1, 1.1 * Math.max(0.01, ...all)) : 1];
+  }
+
+  // One point has no axis of its own: a quarter of an hour around it.
+  function times(self, low, high) {
+    return high - low < 1 ? [low - 450, high + 450] : [low, high];
   }
 
   const day = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
@@ -63,7 +65,7 @@
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { size: 8 } },
-      scales: { y: { range } },
+      scales: { x: { range: times }, y: { range } },
       axes: [Object.assign({ space: 100, size: 56, values: ticks }, axis),
         Object.assign({ size: 58, values: (self, ticks) => ticks.map((one) => Math.round(1000 * one * (unit || 100)) / 1000 + percent) }, axis)],
       series: [{},

@@ -1,0 +1,116 @@
+// A client of the service for browsers and for servers: fetch, and nothing else.
+//
+// Requests that get no answer are sent again: an outcome counts once, however often it comes, and a decision is
+// known by its idempotency key, so that it is made and counted once.
+
+export class ServiceError extends Error {
+  constructor(status, problem) {
+    super(`${status}: ${problem.title ?? "no reason given"}`);
+    this.name = "ServiceError";
+    this.status = status;
+    this.problem = problem;
+    this.code = String(problem.type ?? "").split("#").pop();
+  }
+}
+
+export class Client {
+  #base; #key; #current = null; #timeout; #retries;
+
+  // key: a key, a token, or a function that gets one from your server; it is asked again when that is over.
+  constructor(url, key, { timeout = 10000, retries = 4 } = {}) {
+    const parsed = new URL(url);
+    if (!["http:", "https:"].includes(parsed.protocol)) throw new TypeError("url must be like https://decide.example");
+    if (typeof key !== "string" && typeof key !== "function") throw new TypeError("key must be a text, or a function that gets one");
+    this.#base = parsed.href.replace(/\/+$/, "");
+    this.#key = key;
+    this.#timeout = timeout;
+    this.#retries = retries;
+  }
+
+  // A set of items for somebody. A browser's token names the person by itself.
+  async decide(experiment, { person, exclude, segment, key } = {}) {
+    const asked = JSON.parse(JSON.stringify({ person, exclude, segment }));
+    const known = key ?? (this.#retries ? crypto.randomUUID() : undefined);
+    const found = await this.request("POST", `/v1/experiments/${encodeURIComponent(experiment)}/decisions`, asked,
+      known === undefined ? {} : { "idempotency-key": known });
+    return { id: found.decision_id, items: found.items, policy: found.policy, expires: found.expires, propensity: found.propensity ?? null };
+  }
+
+  // What came of a decision: one of taken, value and likes.
+  report(decision, outcome) {
+    const id = typeof decision === "string" ? decision : decision.id;
+    return this.request("POST", `/v1/decisions/${encodeURIComponent(id)}/outcome`, only(outcome));
+  }
+
+  // Many at once: {decision, taken | value | likes}.
+  reportMany(outcomes) {
+    return this.request("POST", "/v1/outcomes", outcomes.map(({ decision, ...outcome }) => (
+      { decision_id: typeof decision === "string" ? decision : decision.id, ...only(outcome) })));
+  }
+
+  // On a server, with a key: a token for the browser of one person.
+  token(experiment, { person, seconds = 900 } = {}) {
+    return this.request("POST", `/v1/experiments/${encodeURIComponent(experiment)}/tokens`, JSON.parse(JSON.stringify({ person, seconds })));
+  }
+
+  // Any route of the service; what it answers.
+  async request(method, path, body, headers = {}) {
+    let pause = 50, renewed = false;
+    for (let attempt = 0; ; attempt += 1) {
+      const last = attempt >= this.#retries;
+      let wait = pause;
+      let answer = null;
+      try {
+        answer = await fetch(this.#base + path, {
+          method,
+          headers: { authorization: `Bearer ${await this.#token()}`, "content-type": "application/json", ...headers },
+          body: body === undefined ? undefined : JSON.stringify(body),
+          signal: AbortSignal.timeout(this.#timeout),
+          credentials: "omit",
+          cache: "no-store",
+        });
+      } catch (error) {
+        if (last) throw error;
+      }
+      if (answer !== null) {
+        if (answer.ok) return answer.status === 204 ? null : answer.json();
+        const over = answer.status === 401 && typeof this.#key === "function" && !renewed;
+        if (over) { this.#current = null; renewed = true; continue; }
+        if (last || ![429, 503].includes(answer.status)) throw new ServiceError(answer.status, await answer.json().catch(() => ({})));
+        const after = answer.headers.get("retry-after") ?? "";
+        if (/^\d+$/.test(after)) wait = 1000 * Number(after);
+      }
+      await new Promise((done) => setTimeout(done, wait));
+      pause *= 2;
+    }
+  }
+
+  async #token() {
+    if (typeof this.#key === "string") return this.#key;
+    this.#current ??= Promise.resolve(this.#key());
+    try {
+      const found = await this.#current;
+      return typeof found === "string" ? found : found.token;
+    } catch (error) {
+      this.#current = null;
+      throw error;
+    }
+  }
+}
+
+// Whether a release was sent by the service: its body as text, its Discreet-Signature header, and the secret of
+// the webhook. Refused if it is older than a while: somebody may send what was seen again.
+export async function verified(body, header, secret, { seconds = 300, now = Date.now() / 1000 } = {}) {
+  const parts = Object.fromEntries(String(header).split(",").map((one) => one.trim().split("=")));
+  if (!(Math.abs(now - Number(parts.t)) <= seconds) || !/^[0-9a-f]{64}$/.test(parts.v1 ?? "")) return false;
+  const text = new TextEncoder();
+  const key = await crypto.subtle.importKey("raw", text.encode(secret), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
+  const sent = Uint8Array.from(parts.v1.match(/../g), (pair) => parseInt(pair, 16));
+  return crypto.subtle.verify("HMAC", key, sent, text.encode(`${parts.t}.${body}`));
+}
+
+function only(outcome) {
+  const given = ["taken", "value", "likes"].filter((name) => outcome?.[name] !== undefined);
+  if (given.length !== 1) throw new TypeError("give one of taken, value and likes");
+  return { [given[0]]: outcome[given[0]] };
+}

@@ -1,0 +1,101 @@
+"""``discreet report``: what was spent about people, as text or as a document to hand over."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .common import add, as_json, service_settings
+
+if TYPE_CHECKING:
+    from ..privacy import Account, Periods
+
+NAME = "report"
+HELP = "show an account, or write it as a document for a privacy officer"
+
+_EXAMPLES = """examples:
+  discreet report people.ledger                      # every release, as text
+  discreet report people.ledger --out account.html   # a document with lines to sign; print it to PDF
+  discreet report account.json --out account.html    # of json.dumps(learner.privacy.to_json())
+  discreet report --population visitors --store sqlite:///shop.db --out account.html
+
+The document of a service that runs is on its page of the population."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXAMPLES
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a ledger, or an account as JSON")
+    parser.add_argument("--population", metavar="NAME", help="of the store of a service, instead of a file")
+    parser.add_argument("--out", metavar="FILE.html", help="write the document there")
+    parser.add_argument("--title", help="of the document (default: Privacy account)")
+    parser.add_argument(
+        "--retention", action="append", metavar="TEXT", help="how long data is kept; repeatable"
+    )
+    add(parser, "--config", "--store")
+
+
+def run(options: argparse.Namespace) -> int:
+    if (options.file is None) == (options.population is None):
+        raise ValueError("report takes a FILE, or --population NAME; give one of them")
+    about = {"title": options.title, "retention": options.retention}
+    given = {name: one for name, one in about.items() if one is not None}
+    if options.population is not None:
+        if given:
+            raise ValueError(f"--{next(iter(given))} is for a FILE: a service knows what to say")
+        text, page, record = _population(options)
+    else:
+        account = _read(Path(options.file))
+        text, page, record = str(account), account.to_html(**given), account.to_json()
+    if options.out is None:
+        print(as_json(record) if options.json else text)
+        return 0
+    Path(options.out).write_text(page, encoding="utf-8")
+    print(as_json({"written": options.out}) if options.json else f"written to {options.out}")
+    return 0
+
+
+def _population(options: argparse.Namespace) -> tuple[str, str, object]:
+    _, settings = service_settings(options, "store")
+    from ..service import queries
+    from ..service.database import StoreError, open_store
+
+    try:
+        store = open_store(settings.store)
+    except StoreError as error:  # such as a file that a service has open
+        raise ValueError(str(error)) from error
+    try:
+        found = queries.account(store, options.population)
+        return found["text"], queries.document(store, options.population), found
+    except LookupError:
+        raise ValueError(f"--population {options.population}: the store has no such population") from None
+    finally:
+        store.close()
+
+
+def _read(path: Path) -> Account | Periods:
+    """The account of a ledger, or the one that a file of JSON holds."""
+    from ..privacy import Account, Budget, Gate, Periods, SQLiteLedger
+
+    if path.read_bytes()[:1] == b"{":
+        record = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return Account.from_json(record.get("account", record))
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError(f"{path}: this is no account; write account.to_json() there") from None
+    ledger = SQLiteLedger(path)
+    terms = ledger.terms
+    if terms is None:
+        raise ValueError(f"{path}: nothing has been charged to this ledger")
+    budget = Budget(
+        float(terms["epsilon"]),
+        float(terms["delta"]),
+        terms["neighbours"],
+        terms["max_rounds_per_person"],
+    )
+    failure = Fraction(terms["failure"])
+    if terms.get("per") == "period":
+        return Periods(budget, ledger, definition=terms["definition"], failure=failure)
+    return Gate(budget, definition=terms["definition"], failure=failure, ledger=ledger).spent

@@ -1,0 +1,129 @@
+"""The account as a document to hand over: to a privacy officer, or for an impact assessment.
+
+It says the promise in words, whom it compares, how often somebody counts, every release, what is taken for
+granted, what is public, how long data is kept, and what is not covered, with lines to sign. What an account
+cannot know, such as how long data is kept, is left open unless somebody says it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..core.page import Page
+
+if TYPE_CHECKING:
+    from .account import Account
+
+_PUBLIC = (
+    "Which mechanisms were used, their settings, and how often: everything in the tables above.",
+    "The list of things to choose from, unless a release above says that it was chosen privately.",
+)
+_COUNTED = "How many people there are, and who they are: two inputs that are compared have the same people."
+_UNCOVERED = (
+    "What can be inferred about everybody, or about groups of people: that is what is released.",
+    "Releases about the same people that were not charged to this account.",
+    "Whoever can read the data itself, the private state of a learner, or the memory of the machine.",
+    "What can be seen from outside while a program runs, such as how long it takes.",
+)
+_OPEN = "Not known to this account. To be filled in: ______________________________"
+_SIGN_OFF = ("Prepared by", "Data owner", "Privacy officer")
+
+
+def document(
+    title: str,
+    accounts: Mapping[str, Account],
+    total: Account | None = None,
+    *,
+    promise: str | None = None,
+    public: Sequence[str] = (),
+    retention: Sequence[str] = (),
+    uncovered: Sequence[str] = (),
+) -> str:
+    """One HTML file about accounts by the name of their period, and about all of them together.
+
+    ``promise`` says it in the words of whoever knows what the data is about; ``public``, ``retention`` and
+    ``uncovered`` add what they know to these sections.
+    """
+    latest = [*accounts.values()][-1]
+    budget, reproducible = latest.budget, any(one.reproducible for one in accounts.values())
+    page = Page(title, "What was released about people, what it can tell about one of them, and what not.")
+    if reproducible or not budget.private:
+        page.notice("This is not private: " + _why_not(reproducible))
+    page.heading("Promise")
+    page.text(promise or promised(latest))
+    header = ["period", "spent epsilon", "limit", "delta"]
+    spent = {**accounts} | ({} if total is None else {"somebody who took part in every period": total})
+    rows = [
+        [name, _number(one.epsilon()), _number(one.budget.epsilon), f"{one.budget.delta:g}"]
+        for name, one in spent.items()
+    ]
+    page.table(header, rows)
+    page.heading("Who is compared, and how often somebody counts")
+    page.points([_compared(latest), _limited(latest)])
+    page.heading("Releases")
+    for name, one in accounts.items():
+        columns, released = one.releases()
+        if released:
+            page.table(columns, released, f"Every release of {name}.")
+        else:
+            page.text(f"{name}: nothing has been released.")
+    page.text(
+        "Releases about disjoint groups of people compose in parallel: of these the worst counts. All others"
+        " add up.",
+        small=True,
+    )
+    page.heading("What is taken for granted")
+    caveats = dict.fromkeys(line for one in accounts.values() for line in one.caveats)
+    page.points([_sentence(line) for line in caveats] or ["Nothing beside what is said above."])
+    page.heading("What is public")
+    counted = [_COUNTED] if budget.neighbours == "replace" else []
+    page.points([*_PUBLIC, *counted, *public])
+    page.heading("Retention")
+    page.points(list(retention) or [_OPEN])
+    page.heading("What is not covered")
+    page.points([*_UNCOVERED, *uncovered])
+    page.heading("Sign-off")
+    blank = "\u00a0" * 30
+    page.table(["role", "name", "date", "signature"], [[role, blank, blank, blank] for role in _SIGN_OFF])
+    return page.html()
+
+
+def promised(account: Account) -> str:
+    """The guarantee of an account in words."""
+    budget, spent = account.budget, account.epsilon()
+    if not budget.private or math.isinf(spent):
+        return "There is none: the budget is infinite, and what was released may tell everything."
+    change = "had been anything else" if budget.neighbours == "replace" else "had not been there"
+    beside = f", but for a chance of {budget.delta:g}" if budget.delta else ""
+    return (
+        "Whatever somebody learns from everything that was released, they could have learned almost as well"
+        f" if the data of any one person {change}: each result is at most exp({_number(spent)}) ="
+        f" {_number(math.exp(spent)) if spent < 50 else 'very many'} times as likely with it as without"
+        f"{beside}. No more than exp({_number(budget.epsilon)}) is ever allowed."
+    )
+
+
+def _compared(account: Account) -> str:
+    if account.budget.neighbours == "replace":
+        return "Two inputs in which the data of one person differs in any way (replace-one adjacency)."
+    return "Two inputs, one of them without the data of one person (add-remove adjacency)."
+
+
+def _limited(account: Account) -> str:
+    most = account.budget.max_rounds_per_person
+    often = "one contribution counts" if most == 1 else f"up to {most:,} contributions count"
+    return f"Of a person {often} in each period."
+
+
+def _why_not(reproducible: bool) -> str:
+    return "whoever knows the seed can remove the noise." if reproducible else "the budget is infinite."
+
+
+def _sentence(line: str) -> str:
+    return line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".")
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

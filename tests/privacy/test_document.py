@@ -1,0 +1,101 @@
+"""The document to hand over: everything an account says is in it, escaped, and it needs nothing else."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+import discreet as dc
+from discreet.online import ThompsonSelector
+from discreet.privacy.document import promised
+
+from ..test_html import Balanced
+
+SECTIONS = [
+    "Promise",
+    "Who is compared, and how often somebody counts",
+    "Releases",
+    "What is taken for granted",
+    "What is public",
+    "Retention",
+    "What is not covered",
+    "Sign-off",
+]
+
+
+def text_of(page):
+    reader = Balanced()
+    body = page[page.index("<body>") : page.index("</html>")]
+    reader.feed(body)
+    reader.close()
+    assert not re.search(r"https?:|<script|src=", page)
+    return re.sub(r"\s+", " ", reader.text)
+
+
+def spent(budget, seed=None):
+    gate = dc.Gate(budget, seed)
+    gate.choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+    return gate.spent
+
+
+def test_everything_that_an_account_says_is_in_it():
+    account = spent(dc.Budget(2.0, neighbours="add_remove", max_rounds_per_person=3))
+    page = account.to_html("Shop <b>", retention=["30 days & no more."], uncovered=["Cameras."])
+    text = text_of(page)
+    assert re.findall(r"<h2>([^<]+)</h2>", page) == SECTIONS
+    assert "Shop <b>" in text
+    assert "<b>" not in page
+    assert f"{account.epsilon():.4g}" in text
+    assert "without the data of one person (add-remove adjacency)" in text
+    assert "up to 3 contributions count in each period" in text
+    for row in account.releases()[1]:
+        assert all(html.escape(cell) in page for cell in row)
+    assert "30 days & no more." in text
+    assert "Cameras." in text
+    assert "Privacy officer" in text
+
+
+def test_what_nobody_said_is_left_open():
+    text = text_of(spent(dc.Budget(1.0)).to_html())
+    assert "Not known to this account. To be filled in: ____" in text
+    assert "replace-one adjacency" in text
+    assert "How many people there are" in text
+
+
+@pytest.mark.parametrize(
+    ("account", "said"),
+    [
+        (spent(dc.Budget(1.0), seed=3), "whoever knows the seed can remove the noise"),
+        (spent(dc.Budget(float("inf"))), "the budget is infinite"),
+    ],
+    ids=["seed", "infinite"],
+)
+def test_what_is_not_private_says_so_first(account, said):
+    text = text_of(account.to_html())
+    assert "This is not private" in text
+    assert said in text
+    assert text.index("This is not private") < text.index("Promise")
+
+
+def test_the_promise_is_what_was_spent():
+    account = spent(dc.Budget(1.0, 1e-6))
+    assert f"exp({account.epsilon():.4g})" in promised(account)
+    assert "a chance of 1e-06" in promised(account)
+    assert "exp(1)" in promised(account)
+
+
+def test_periods_have_one_document():
+    periods = dc.privacy.Periods(dc.Budget(1.0))
+    assert "nothing has been released" in text_of(periods.to_html())
+    for month in ("2026-11", "2026-12"):
+        periods.gate(month).choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
+    text = text_of(periods.to_html("Shop"))
+    for words in ("2026-11 0.5 1", "2026-12 0.5 1", "somebody who took part in every period 1 2"):
+        assert words in text
+
+
+def test_learners_have_it_too():
+    learner = ThompsonSelector(6, 2, 100, dc.Budget(1.0))
+    assert "Laplace" in text_of(learner.privacy.to_html("Learner"))
