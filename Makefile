@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
@@ -24,8 +24,8 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
-# Commands that tests start load the package compiled, whatever the shell says about bytecode.
-test: export PYTHONDONTWRITEBYTECODE =
+# Bytecode is written for what is loaded, once, whatever the shell says about it.
+demo test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
