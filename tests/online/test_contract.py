@@ -108,7 +108,7 @@ def _expected(name):
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@settings(max_examples=6, deadline=None, derandomize=True, database=None)
 @given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=4, max_size=24))
 def test_any_order_of_calls(name, actions):
     """Whatever is asked, refused, saved and resumed in between: the same decisions, all of them allowed, and
