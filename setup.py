@@ -1,8 +1,8 @@
 """The compiled part of the package: Cython modules in src/discreet/kernels, built by pip and by ``make``.
 
 Everything else about the package stands in pyproject.toml. ``DISCREET_CHECKED=1`` builds modules that check
-every index, for ``make audit``. ``DISCREET_COMPILED=1`` installs a checkout whose modules are compiled beside it,
-at the same time, by ``make``.
+every index, for ``make audit``. ``DISCREET_COMPILED=1`` installs a checkout whose modules ``make`` compiles
+meanwhile.
 """
 
 import os

@@ -621,6 +621,13 @@ LOVERS = {
         * n,
         directed=True,
     ),
+    # The first pick adds 1, and the second one takes 2 away.
+    "falls far": lambda first, n=1: GraphCut(
+        [np.array([[0, float(first), 0], [0, 0, 0], [0, 0, 0]])] * n,
+        modular=[[0.0, -1.0 * first, 0.0]] * n,
+        directed=True,
+        bound=1.0,
+    ),
 }
 
 
