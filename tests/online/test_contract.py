@@ -213,7 +213,7 @@ def test_resumes_identically_at_any_point(setting, asked, tmp_path):
     """Between rounds from a file; in the middle of a round from bytes."""
     stream, whole = _whole(id(setting))
     learner, before = setting.make(), 0
-    for stop in (0, 1, 4, 13, 29):
+    for stop in (1, 13, 29) if asked else (0, 4, 29):
         _one_by_one(setting, learner, stream, stop, IDS, start=before)
         before = stop
         if asked:
