@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.bounds import bandit, continuous, convex, frank_wolfe, published, published_private_experts
+from discreet.bounds import (
+    bandit,
+    continuous,
+    convex,
+    frank_wolfe,
+    minimization,
+    published,
+    published_private_experts,
+)
 from discreet.constraints.domains import Ball, Simplex
 from discreet.online import (
     ApproximateLeader,
@@ -51,6 +59,28 @@ def test_certificates_scale_with_the_bound(kind, bound):
     learner = kind(3, 1, rounds, dc.Budget(100.0, 1e-6), bound=bound, resample_every=2, seed=0)
     regret = learner.run(people).regret(people, alpha=1.0).total / bound
     assert regret <= learner.certified_regret / bound <= 0.3 * rounds
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+def test_published_certificates_scale_with_the_costs():
+    one, three = (
+        BanditApproximateLeader(
+            Ball(2), 10**6, dc.Budget(1000.0), lipschitz=by, bound=by, strong_convexity=by / 2,
+            calibration="published", seed=0,
+        ).certified_regret
+        for by in (1.0, 3.0)
+    )  # fmt: skip
+    assert three == pytest.approx(3 * one)
+    assert three < 3 * 10**6  # which is never exceeded
+    for printed in (minimization.published_minimizer, minimization.published_bandit_minimizer):
+        assert printed(5, 10**6, 1.0, 3.0) == pytest.approx(3 * printed(5, 10**6, 1.0))
+
+
+def test_an_expert_is_certified_within_its_condition_alone():
+    """Rate times batch times bound at most 1: there the sum of its two terms, and nothing beyond."""
+    assert frank_wolfe.entropic(3.0, 0.5, 100, 0.125, 4, 2.0) == 3.0 * 8 + 0.125 * 4 * 2 * 0.5 * 100
+    for beyond in ((0.13, 4, 2.0), (0.125, 5, 2.0), (0.125, 4, 2.1)):
+        assert frank_wolfe.entropic(3.0, 0.5, 100, *beyond) == math.inf
 
 
 # --- as printed: by hand at small numbers, with T = e^4 where ln(T)^2.5 is 32 --------------------------
