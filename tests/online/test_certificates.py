@@ -27,6 +27,7 @@ from discreet.online import (
     RunningSumSelector,
 )
 
+
 def test_certificates_say_something_where_they_should():
     """Not vacuous: at this budget the running sums are certified to lose less than a quarter."""
     assert RunningSumSelector(8, 2, 4000, dc.Budget(8.0, 1e-6)).certified_regret < 0.25 * 4000
