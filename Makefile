@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
@@ -24,8 +24,8 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
-# Commands that tests start load the package compiled, whatever the shell says about bytecode.
-test: export PYTHONDONTWRITEBYTECODE =
+# Bytecode is written for what is loaded, once, whatever the shell says about it.
+demo test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
@@ -98,29 +98,35 @@ $(VENV)/bin/python:
 	  || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } \
 	  || { rm -rf $(VENV); echo "could not make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 
-# What the package is built with. Whatever is installed below compiles the modules that have changed; they lie
-# beside their sources.
+# What the package is built with. Modules that have changed are compiled beside their sources, while pip brings
+# what the package needs.
+define install
+@$(BIN)/python setup.py -q build_ext --inplace & compiling=$$!; \
+  DISCREET_COMPILED=1 $(PIP) --no-build-isolation -e '.[$(1)]' || { kill $$compiling; exit 1; }; \
+  wait $$compiling
+endef
 KERNELS := $(wildcard src/discreet/kernels/*.pyx src/discreet/kernels/*.pxd src/discreet/kernels/*.h)
 $(VENV)/.build: $(VENV)/bin/python pyproject.toml constraints.txt setup.py $(KERNELS)
 	$(PIP) cython setuptools
 	@touch $@
 
+DEMO := plots,sklearn,service
 $(VENV)/.demo: $(VENV)/.build
-	$(PIP) --no-build-isolation -e '.[plots,sklearn,service]'
+	$(call install,$(DEMO))
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.build
-	$(PIP) --no-build-isolation -e '.[test]'
+	$(call install,test)
 	@for name in chromium chromium-browser google-chrome; do command -v $$name && exit 0; done; \
 	  $(BIN)/playwright install chromium || echo 'no Chromium: pages will not be tried in a browser'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.build
-	$(PIP) --no-build-isolation -e '.[lint]'
+	$(call install,lint)
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.build
-	$(PIP) --no-build-isolation -e '.[bench]'
+	$(call install,bench)
 	@touch $@
 
 clean:

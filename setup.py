@@ -1,7 +1,8 @@
 """The compiled part of the package: Cython modules in src/discreet/kernels, built by pip and by ``make``.
 
 Everything else about the package stands in pyproject.toml. ``DISCREET_CHECKED=1`` builds modules that check
-every index, for ``make audit``.
+every index, for ``make audit``. ``DISCREET_COMPILED=1`` installs a checkout whose modules ``make`` compiles
+meanwhile.
 """
 
 import os
@@ -44,6 +45,8 @@ class Build(build_ext):
         unix = self.compiler.compiler_type != "msvc"
         for extension in self.extensions:
             extension.extra_compile_args = FLAGS if unix else ["/O2", "/fp:precise"]
+            if unix and extension.name == SHARED:  # no loop of ours is in it
+                extension.extra_compile_args = [*FLAGS, "-O1"]
         try:
             super().build_extensions()
         except CCompilerError as error:
@@ -55,13 +58,13 @@ class Build(build_ext):
 
 
 def extensions() -> list[Extension]:
-    found = sorted(Path("src/discreet/kernels").glob("*.pyx"))
+    found = sorted(Path("src/discreet/kernels").glob("*.pyx"), key=lambda one: -one.stat().st_size)
     made = [
         Extension(f"discreet.kernels.{one.stem}", [one.as_posix()], depends=["setup.py"]) for one in found
     ]
     shared = Extension(SHARED, [f"src/{SHARED.replace('.', '/')}.c"], depends=["setup.py"])
     return cythonize(
-        [shared, *made],
+        [made[0], shared, *made[1:]],  # the longest first, so that no core waits for it
         nthreads=0 if sys.platform == "win32" else os.cpu_count() or 1,
         language_level=3,
         shared_utility_qualified_name=SHARED,
@@ -77,7 +80,7 @@ def extensions() -> list[Extension]:
 
 
 setup(
-    ext_modules=extensions(),
+    ext_modules=[] if os.environ.get("DISCREET_COMPILED") else extensions(),
     cmdclass={"build_ext": Build},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

@@ -56,7 +56,7 @@ class Meanwhile:
             self._thread.join(PATIENCE)
 
     def finish(self) -> None:
-        self._thread.join(20.0)
+        self._thread.join(300.0)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error

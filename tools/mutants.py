@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "discreet"
 PAGE = ROOT / "docs" / "mutation_testing.md"
 FOUND = Path(__file__).with_name("mutants.json")
-LIMIT = 400.0  # seconds after which tests are taken to hang
+LIMIT = 400  # seconds of processor time after which tests are taken never to end
 ENOUGH = 120.0  # seconds of tests that enter a mutant's function
 CHARGES = ("reserve", "_charge", "charge")
 TURNED = {ast.Lt: ">", ast.LtE: ">=", ast.Gt: "<", ast.GtE: "<="}
@@ -122,17 +122,20 @@ def changed(node: ast.expr | ast.stmt, code: Callable[[ast.expr], str]) -> str:
     return ""
 
 
-def pytest_in(copy: Path, tests: list[str], limit: float, **more: str) -> str:
+def pytest_in(copy: Path, tests: list[str], limit: int, **more: str) -> str:
     """The first of these tests that fails in this copy, or nothing."""
     paths = os.pathsep.join(str(copy / part) for part in ("src", "tools"))
     environment = dict(os.environ, PYTHONPATH=paths, OMP_NUM_THREADS="1", **more)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
+    command = ["bash", "-c", f'ulimit -t {limit}; exec "$@"', "bash", *pytest]
     try:
         found = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, timeout=limit, text=True
+            command, cwd=copy, env=environment, capture_output=True, timeout=10 * limit, text=True
         )
     except subprocess.TimeoutExpired:
         return "no end"  # a loop that never ends is noticed, too
+    if found.returncode < 0:
+        return "no end"
     if not found.returncode:
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", found.stdout, re.MULTILINE)
@@ -247,7 +250,7 @@ def watched(copy: Path, tests: list[str], workers: int) -> dict[str, list[tuple[
     asked = hashlib.blake2b(" ".join([commit.strip(), *tests]).encode(), digest_size=8).hexdigest()
     folder = ROOT / "build" / "reach" / asked
     if not folder.exists():
-        failed = pytest_in(copy, ["-p", "reach", "-n", str(workers), *tests], 7200.0, REACH=str(folder))
+        failed = pytest_in(copy, ["-p", "reach", "-n", str(workers), *tests], 7200, REACH=str(folder))
         if failed:
             shutil.rmtree(folder, ignore_errors=True)
             raise SystemExit(f"fails with nothing broken: {failed}")

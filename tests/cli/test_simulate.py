@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -90,10 +91,10 @@ def test_a_file_in_the_place_of_the_folder_and_broken_data(tmp_path, capsys):
 
 
 CONFIG = """
-rounds = 3000
-items = 40
-k = 3
-repeats = 36
+rounds = 300
+items = 12
+k = 2
+repeats = 2
 
 [[streams]]
 family = "product display"
@@ -107,41 +108,72 @@ epsilon = inf
 learner = "popularity"
 """
 
+# The command, in processes that run the first repeat and wait in the second one until they are ended.
+HELD = """
+import sys, time
+from discreet.cli import main
+from discreet.evaluation import simulation
 
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to a group of processes")
-def test_interrupted_and_resumed(tmp_path):
-    """Ctrl-C on a terminal reaches every process of the group; what is finished stays, to the byte."""
-    config, out = tmp_path / "c.toml", tmp_path / "out"
+run = simulation.run_cell
+
+def run_cell(cell):
+    while cell.repeat:
+        time.sleep(0.1)
+    return run(cell)
+
+simulation.run_cell = run_cell
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A simulation whose first three cells are finished, and whose two workers are busy with others."""
+    config, out, script = tmp_path / "c.toml", tmp_path / "out", tmp_path / "held.py"
     config.write_text(CONFIG)
-    command = [sys.executable, "-m", "discreet", "simulate", str(config), "--out", str(out), "--workers", "2"]
+    script.write_text(HELD)
+    command = [sys.executable, script, "simulate", config, "--out", out, "--workers", "2"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as running:
-        deadline = time.monotonic() + 60.0
-        while len(list(out.glob("cells/*.json"))) < 3:
-            assert running.poll() is None, running.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.killpg(running.pid, signal.SIGINT)
-        said, noted = running.communicate(timeout=600)
+        try:
+            while len(list(out.glob("cells/*.json"))) < 3:
+                assert running.poll() is None, running.communicate()
+                time.sleep(0.01)
+            yield running, config, out
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def resumed(config, out):
+    """What the same command adds to the three cells, which it does not run again."""
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
+    assert len(finished) == 3
+    assert not (out / "results.parquet").exists()
+    assert not list(out.rglob(".*"))
+    ended = process("simulate", str(config), "--out", str(out), "--json")
+    assert ended.code == 0, ended.err
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    whole = simulate(read_config(config), None, workers=1)
+    kept = parquet.read_table(out / "results.parquet").to_pylist()
+    assert [row["average"] for row in kept] == [one.average for one in whole.outcomes]
+    assert len(kept) == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to a group of processes")
+def test_interrupted_and_resumed(held):
+    """Ctrl-C on a terminal reaches every process of the group; what is finished stays, to the byte."""
+    running, *files = held
+    os.killpg(running.pid, signal.SIGINT)
+    said, noted = running.communicate(timeout=600)
     assert running.returncode == 130
     assert said == ""
     assert "run the same command again to go on" in noted
     assert "interrupted" in noted
     assert "Traceback" not in noted
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
-    total = len(read_config(config).cells())
-    assert 3 <= len(finished) < total
-    assert not (out / "results.parquet").exists()
-    assert not list(out.rglob(".*"))
-
-    ended = process("simulate", str(config), "--out", str(out), "--json")
-    assert ended.code == 0, ended.err
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished  # not run again
-    kept = parquet.read_table(out / "results.parquet").to_pylist()
-    whole = simulate(read_config(config), None, workers=1)
-    assert len(kept) == total
-    assert [row["average"] for row in kept] == [one.average for one in whole.outcomes]
+    resumed(*files)
 
 
 def group_of(leader):
@@ -158,29 +190,14 @@ def group_of(leader):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
-def test_killed_and_resumed(tmp_path):
+def test_killed_and_resumed(held):
     """A process that is killed says nothing; its workers end by themselves, and finished cells stay."""
-    config, out = tmp_path / "c.toml", tmp_path / "out"
-    config.write_text(CONFIG)
-    command = [sys.executable, "-m", "discreet", "simulate", str(config), "--out", str(out), "--workers", "2"]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as running:
-        deadline = time.monotonic() + 60.0
-        while len(list(out.glob("cells/*.json"))) < 2:
-            assert running.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert len(group_of(running.pid)) >= 3  # with its two workers
-        running.kill()
-    deadline = time.monotonic() + 30.0
+    running, *files = held
+    assert len(group_of(running.pid)) >= 3  # with its two workers
+    running.kill()
+    running.wait()
+    deadline = time.monotonic() + 300.0
     while left := group_of(running.pid):
-        if time.monotonic() > deadline:
-            os.killpg(running.pid, signal.SIGKILL)
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
-    ended = process("simulate", str(config), "--out", str(out), "--json")
-    assert ended.code == 0, ended.err
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    assert parquet.read_table(out / "results.parquet").num_rows == len(read_config(config).cells())
+    resumed(*files)

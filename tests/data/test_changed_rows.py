@@ -15,7 +15,7 @@ from tools import fuzz_rows
 PAGE = (Path(__file__).parents[2] / "docs" / "rows.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_a_changed_row_changes_nothing_else(part: int) -> None:
     tally = fuzz_rows.fuzz(80, seed=7, first=80 * part)
     assert not tally.differ, "\n".join(tally.differ)

@@ -43,6 +43,20 @@ def _weights(rng: np.random.Generator, people: int, items: int) -> np.ndarray:
     return rng.random((people, items)) * (rng.random((people, items)) < 0.6)
 
 
+def of_rows(rng: np.random.Generator, people: int, items: int = 6) -> list[Population]:
+    """A population of every family of rows, with values up to 1."""
+    likes = _weights(rng, people, items)
+    return [
+        Coverage(likes > 0.3),
+        ProbabilisticCoverage(likes),
+        FacilityLocation(likes),
+        ConcaveOverModular(likes / 6.0, concave="sqrt"),
+        ConcaveOverModular(likes / 6.0, concave="log"),
+        SaturatedCoverage(likes / 6.0, saturation=0.4),
+        WeightedTopics(0.9 * rng.dirichlet(np.ones(3), people), rng.random((items, 3)) < 0.5),
+    ]
+
+
 def _stored(rng: np.random.Generator, matrix: np.ndarray) -> Any:
     """The same matrix as a dense array or as one of scipy's."""
     import scipy.sparse as sp

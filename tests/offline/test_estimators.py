@@ -36,7 +36,7 @@ from discreet.offline.estimators import (
     covariances,
 )
 from discreet.offline.greedy import PrivateGreedy
-from discreet.privacy import samplers
+from discreet.privacy import FlippedChoice, samplers
 from tests.privacy.audit import hockey_stick
 
 
@@ -139,6 +139,7 @@ def test_a_budget_that_is_too_small_names_what_would_do():
     assert chance_of_a_copy(choice, 20, 300) == pytest.approx(chances[0])
     assert 0.5 <= chances[0] < 0.51
     PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
+    assert chance_of_a_copy(FlippedChoice(1e-30, 1.0), 20, 300) == 1 / 20  # all noise
 
 
 @pytest.mark.parametrize(

@@ -582,6 +582,9 @@ def test_gains_are_noisy_totals_of_the_picks():
         # The noise has a standard deviation below 20; 50 of them have a chance below 1e-20.
         np.testing.assert_allclose(chosen.gains, [100_000, 50_000], atol=1000)
         assert chosen.gains[0] != 100_000.0
+    averages = averaged(np.repeat([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], 30, axis=0))
+    chosen = PrivateGreedy(2, dc.Budget(50.0), "basic", release_gains=0.5, seed=3).select(averages)
+    np.testing.assert_allclose(chosen.gains, [60, 30], atol=20)  # totals, too
 
 
 def _released_gains(people, budget, method, constraint=2, **options):
@@ -620,6 +623,13 @@ LOVERS = {
         ]
         * n,
         directed=True,
+    ),
+    # The first pick adds 1, and the second one takes 2 away.
+    "falls far": lambda first, n=1: GraphCut(
+        [np.array([[0, float(first), 0], [0, 0, 0], [0, 0, 0]])] * n,
+        modular=[[0.0, -1.0 * first, 0.0]] * n,
+        directed=True,
+        bound=1.0,
     ),
 }
 

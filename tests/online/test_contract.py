@@ -109,7 +109,7 @@ def _expected(name):
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@settings(max_examples=6, deadline=None, derandomize=True, database=None)
 @given(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 30)), min_size=4, max_size=24))
 def test_any_order_of_calls(name, actions):
     """Whatever is asked, refused, saved and resumed in between: the same decisions, all of them allowed, and
@@ -214,7 +214,7 @@ def test_resumes_identically_at_any_point(setting, asked, tmp_path):
     """Between rounds from a file; in the middle of a round from bytes."""
     stream, whole = _whole(id(setting))
     learner, before = setting.make(), 0
-    for stop in (0, 1, 4, 13, 29):
+    for stop in (1, 13, 29) if asked else (0, 4, 29):
         _one_by_one(setting, learner, stream, stop, IDS, start=before)
         before = stop
         if asked:

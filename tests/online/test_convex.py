@@ -975,7 +975,7 @@ def _streams(rounds):
 @pytest.mark.parametrize("stream", ["still", "noisy", "turning", "alternating"])
 @pytest.mark.parametrize("budget", [dc.Budget(8.0, 1e-6), dc.Budget(8.0), FREE])
 def test_linear_regret_is_within_the_certificate(stream, budget):
-    rounds = 1500
+    rounds = 600
     rows = _streams(rounds)[stream]
     for domain in (Simplex(3), Ball(3)):
         people = Linear(rows, box=(-1.0, 1.0))

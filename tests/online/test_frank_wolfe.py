@@ -739,6 +739,7 @@ def test_expert_is_fed_the_gradient_at_its_partial_point():
     assert np.allclose(asked, learner._sum.points[:-1])
     assert (asked[0] == 0.0).all()
     assert not np.allclose(asked[-1], learner.point)
+    assert (learner.choose() == learner.point).all()
 
 
 def test_distorted_payoffs_are_a_convex_combination():

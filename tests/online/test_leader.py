@@ -11,18 +11,11 @@ import pytest
 
 import discreet as dc
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
-from discreet.objectives import (
-    ConcaveOverModular,
-    Coverage,
-    FacilityLocation,
-    ProbabilisticCoverage,
-    SaturatedCoverage,
-    SetFunction,
-    WeightedTopics,
-)
+from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import LeaderSelector, leader
 from discreet.online.leader import LONGEST, UNITS, LeaderSettings
 from discreet.privacy import FactorizedSum, RunningSum, samplers
+from tests.objectives.families import of_rows
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
@@ -219,24 +212,11 @@ def test_bad_settings(options, message):
         LeaderSelector(**settings)
 
 
-def _families(rng, people=12, n_items=6):
-    likes = rng.random((people, n_items)) * (rng.random((people, n_items)) < 0.6)
-    return [
-        Coverage(likes > 0.3),
-        ProbabilisticCoverage(likes),
-        FacilityLocation(likes),
-        ConcaveOverModular(likes / 6.0, concave="sqrt"),
-        ConcaveOverModular(likes / 6.0, concave="log"),
-        SaturatedCoverage(likes / 6.0, saturation=0.4),
-        WeightedTopics(0.9 * rng.dirichlet(np.ones(3), people), rng.random((n_items, 3)) < 0.5),
-    ]
-
-
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 def test_gains_are_those_of_leaving_one_out(bound):
     """The slow twin: values of sets, one by one."""
     rng = np.random.default_rng(0)
-    for people in _families(rng):
+    for people in of_rows(rng, 12):
         for person in people:
             shown = rng.permutation(6)[: rng.integers(1, 5)].tolist()
             found = _gathered(person, shown, bound) / UNITS

@@ -13,20 +13,13 @@ import pytest
 
 import discreet as dc
 from discreet import bounds
-from discreet.objectives import (
-    ConcaveOverModular,
-    Coverage,
-    FacilityLocation,
-    ProbabilisticCoverage,
-    SaturatedCoverage,
-    SetFunction,
-    WeightedTopics,
-)
+from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
 from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
 from discreet.online import phased
 from discreet.online.phased import PhasedSelector, PhasedSettings, Window
 from discreet.privacy import samplers
+from tests.objectives.families import of_rows
 from tests.privacy.audit import hockey_stick, transcripts
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -407,26 +400,13 @@ def test_the_account_that_lets_people_count_more_is_taken():
     assert (free.rate, free.chance) == (math.inf, 1.0)
 
 
-def _families(rng, people=30, n_items=6):
-    likes = rng.random((people, n_items)) * (rng.random((people, n_items)) < 0.6)
-    return [
-        Coverage(likes > 0.3),
-        ProbabilisticCoverage(likes),
-        FacilityLocation(likes),
-        ConcaveOverModular(likes / 6.0, concave="sqrt"),
-        ConcaveOverModular(likes / 6.0, concave="log"),
-        SaturatedCoverage(likes / 6.0, saturation=0.4),
-        WeightedTopics(0.9 * rng.dirichlet(np.ones(3), people), rng.random((n_items, 3)) < 0.5),
-    ]
-
-
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 @pytest.mark.parametrize("length", [40, 2**30])
 def test_scores_are_exact_sums_of_rounded_gains(bound, length):
     """The slow twin: every person's gain, rounded down to the step, added up as fractions."""
     rng = np.random.default_rng(2)
     unit = Fraction(step(bound, length))
-    for people in _families(rng):
+    for people in of_rows(rng, 30):
         window = Window(6, bound, length)
         for person in people:
             window.keep(person)

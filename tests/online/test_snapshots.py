@@ -37,8 +37,7 @@ def _rounds(setting, learner, first, last):
     return decided
 
 
-@pytest.mark.parametrize("stop", [0, 7])
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize(("stop", "asked"), [(0, False), (7, True)])
 def test_a_snapshot_stays_as_it_was_and_goes_on_as_the_learner_did(setting, stop, asked, tmp_path):
     learner = setting.make()
     _rounds(setting, learner, 0, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import mpmath
 import pytest
@@ -15,6 +16,7 @@ from discreet.privacy.account import Account, Entry, Releases
 KINDS = [([[0, 2], [0, 0]], [0, 0]), ([[0, 0], [2, 0]], [-1, 0]), ([[0, 0]] * 2, [-2, 0])]
 
 
+@cache
 def responses_delta(sizes, mu, rounds, epsilon):
     """Delta of randomised responses of these epsilons beside Gaussian noise: every outcome, in 50 digits."""
     with mpmath.workdps(50):

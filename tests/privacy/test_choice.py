@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from unittest import mock
 
 import mpmath
@@ -451,3 +452,13 @@ def _borders(scores, rate):
             total += mpmath.exp(mpmath.mpf(gap.numerator) / gap.denominator)
             sums.append(total)
         return [int(one / total * 2**64) for one in sums]
+
+
+@pytest.mark.parametrize(("above", "exactly"), [(1e-9, True), (1e-8, False)])
+def test_a_draw_near_a_border_is_decided_exactly(above, exactly, monkeypatch):
+    """The margin grows with the total weight: 3.6e-9 around each border of 1000 equal scores."""
+    word, asked = np.uint64(round((500 + above) / 1000 * 2**64)), []
+    monkeypatch.setattr(samplers, "exact_draw", lambda *given: asked.append(given) or 500)
+    source = SimpleNamespace(words=lambda count: np.full(count, word))
+    assert samplers.exponential_choice(source, np.zeros(1000), 1.0) == 500
+    assert bool(asked) == exactly

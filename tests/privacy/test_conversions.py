@@ -171,3 +171,8 @@ def test_rounding_is_outward(value):
     assert cv.exact(cv.rounded_up(value)) >= value
     assert cv.exact(cv.rounded_down(value)) <= value
     assert cv.rounded_up(value) == pytest.approx(cv.rounded_down(value), rel=1e-15)
+
+
+def test_numbers_of_many_digits_are_rounded_outward_however_small():
+    for value in (0.7, 1e-300, 1e-310, 5e-324):
+        assert cv._down(value) < value < cv._up(value)

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -223,19 +222,22 @@ def test_a_writer_that_does_not_end_is_waited_for_only_so_long(path):
         gate.reserve(TENTH)
     other.execute("ROLLBACK")
     other.close()
-    held = SQLiteLedger(path)
-    done = Meanwhile(lambda: _held_for(held, 0.3))
+    held, holds, over = SQLiteLedger(path), threading.Event(), threading.Event()
+    done = Meanwhile(lambda: _held_until(held, holds, over))
     done.start()
+    assert holds.wait(300.0)
     with pytest.raises(TimeoutError, match="locked by another writer; nothing was released"):
         gate.reserve(TENTH)
+    over.set()
     done.finish()
     assert gate.spent.epsilon() == 0.0
     gate.reserve(TENTH)
 
 
-def _held_for(ledger, seconds):
+def _held_until(ledger, holds, over):
     with ledger._writing():
-        time.sleep(seconds)
+        holds.set()
+        over.wait(300.0)
 
 
 def test_a_file_that_is_gone_is_not_made_again(path):

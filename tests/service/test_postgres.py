@@ -444,7 +444,7 @@ def test_whoever_freezes_waits_for_a_worker_and_not_in_a_circle(world, monkeypat
     monkeypatch.setattr(PostgresTransaction, "do", do)
     with ThreadPoolExecutor(1) as threads:
         keeping = threads.submit(world.worker.tick, 1)
-        assert begun.wait(10)
+        assert begun.wait(300)
         assert backup.gone_back(other.store, other.worker) == ["shop"]
         assert keeping.result()
     assert len(world.rows("SELECT * FROM release")) == 1
