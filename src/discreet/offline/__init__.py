@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .estimators import PrivateFeatureSelector, PrivateItemSelector
     from .estimators import RepeatedFitWarning as RepeatedFitWarning
     from .greedy import PrivateGreedy
+    from .recommender import PrivateRecommender
 
 # Where each public name lives; the module is imported when the name is first asked for.
 _HOMES = {
@@ -21,6 +22,7 @@ _HOMES = {
     "PrivateFeatureSelector": "estimators",
     "PrivateGreedy": "greedy",
     "PrivateItemSelector": "estimators",
+    "PrivateRecommender": "recommender",
     "RepeatedFitWarning": "estimators",
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "PrivateFeatureSelector",
     "PrivateGreedy",
     "PrivateItemSelector",
+    "PrivateRecommender",
 ]
 
 

@@ -1,0 +1,210 @@
+"""How well personal sets serve people who were not in the data: everything here is in the clear.
+
+Strong generalisation: a model is fitted to some people; of each of the others, a part of their items is the
+history and the rest is held out. The figures are true facts about the people they were computed from, in no
+account: for data that may be looked at. Choosing settings by them is a release.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..core.text import table
+from ..objectives import Population
+from ..objectives.rows import RowPopulation
+from ..offline import PrivateRecommender
+from ..personal import Recommender
+from ..privacy import Budget, PublicRandomness
+
+Items = NDArray[np.int32]
+# Scores of all items for each of some histories: people x items.
+Scores = Callable[[Sequence[Items]], NDArray[np.float64]]
+_AT_A_TIME = 2048
+
+
+@dataclass(frozen=True)
+class NewPeople:
+    """Some people to fit to, and others: what each of them had (``histories``), and what was ``held_out``."""
+
+    training: Population
+    histories: tuple[Items, ...]
+    held_out: tuple[Items, ...]
+
+    @classmethod
+    def of(cls, people: RowPopulation, seed: int, *, test: float = 0.2, held_out: float = 0.2) -> Self:
+        """A random fifth of the people are new; of each with two items or more a fifth is held out, at least 1."""
+        checks.real("test", test, above=0.0, below=1.0)
+        checks.real("held_out", held_out, above=0.0, below=1.0)
+        rows = people.as_rows()
+        if rows is None:
+            raise TypeError(f"people must be rows in memory, such as Coverage, got {type(people).__name__}")
+        rng, matrix = PublicRandomness.seeded(seed).generator, rows.sparse
+        order = rng.permutation(len(people))
+        new = order[: max(1, round(test * len(people)))]
+        known, held = [], []
+        for i in new.tolist():
+            items = rng.permutation(matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]])
+            if items.size >= 2:
+                out = math.ceil(held_out * items.size)
+                held.append(items[:out])
+                known.append(items[out:])
+        training = people[np.sort(order[new.size :])]
+        return cls(training, tuple(known), tuple(held))
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Averages over new people: whether any held-out item is among the k, how many are, and how high up."""
+
+    hit_rate: float
+    recall: float
+    ndcg: float
+    people: int
+
+    def __str__(self) -> str:
+        return f"hit rate {self.hit_rate:.3f}, recall {self.recall:.3f}, NDCG {self.ndcg:.3f} (in the clear)"
+
+
+def quality(scores: Scores | Recommender, people: NewPeople, k: int) -> Quality:
+    """How well the k items with the largest scores, which are not in the history, meet what was held out.
+
+    Recall is divided by what could be met: the smaller of k and the number of held-out items.
+    """
+    k = checks.whole("k", k, at_least=1)
+    hits = recall = ndcg = 0.0
+    ask = _of_model(scores) if isinstance(scores, Recommender) else scores
+    discounts = 1.0 / np.log2(np.arange(k) + 2.0)
+    for start in range(0, len(people.histories), _AT_A_TIME):
+        histories = people.histories[start : start + _AT_A_TIME]
+        found = ask(histories)
+        for row, own, out in zip(found, histories, people.held_out[start:], strict=False):
+            row[own] = -np.inf
+            best = np.argsort(-row, kind="stable")[:k]
+            met = np.isin(best, out)
+            most = min(k, out.size)
+            hits += bool(met.any())
+            recall += np.count_nonzero(met) / most
+            ndcg += float(discounts[: best.size][met].sum() / discounts[:most].sum())
+    count = max(1, len(people.histories))
+    return Quality(hits / count, recall / count, ndcg / count, len(people.histories))
+
+
+def _of_model(model: Recommender) -> Scores:
+    return lambda histories: np.stack([model.scores(items) for items in histories])
+
+
+# --- beside it, without privacy ---------------------------------------------------------------------------
+
+
+def popularity(training: Population) -> Scores:
+    """How many people have each item: the same for everybody, without privacy."""
+    matrix = _dense(training)
+    counts = matrix.sum(axis=0)
+    return lambda histories: np.tile(counts, (len(histories), 1))
+
+
+def item_neighbours(training: Population, shrink: float = 20.0) -> Scores:
+    """Sums of cosine similarities to the items of a history (item-kNN, all neighbours), without privacy."""
+    matrix = _dense(training)
+    together = matrix.T @ matrix
+    lengths = np.sqrt(together.diagonal())
+    near = together / (np.outer(lengths, lengths) + shrink)
+    np.fill_diagonal(near, 0.0)
+    return lambda histories: _indicators(histories, near.shape[0]) @ near
+
+
+def ease(training: Population, ridge: float = 200.0) -> Scores:
+    """EASE (Steck 2019): items regressed on all others, without privacy."""
+    matrix = _dense(training)
+    inverse = np.linalg.inv(matrix.T @ matrix + ridge * np.eye(matrix.shape[1]))
+    weights = -inverse / inverse.diagonal()
+    np.fill_diagonal(weights, 0.0)
+    return lambda histories: _indicators(histories, weights.shape[0]) @ weights
+
+
+def _dense(people: Population) -> NDArray[np.float64]:
+    rows = people.as_rows()
+    assert rows is not None
+    return (rows.sparse.toarray() > 0.0).astype(np.float64)
+
+
+def _indicators(histories: Sequence[Items], n_items: int) -> NDArray[np.float64]:
+    found = np.zeros((len(histories), n_items))
+    for row, items in zip(found, histories, strict=True):
+        row[items] = 1.0
+    return found
+
+
+BASELINES: dict[str, Callable[[Population], Scores]] = {
+    "popularity, not private": popularity,
+    "item-kNN, not private": item_neighbours,
+    "EASE, not private": ease,
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Qualities by name, one for each split."""
+
+    k: int
+    found: dict[str, list[Quality]]
+
+    def mean(self, name: str, figure: str = "hit_rate") -> float:
+        """The average of a figure over the splits."""
+        return float(np.mean([getattr(one, figure) for one in self.found[name]]))
+
+    def __str__(self) -> str:
+        rows = [
+            [name, *(f"{self.mean(name, figure):.3f}" for figure in ("hit_rate", "recall", "ndcg"))]
+            for name in self.found
+        ]
+        said = "true figures about the people who were looked at, in no account"
+        return table(["", f"hit rate at {self.k}", "recall", "NDCG"], rows) + f"\n{said}"
+
+
+def compare_recommenders(
+    people: RowPopulation,
+    budget: Budget,
+    k: int = 5,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    baselines: Sequence[str] = tuple(BASELINES),
+) -> Comparison:
+    """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
+
+    Each seed is a split of the people, and seeds the noise as well: nothing of this is private.
+
+    >>> import numpy as np, discreet as dc
+    >>> tastes = np.repeat(np.eye(3), 4, axis=1)[np.arange(9000) % 3]
+    >>> people = dc.objectives.Coverage(tastes * (np.random.default_rng(0).random(tastes.shape) < 0.8))
+    >>> found = compare_recommenders(people, dc.Budget(1.0, 1e-6), k=2, seeds=[0], baselines=[])
+    >>> found.mean("personal") > found.mean("popularity") + 0.3
+    True
+    """
+    found: dict[str, list[Quality]] = {name: [] for name in ("personal", "popularity", *baselines)}
+    for seed in seeds:
+        split = NewPeople.of(people, seed)
+        model = PrivateRecommender(budget, seed=seed).fit(split.training)
+        found["personal"].append(quality(model, split, k))
+        found["popularity"].append(quality(popular(split.training, budget, seed), split, k))
+        for name in baselines:
+            found[name].append(quality(BASELINES[name](split.training), split, k))
+    return Comparison(k, found)
+
+
+def popular(training: Population, budget: Budget, seed: int) -> Scores:
+    """Private popularity: the sum of unit vectors with all of the budget, the strongest set for everybody."""
+    from ..personal import movement, unit_sums
+    from ..privacy import Gate, GaussianNoise
+
+    gate = Gate(budget, seed)
+    event = GaussianNoise.within(budget.share(), movement(budget.neighbours, training.n_items))
+    sums = gate.gaussian(unit_sums(training).astype(np.float64) / 4096.0, event.sigma, event.sensitivity)
+    return lambda histories: np.tile(np.asarray(sums), (len(histories), 1))

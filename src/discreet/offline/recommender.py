@@ -1,0 +1,151 @@
+"""A private item model of everybody at once, from which each person's own set is computed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+
+from ..core import checks
+from ..objectives import Population
+from ..personal import (
+    MOST_PEOPLE,
+    Factors,
+    PairPlan,
+    Recommender,
+    as_people,
+    movement,
+    pair_sums,
+    unit_sums,
+)
+from ..kernels.pairs import UNIT
+from ..privacy import GaussianNoise, Seed
+from ..privacy.accountant import Spending
+from .greedy import Allowance
+
+_COUNT = Fraction(1, 100)  # of the budget, for how many people there are, where that is private
+
+
+class PrivateRecommender(Recommender):
+    """A recommender with joint differential privacy: a private model, and everybody's own choice.
+
+    ``fit`` releases two sums over people with Gaussian noise, so the budget needs a delta: of their unit
+    vectors over all items, and of the products of two entries of their unit vectors over the most popular
+    items (all of them where the budget allows). Which are kept follows from the first release, and how the
+    budget is divided from public sizes (`personal.PairPlan`). Below n x mu of 350, where mu is the budget in
+    Gaussian DP, popularity is released alone, with the whole budget: ``reason_`` says so. Everything after
+    that is post-processing. ``recommend(history, k)`` is for anybody, also for people who were not there.
+
+    ``people``: a population of rows such as `objectives.Coverage`, in memory or in a store (summed by its
+    threads or its Dask cluster in whole numbers: the same bits for any split), events
+    (`data.read_events`), a `data.Store`, or a matrix of people x items with entries in [0, 1]. One row is one
+    person; who has several needs ``max_rounds_per_person`` of the budget.
+
+    Under ``neighbours="add_remove"`` the number of people is private. ``max_people`` declares a public number
+    that stands for it (it should be near it), or else 1 % of the budget is spent on a noisy count.
+
+    Formal guarantee: the two releases are (epsilon, delta)-DP for one row; see `discreet.personal` for how
+    far one person moves them, and for joint differential privacy. One object is fitted once: its budget is
+    spent then.
+
+    >>> import numpy as np, discreet as dc
+    >>> taste = np.repeat(np.eye(2), 3, axis=1)[np.arange(4000) % 2]  # two tastes of three items each
+    >>> people = dc.objectives.Coverage(taste * (np.random.default_rng(0).random(taste.shape) < 0.7))
+    >>> model = PrivateRecommender(dc.Budget(1.0, 1e-6), seed=0).fit(people)
+    >>> sorted(model.recommend([0], k=2).items), sorted(model.recommend([5], k=2).items)
+    ([1, 2], [3, 4])
+    >>> model.reason_
+    'n x mu = 947: pairs of all 6 items'
+    """
+
+    def __init__(self, budget: Spending, *, max_people: int | None = None, seed: Seed = None) -> None:
+        self.budget, self.max_people, self.seed = budget, max_people, seed
+        self._allowance = Allowance(budget, seed)
+        if max_people is not None:
+            checks.whole("max_people", max_people, at_least=1, at_most=MOST_PEOPLE)
+            if self._allowance.share.neighbours == "replace":
+                raise ValueError(
+                    "max_people= is for neighbours='add_remove'; where people are replaced their number is"
+                    " public"
+                )
+        GaussianNoise.within(self._allowance.share, 1.0)  # refused here, where there is no delta
+
+    def fit(self, people: Any, y: Any = None) -> Self:  # noqa: ARG002  (scikit-learn passes it)
+        """Release the sums, and make the model of them."""
+        if "popularity" in self.__dict__:
+            raise RuntimeError(
+                "this recommender was fitted, and its budget is spent: make a new one, and mind that two fits"
+                " about the same people add up"
+            )
+        crowd = as_people(people)
+        if len(crowd) > MOST_PEOPLE:
+            raise ValueError(f"there are more than the {MOST_PEOPLE:,} people whose sums are exact")
+        share, gate = self._allowance.share, self._allowance.gate
+        gate.add_caveats(*crowd.caveats)
+        n_people, spare = self._count(crowd)
+        size = crowd.n_items
+        moves = movement(share.neighbours, size)
+        plan = PairPlan.of(n_people, size, float(self._noise(share.part(spare), moves).sigma))
+        first = self._noise(share.part(spare * plan.share), moves)
+        noise = [first]
+        if plan.paired:
+            moves = movement(share.neighbours, plan.paired**2)
+            noise.append(self._noise(share.part(spare * (1 - plan.share)), moves))
+        self._allowance.expect(*((one, 1) for one in noise))
+        popularity = gate.gaussian(
+            unit_sums(crowd) / UNIT, first.sigma, first.sensitivity, label="popularity of items"
+        )
+        model = None
+        if plan.paired:
+            kept = np.sort(np.argsort(-popularity, kind="stable")[: plan.paired])
+            pairs = pair_sums(crowd, kept).ravel() / UNIT**2
+            released = gate.gaussian(pairs, noise[1].sigma, noise[1].sensitivity, label="pairs of items")
+            square = released.reshape(kept.size, kept.size)
+            model = kept, Factors.of(popularity[kept], square, n_people, float(noise[1].sigma))
+        told = self._allowance.account, plan.reason
+        self._know(popularity / n_people, model, n_people, crowd.labels, told)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """`fit`, then `transform` of the same people."""
+        return self.fit(X, y).transform(X)
+
+    def _noise(self, share: Any, moves: float) -> GaussianNoise:
+        return GaussianNoise.within(share, moves, 1, share.definition or self._allowance.gate.definition)
+
+    def _count(self, crowd: Population) -> tuple[float, Fraction]:
+        """The number of people as far as it may be known, and which part of the budget is left."""
+        share, gate = self._allowance.share, self._allowance.gate
+        if share.neighbours == "replace" or not share.private:
+            return float(len(crowd)), Fraction(1)
+        if self.max_people is not None:
+            if len(crowd) > self.max_people:
+                raise ValueError(
+                    f"there are more people than max_people={self.max_people}; declare a larger public number"
+                )
+            return float(self.max_people), Fraction(1)
+        event = self._noise(share.part(_COUNT), 1.0)
+        self._allowance.expect((event, 1))
+        found = gate.gaussian(float(len(crowd)), event.sigma, event.sensitivity, label="number of people")
+        return max(1.0, float(found)), 1 - _COUNT
+
+    # --- scikit-learn ----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        """The arguments that another one is made with; a clone has a budget of its own, unless it is a gate."""
+        return {"budget": self.budget, "max_people": self.max_people, "seed": self.seed}
+
+    def set_params(self, **given: Any) -> Self:
+        """Refused: what is declared stays; make another one."""
+        if given:
+            raise ValueError(f"{', '.join(given)}: a budget is declared once; make another PrivateRecommender")
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(None, TargetTags(required=False), TransformerTags())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "popularity" in self.__dict__

@@ -1,0 +1,590 @@
+"""Personal sets: an item model made of releases, from which everybody's own set is computed where they are.
+
+Two sums over people are released with noise, once: of their unit vectors (popularity), and of all products of
+two entries of these (pairs of items). Whatever follows from them is public: a model, by which somebody's
+device turns their own history into their own set.
+
+Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
+and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
+data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
+Hsu et al. 2014). Not covered: i's own set towards whoever sees i's screen, mail or logs, a server that holds
+the data, and public facts that are asked for with a set.
+
+How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
+(`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has (a u u', b u)
+with a^2 + b^2 <= 1. None of these has a negative entry. Adding or removing somebody therefore moves a sum by
+at most 1 in L2; replacing them by at most sqrt 2, as |v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2 where
+<v, w> >= 0. Values of both signs would make that 2: they are refused.
+
+The model is that of EASE (Steck 2019), the closed form of a linear regression of every item on all others,
+with the noise taken out of the matrix of pairs by shrinking its eigenvalues (Gavish and Donoho 2017) and put
+into the ridge. The constants below were looked for on five data sets, among them eshop_clicks and msweb, and
+then frozen; `benchmarks/personal.py` has what they serve on other splits.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .constraints import Constraint, Matroid
+from .constraints.residual import rest_of
+from .core import checks
+from .core.guards import fix, fixed, settle
+from .core.names import item_numbers, listed, plain_label
+from .core.state import in_range, read_state, refusing, replacing, state_bytes
+from .data import Events, Store
+from .kernels.pairs import UNIT, add_unit_pairs, add_units
+from .objectives import Population, ProbabilisticCoverage
+from .objectives.stored import StoredPopulation
+from .privacy import Account, VectorBounds
+from .results import Selection
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int64]
+Places = NDArray[np.int32]
+
+MOST_PEOPLE = 1 << 29  # whose sums are exact floats
+STATEMENT = (
+    "Joint differential privacy: whatever anybody but you receives, all of them together, says no more about"
+    " you than the budget allows. Your own set follows from your own history: keep it to yourself."
+)
+
+
+# --- what one person adds ---------------------------------------------------------------------------------
+
+
+def as_people(given: Any) -> Population:
+    """People as rows without negative entries: a population, events, a store, or a matrix of people x items."""
+    if isinstance(given, Events):
+        return ProbabilisticCoverage.of_events(given)
+    if isinstance(given, Store):
+        return ProbabilisticCoverage.from_store(given)
+    people = given if isinstance(given, Population) else ProbabilisticCoverage(given)
+    if not isinstance(people, StoredPopulation) and people.as_rows() is None:
+        raise TypeError(
+            f"people must have a row of items each, as in objectives.Coverage(matrix), got a"
+            f" {type(people).__name__}: pairs of items are counted, and a function has none"
+        )
+    return people
+
+
+def everywhere(n_items: int) -> Places:
+    """Every item in its own place."""
+    return np.arange(n_items, dtype=np.int32)
+
+
+def places_of(kept: NDArray[Any], n_items: int) -> Places:
+    """Where each item stands among the kept ones; -1 for the others."""
+    found = np.full(n_items, -1, dtype=np.int32)
+    found[kept] = np.arange(kept.size)
+    return found
+
+
+def unit_sums(people: Population) -> Steps:
+    """The sum of everybody's unit vectors, in whole units."""
+    return _summed(people, partial(_units, everywhere(people.n_items)), (people.n_items,))
+
+
+def pair_sums(people: Population, kept: NDArray[Any]) -> Steps:
+    """The sum of the products of two entries of unit vectors, which are made of the kept items alone."""
+    size = int(kept.size)
+    return _summed(people, partial(_pairs, places_of(kept, people.n_items), size), (size, size))
+
+
+def _summed(people: Population, count: Any, size: tuple[int, ...]) -> Steps:
+    if isinstance(people, StoredPopulation):
+        return people.counted(count, size)
+    found: Steps = count(people)
+    return found
+
+
+def _units(place: Places, people: Population) -> Steps:
+    sums = np.zeros(place.size, dtype=np.int64)
+    add_units(_matrix(people), 0, _everybody(people), place, 1, sums)
+    return sums
+
+
+def _pairs(place: Places, size: int, people: Population) -> Steps:
+    pairs = np.zeros((size, size), dtype=np.int64)
+    add_unit_pairs(_matrix(people), 0, _everybody(people), place, 1, pairs)
+    return pairs
+
+
+def _matrix(people: Population) -> Any:
+    rows = people.as_rows()
+    assert rows is not None
+    return rows.sparse.view
+
+
+def _everybody(people: Population) -> NDArray[np.bool_]:
+    return np.ones(len(people), dtype=np.bool_)
+
+
+def movement(neighbours: str, dimension: int) -> float:
+    """How far one person moves a sum of such vectors of this dimension, in L2.
+
+    >>> movement("add_remove", 2), 2.0 <= movement("replace", 2) ** 2 < 2.0 + 1e-12
+    (1.0, True)
+    """
+    return VectorBounds(dimension, 2, norm_bound=1.0, box=(0.0, 1.0)).difference(neighbours)
+
+
+# --- what is released, by public sizes --------------------------------------------------------------------
+
+ENOUGH = 350.0  # n x mu from which pairs pay
+_MOST_PAIRED, _LEAST_PAIRED, _PER_ITEM = 1500, 40, 10.0
+_PLENTY = 600.0
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """What is to be released, by the public numbers of people and items and by the budget's noise alone.
+
+    ``signal`` is n x mu, where mu is the budget in Gaussian DP: a sum over n people has noise of sqrt 2 / mu
+    when people are replaced. ``paired`` is how many items have pairs; 0 for popularity alone. ``share`` is
+    the part of the budget that popularity is released with.
+
+    >>> PairPlan.of(24_000, 217, math.sqrt(2) / 0.2367).paired
+    217
+    >>> PairPlan.of(1_000, 217, math.sqrt(2) / 0.2367).reason
+    'n x mu = 237 < 350: popularity alone'
+    """
+
+    n_items: int
+    signal: float
+    paired: int
+    share: Fraction
+
+    @classmethod
+    def of(cls, n_people: float, n_items: int, deviation: float) -> PairPlan:
+        """For ``n_people``, where a sum with the whole budget has noise of this ``deviation``."""
+        signal = n_people * math.sqrt(2.0) / deviation if deviation else math.inf
+        if signal < ENOUGH:
+            return cls(n_items, signal, 0, Fraction(1))
+        paired = min(n_items, _MOST_PAIRED)
+        if math.isfinite(signal):
+            paired = min(paired, max(_LEAST_PAIRED, int(signal / _PER_ITEM)))
+        if paired == n_items:
+            share = Fraction(1, 10)
+        else:
+            share = Fraction(3, 10) if signal >= _PLENTY else Fraction(1, 2)
+        return cls(n_items, signal, paired, share)
+
+    @property
+    def reason(self) -> str:
+        """What is released, and why."""
+        if not self.paired:
+            return f"n x mu = {self.signal:,.0f} < {ENOUGH:g}: popularity alone"
+        which = (
+            f"all {self.paired:,}"
+            if self.paired == self.n_items
+            else f"the {self.paired:,} most popular of {self.n_items:,}"
+        )
+        signal = f"{self.signal:,.0f}" if math.isfinite(self.signal) else "inf"
+        return f"n x mu = {signal}: pairs of {which} items"
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+_EDGE, _OWN, _RIDGE, _PRIOR = 1.02, 0.02, 0.002, 0.3
+_ROUND = 2.0**40  # scores are told apart to this: the same order on every machine
+_FORMAT = "discreet-item-model"
+
+
+@dataclass(frozen=True)
+class Factors:
+    """A symmetric matrix V diag(w) V' + diag(d), of which w are the shrunk eigenvalues of released pairs."""
+
+    values: Floats
+    vectors: Floats
+    diagonal: Floats
+
+    @classmethod
+    def of(cls, popularity: Floats, pairs: Floats, n_people: float, deviation: float) -> Factors:
+        """Of released sums over the same items; ``deviation`` is that of the noise of an entry of pairs.
+
+        Half the difference of an entry and its mirror image is noise alone, so that the mean of both has
+        noise of deviation / sqrt 2 off the diagonal: a symmetric matrix whose norm is sqrt(2 N) deviation.
+        Eigenvalues below that are noise; those above are moved to where they were before it came.
+        """
+        means = popularity / n_people
+        centred = (pairs + pairs.T) / 2.0 - n_people * np.outer(means, means)
+        edge = math.sqrt(2.0 * means.size) * deviation
+        found, vectors = np.linalg.eigh(centred)
+        kept = found > _EDGE * edge
+        before = found[kept]
+        before = (before + np.sqrt(before**2 - edge**2)) / 2.0
+        values = before * (1.0 - edge**2 / (4.0 * before**2))
+        vectors = np.ascontiguousarray(vectors[:, kept])
+        own = centred.diagonal() - (vectors**2) @ values
+        own = np.maximum(own, _OWN * n_people * np.maximum(means, 0.0))
+        return cls(values, vectors, own + _RIDGE * n_people + edge)
+
+    @cached_property
+    def half(self) -> Floats:
+        """F such that the inverse is diag(1 / d) - F F' (Woodbury)."""
+        if not self.values.size:
+            return self.vectors.copy()
+        scaled = self.vectors / self.diagonal[:, None]
+        inner = np.diag(1.0 / self.values) + self.vectors.T @ scaled
+        # F F' = scaled inner^-1 scaled', with inner = L L'.
+        return np.ascontiguousarray(np.linalg.solve(np.linalg.cholesky(inner), scaled.T).T)
+
+    @cached_property
+    def inverse_diagonal(self) -> Floats:
+        return np.asarray(1.0 / self.diagonal - (self.half**2).sum(axis=1))
+
+    def times_inverse(self, x: Floats) -> Floats:
+        """The inverse times a vector."""
+        return np.asarray(x / self.diagonal - self.half @ (self.half.T @ x))
+
+
+@fixed
+class Recommender:
+    """Everybody's own set, from what was released about items and pairs of them.
+
+    It holds releases and what follows from them, no person and no true sum: its files are public. A set is a
+    function of it and of somebody's own history. Made by `offline.PrivateRecommender.fit` and by
+    `online.PersonalSelector.recommender`; `discreet.load` reads a saved one.
+
+    ``popularity`` are released means of everybody's unit vectors, ``paired`` the items that have pairs.
+    """
+
+    popularity: Floats
+    paired: NDArray[np.int64]
+    factors: Factors | None
+    n_people: float
+    labels: tuple[Any, ...] | None
+    privacy: Account
+    reason_: str
+    prior_items: float
+    _numbers: dict[Any, int]
+    _place: Places
+    _below: NDArray[np.int64]
+    _behind: Floats
+    _left: Floats
+    _right: Floats
+    _base: Floats
+    _own: Floats
+
+    def _know(
+        self,
+        popularity: Floats,
+        model: tuple[NDArray[np.int64], Factors] | None,
+        n_people: float,
+        labels: Sequence[Any] | None,
+        told: tuple[Account, str],
+    ) -> None:
+        """Take up what was released, and prepare what every history is multiplied by."""
+        paired, factors = (np.zeros(0, dtype=np.int64), None) if model is None else model
+        names = None if labels is None else tuple(plain_label(label) for label in labels)
+        below = np.setdiff1d(np.arange(popularity.size), paired)
+        others = popularity[below]
+        settle(
+            self,
+            popularity=popularity,
+            paired=paired,
+            factors=factors,
+            n_people=float(n_people),
+            labels=names,
+            privacy=told[0],
+            reason_=told[1],
+            _numbers={} if names is None else {label: place for place, label in enumerate(names)},
+            _place=places_of(paired, popularity.size),
+            _below=below,
+            _behind=others - others.max(initial=0.0) - 1.0,  # after every item that has pairs
+        )
+        if factors is None:
+            return
+        means, own = popularity[paired], factors.inverse_diagonal
+        settle(
+            self,
+            # As many items as people usually have: their unit vectors sum to the root of that.
+            prior_items=_PRIOR * max(1.0, float(means.sum())) ** 2,
+            _left=factors.half,
+            _right=factors.half / own[:, None],
+            _base=factors.times_inverse(means) / own,
+            _own=1.0 - 1.0 / (factors.diagonal * own),
+        )
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are."""
+        return int(self.popularity.size)
+
+    @property
+    def rank_(self) -> int:
+        """How many directions of taste stand out from the noise; 0 for popularity alone."""
+        return 0 if self.factors is None else int(self.factors.values.size)
+
+    # --- for one person --------------------------------------------------------------------------
+
+    def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
+        """A number for each item: the more, the likelier it is next to this history."""
+        self._check_fitted()
+        return self._scores(*self._history(history))
+
+    def recommend(
+        self,
+        history: Iterable[Any] | Mapping[Any, float] = (),
+        k: int | None = 5,
+        *,
+        available: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        include: Iterable[Any] | None = None,
+        constraint: Constraint | None = None,
+    ) -> Selection:
+        """The k best items next to a history, which are not in it.
+
+        ``history`` has labels or numbers of items, or maps them to weights in [0, 1]; what is not in the
+        catalogue does not count, and what is there twice counts once. An empty one gives the most popular
+        items. ``available``, ``exclude`` and ``include`` are public facts as in `OnlineSelector.choose`; what
+        is included takes the first places. ``constraint`` allows some sets only, of which the one with the
+        largest sum of scores is taken, up to k of it. Where fewer than k items are left, there are fewer.
+        """
+        self._check_fitted()
+        items, weights = self._history(history)
+        allowed, first = self._asked(available, exclude, include)
+        allowed[items] = False
+        return self.chosen(self._scores(items, weights), k, allowed, first, constraint)
+
+    def recommend_many(
+        self, histories: Iterable[Iterable[Any] | Mapping[Any, float]], k: int = 5, **public: Any
+    ) -> list[Selection]:
+        """`recommend` for each of several histories, with the same public facts."""
+        return [self.recommend(history, k, **public) for history in histories]
+
+    def transform(self, X: Any) -> Floats:
+        """Scores of all items for each row of histories, people x items: for pipelines of scikit-learn."""
+        self._check_fitted()
+        people = as_people(X)
+        rows = people.as_rows()
+        if rows is None or people.n_items != self.n_items:
+            raise ValueError(f"X must have one column for each of the {self.n_items} items, in memory")
+        matrix = rows.sparse
+        return np.array([self._scores(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
+
+    def neighbours(self, item: Any, count: int = 5) -> list[tuple[Any, float]]:
+        """The items that a history of this one alone speaks for most, with how much: what the model knows."""
+        self._check_fitted()
+        number = item_numbers("item", [item], self.n_items, self.labels)[0]
+        if self.factors is None or self._place[number] < 0:
+            return []
+        effect = self._right @ self._left[self._place[number]]
+        effect[self._place[number]] = -np.inf
+        order = np.argsort(-effect, kind="stable")[: checks.whole("count", count, at_least=1)]
+        best = [(int(self.paired[place]), float(effect[place])) for place in order if effect[place] > 0.0]
+        return [(one if self.labels is None else self.labels[one], gain) for one, gain in best]
+
+    def chosen(
+        self,
+        scores: Floats,
+        k: int | None,
+        allowed: NDArray[np.bool_],
+        first: Sequence[int] = (),
+        constraint: Constraint | None = None,
+    ) -> Selection:
+        """A set by scores: ``first`` and then the best of the ``allowed`` items."""
+        if constraint is None or k is not None:
+            k = checks.whole("k", k, at_least=1, at_most=self.n_items)
+        if k is not None and len(first) > k:
+            raise ValueError(f"include holds {len(first)} items; a set has k={k}")
+        allowed[list(first)] = False
+        free = np.flatnonzero(allowed)
+        steps = np.rint(scores[free] * _ROUND)
+        if constraint is None:
+            assert k is not None
+            best = _largest(steps, min(k - len(first), free.size))
+        else:
+            free, best = self._within(constraint, steps, first, free)
+            best = best[: None if k is None else k - len(first)]
+        items = (*first, *free[best].tolist())
+        labels = None if self.labels is None else tuple([self.labels[item] for item in items])
+        return Selection(items, None, labels, self.privacy, included=tuple(first))
+
+    def _within(
+        self, constraint: Constraint, steps: Floats, first: Sequence[int], free: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The free items that may be added to ``first`` at all, and the best of them together."""
+        checks.instance("constraint", constraint, Constraint, "Cardinality(5)")
+        over, included = constraint.over(self.n_items), np.array(first, dtype=np.intp)
+        if not over.contains(included):
+            raise ValueError(f"include holds items that {constraint!r} does not allow together")
+        may = over.addable(included)[free]
+        free, steps = free[may], steps[may]
+        if not free.size:
+            return free, free
+        rest = rest_of(over, included, free)
+        # Above 0, in the same order: nothing is left out because it is unlikely.
+        weights = steps - steps.min() + 1.0
+        taken = rest.maximize(weights, base=True) if isinstance(rest, Matroid) else rest.maximize(weights)
+        best = np.flatnonzero(taken > 1.0 - 1e-9)
+        return free, best[np.argsort(-steps[best], kind="stable")]
+
+    def _history(self, history: Any) -> tuple[NDArray[Any], Floats]:
+        """Numbers of the items of a history that are known, each once, and their weights."""
+        given = isinstance(history, Mapping)
+        names = list(history) if given else listed("history", history)
+        found: dict[int, float] = {}
+        for name in names:
+            number = self._numbers.get(name) if self.labels is not None else None
+            if number is None and isinstance(name, int) and not isinstance(name, bool):
+                number = name if 0 <= name < self.n_items and name not in self._numbers else None
+            if number is not None:
+                weight = checks.real("history[...]", history[name], at_least=0.0, at_most=1.0) if given else 1.0
+                found[number] = max(weight, found.get(number, 0.0))
+        return np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64)
+
+    def _scores(self, items: NDArray[Any], weights: Floats) -> Floats:
+        place = self._place[items]
+        known = place >= 0
+        if self.factors is None or not known.any():
+            return self.popularity.copy()
+        place, held = place[known], weights[known]
+        x = held / math.sqrt(max(1.0, float(weights @ weights) + self.prior_items))
+        found = self._base + self._right @ (x @ self._left[place])
+        found[place] += x * self._own[place]
+        if not self._below.size:
+            return found[self._place]
+        scores = np.empty(self.n_items)
+        scores[self.paired] = found
+        scores[self._below] = found.min() + self._behind
+        return scores
+
+    def _asked(self, available: Any, exclude: Any, include: Any) -> tuple[NDArray[np.bool_], list[int]]:
+        """Which items can be shown, and which must be, in order."""
+        about = (self.n_items, self.labels)
+        allowed = np.ones(self.n_items, dtype=np.bool_)
+        if available is not None:
+            allowed[:] = False
+            allowed[item_numbers("available", available, *about)] = True
+        if exclude is not None:
+            allowed[item_numbers("exclude", exclude, *about)] = False
+        first = [] if include is None else list(dict.fromkeys(item_numbers("include", include, *about)))
+        gone = [item for item in first if not allowed[item]]
+        if gone:
+            name = gone[0] if self.labels is None else self.labels[gone[0]]
+            raise ValueError(f"include holds {checks.shown(name)}, which is not available")
+        return allowed, first
+
+    def _check_fitted(self) -> None:
+        if "popularity" not in self.__dict__:
+            raise RuntimeError(f"this {type(self).__name__} has not been fitted; call fit(people) first")
+
+    # --- files -----------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls,
+        popularity: Floats,
+        model: tuple[NDArray[np.int64], Factors] | None,
+        n_people: float,
+        labels: Sequence[Any] | None,
+        told: tuple[Account, str],
+    ) -> Self:
+        """Of what was released, with its account and the reason for it."""
+        found = object.__new__(cls)
+        found._know(popularity, model, n_people, labels, told)
+        return fix(found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, which `discreet.load` reads. Releases only: the file is public."""
+        with replacing(path) as file:
+            file.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes; `discreet.load` takes it, too."""
+        self._check_fitted()
+        header = {
+            "class": "Recommender",
+            "public": "releases only, and what follows from them: this file may be given to anybody",
+            "statement": STATEMENT,
+            "privacy": self.privacy.to_json(),
+            "reason": self.reason_,
+            "n_people": self.n_people,
+            "labels": None if self.labels is None else list(self.labels),
+        }
+        arrays = {"popularity": self.popularity, "paired": self.paired}
+        if self.factors is not None:
+            own = self.factors
+            arrays |= {"values": own.values, "vectors": own.vectors, "diagonal": own.diagonal}
+        return state_bytes(header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | bytes) -> Recommender:
+        """A saved model."""
+        header, arrays = read_state(path)
+        path = "the state" if isinstance(path, bytes) else path
+        if header.get("class") != "Recommender":
+            raise ValueError(f"{path} holds a {header.get('class')}, not a Recommender")
+        with refusing(path):
+            popularity, paired = arrays["popularity"], arrays["paired"]
+            labels, n_people = header["labels"], checks.real("n_people", header["n_people"], above=0.0)
+            if labels is not None and len(labels) != popularity.size:
+                raise ValueError("there is one label for each item")
+            fine = paired.dtype == np.int64 and in_range(paired, popularity.size)
+            if not fine or np.unique(paired).size != paired.size:
+                raise ValueError("paired are numbers of items")
+            model, count = None, paired.size
+            if count:
+                factors = Factors(arrays["values"], arrays["vectors"], arrays["diagonal"])
+                if factors.diagonal.shape != (count,) or factors.vectors.shape != (count, factors.values.size):
+                    raise ValueError("factors are of other items")
+                model = paired, factors
+            for array in (popularity, *((model[1].values, model[1].vectors, model[1].diagonal) if model else ())):
+                checks.finite("the arrays", np.asarray(array, dtype=np.float64))
+            told = Account.from_json(header["privacy"]), str(header["reason"])
+            return Recommender.of(popularity, model, n_people, labels, told)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the model for a browser or an app: JSON, or arrays where ``path`` ends in ``.npz``.
+
+        `personal.js` beside this module computes the same sets from the JSON. Public, as the model is.
+        """
+        self._check_fitted()
+        numbers: dict[str, Any] = {"popularity": self.popularity, "paired": self.paired}
+        if self.factors is not None:
+            numbers |= {"base": self._base, "left": self._left, "right": self._right}
+        plain = {
+            "format": _FORMAT,
+            "version": 1,
+            "statement": STATEMENT,
+            "labels": None if self.labels is None else list(self.labels),
+            "prior_items": 0.0 if self.factors is None else self.prior_items,
+        }
+        if Path(path).suffix == ".npz":
+            payload = io.BytesIO()
+            np.savez(payload, about=np.array(json.dumps(plain)), **numbers)
+            content = payload.getvalue()
+        else:
+            found = plain | {name: array.tolist() for name, array in numbers.items()}
+            content = json.dumps(found).encode()
+        with replacing(path) as file:
+            file.write_bytes(content)
+
+    def __repr__(self) -> str:
+        about = f"{self.n_items:,} items, {self.reason_}" if "popularity" in self.__dict__ else "not fitted"
+        return f"{type(self).__name__}({about})"
+
+
+def _largest(steps: Floats, count: int) -> NDArray[Any]:
+    """The places of the largest numbers, falling; of equal ones the first come first."""
+    if count <= 0:
+        return np.zeros(0, dtype=np.intp)
+    found = np.arange(steps.size)
+    if count < steps.size:
+        found = np.flatnonzero(steps >= np.partition(steps, steps.size - count)[steps.size - count])
+    order = np.argsort(-steps[found], kind="stable")[:count]
+    return np.asarray(found[order])
