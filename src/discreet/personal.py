@@ -334,7 +334,7 @@ class Recommender:
     def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
         """A number for each item: the more, the likelier it is next to this history."""
         self._check_fitted()
-        return self._scores(*self._history(history))
+        return self.scored(*self.known(history))
 
     def recommend(
         self,
@@ -355,10 +355,10 @@ class Recommender:
         largest sum of scores is taken, up to k of it. Where fewer than k items are left, there are fewer.
         """
         self._check_fitted()
-        items, weights = self._history(history)
+        items, weights = self.known(history)
         allowed, first = self._asked(available, exclude, include)
         allowed[items] = False
-        return self.chosen(self._scores(items, weights), k, allowed, first, constraint)
+        return self.chosen(self.scored(items, weights), k, allowed, first, constraint)
 
     def recommend_many(
         self, histories: Iterable[Iterable[Any] | Mapping[Any, float]], k: int = 5, **public: Any
@@ -374,7 +374,7 @@ class Recommender:
         if rows is None or people.n_items != self.n_items:
             raise ValueError(f"X must have one column for each of the {self.n_items} items, in memory")
         matrix = rows.sparse
-        return np.array([self._scores(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
+        return np.array([self.scored(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
 
     def neighbours(self, item: Any, count: int = 5) -> list[tuple[Any, float]]:
         """The items that a history of this one alone speaks for most, with how much: what the model knows."""
@@ -433,21 +433,8 @@ class Recommender:
         best = np.flatnonzero(taken > 1.0 - 1e-9)
         return free, best[np.argsort(-steps[best], kind="stable")]
 
-    def _history(self, history: Any) -> tuple[NDArray[Any], Floats]:
-        """Numbers of the items of a history that are known, each once, and their weights."""
-        given = isinstance(history, Mapping)
-        names = list(history) if given else listed("history", history)
-        found: dict[int, float] = {}
-        for name in names:
-            number = self._numbers.get(name) if self.labels is not None else None
-            if number is None and isinstance(name, int) and not isinstance(name, bool):
-                number = name if 0 <= name < self.n_items and name not in self._numbers else None
-            if number is not None:
-                weight = checks.real("history[...]", history[name], at_least=0.0, at_most=1.0) if given else 1.0
-                found[number] = max(weight, found.get(number, 0.0))
-        return np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64)
-
-    def _scores(self, items: NDArray[Any], weights: Floats) -> Floats:
+    def scored(self, items: NDArray[Any], weights: Floats) -> Floats:
+        """`scores` of a history as `known` has it: numbers of items, and their weights."""
         place = self._place[items]
         known = place >= 0
         if self.factors is None or not known.any():
@@ -462,6 +449,10 @@ class Recommender:
         scores[self.paired] = found
         scores[self._below] = found.min() + self._behind
         return scores
+
+    def known(self, history: Any) -> tuple[NDArray[Any], Floats]:
+        """Numbers of the items of a history that are in the catalogue, each once, and their weights."""
+        return known_items(history, self.n_items, self._numbers)
 
     def _asked(self, available: Any, exclude: Any, include: Any) -> tuple[NDArray[np.bool_], list[int]]:
         """Which items can be shown, and which must be, in order."""
@@ -577,6 +568,26 @@ class Recommender:
     def __repr__(self) -> str:
         about = f"{self.n_items:,} items, {self.reason_}" if "popularity" in self.__dict__ else "not fitted"
         return f"{type(self).__name__}({about})"
+
+
+def known_items(history: Any, n_items: int, labels: Mapping[Any, int]) -> tuple[NDArray[Any], Floats]:
+    """Numbers of the items of a history that are in a catalogue, each once, and their weights.
+
+    ``labels`` has the number of each label; a whole number that is no label is the number of an item.
+
+    >>> known_items(["milk", "soap", 0, "milk"], 2, {"tea": 0, "milk": 1})
+    (array([1, 0]), array([1., 1.]))
+    """
+    given = isinstance(history, Mapping)
+    found: dict[int, float] = {}
+    for name in list(history) if given else listed("history", history):
+        number = labels.get(name)
+        if number is None and isinstance(name, int) and not isinstance(name, bool) and 0 <= name < n_items:
+            number = name
+        if number is not None:
+            weight = checks.real("history[...]", history[name], at_least=0.0, at_most=1.0) if given else 1.0
+            found[number] = max(weight, found.get(number, 0.0))
+    return np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.float64)
 
 
 def _largest(steps: Floats, count: int) -> NDArray[Any]:

@@ -71,6 +71,16 @@ EXAMPLES: dict[str, dict[str, Example]] = {
             "not private": {"budget": FREE, "batch": 4},
         }
     ),
+    "PersonalSelector": _named(
+        "personal selector", SETS, APPROXIMATE, {
+            "": {"first_batch": 4},
+            "automatic": {},
+            "tree, two rounds each": {"budget": TWICE, "sums": "tree", "first_batch": 4},
+            "endless": {"arguments": ENDLESS, "first_batch": 3},
+            "one batch": {"first_batch": ROUNDS},
+            "not private": {"budget": FREE, "first_batch": 4},
+        }
+    ),
     "BestOfBothSelector": _named(
         "best of both", SETS, APPROXIMATE, {
             "": {},

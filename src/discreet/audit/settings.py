@@ -17,7 +17,7 @@ import numpy as np
 from .. import offline, online, privacy
 from ..constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
 from ..objectives import Coverage, SetFunction
-from ..offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
+from ..offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy, PrivateRecommender
 from ..online import OnlineLearner
 from ..online.registry import REGISTRY, AuditExample
 from ..privacy import (
@@ -467,7 +467,7 @@ def _picked(selector: Any, people: Coverage) -> Any:
 
 def _offline() -> list[Case]:
     """Every selector, in one setting at least that is quick."""
-    return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_estimators()]
+    return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_recommenders(), *_estimators()]
 
 
 _PICKS = (
@@ -602,6 +602,34 @@ def _continuous() -> Iterator[Case]:
             selecting(make, lambda selector, people: [selector.fractional(people)]),
             chosen if picks else noisy,
             only_deep=deep,
+        )
+
+
+def recommending(make: Callable[..., Any], crowd: int) -> Play:
+    """A recommender fitted to people beside a crowd that does not change; its model, and a set's scores."""
+
+    def play(stream: Floats, source: AuditRandomness) -> Played:
+        rows = present(stream)
+        beside = np.tile(np.eye(rows.shape[1]), (crowd // rows.shape[1], 1))
+        fitted = make(seed=source).fit(Coverage(np.concatenate([beside, rows])))
+        return Played([fitted.popularity, fitted.scores([0])], lambda: fitted.privacy)
+
+    return play
+
+
+def _recommenders() -> Iterator[Case]:
+    """Popularity alone, as there are too few people for more; and popularity and pairs."""
+    faults = (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
+    for budget, crowd, options, words, deep in (
+        (Budget(1.0, 1e-5), 0, {}, "popularity of 3 items", True),
+        (Budget(1.0, 1e-5), 3000, {}, "pairs of 3 items", False),
+        (Budget(1.0, 1e-5, ADD_REMOVE), 3000, {"max_people": 3010}, "pairs of 3 items", True),
+        (Budget(1.0, 1e-5, ADD_REMOVE), 3000, {}, "pairs of 3 items, people counted", True),
+    ):
+        make = partial(PrivateRecommender, budget, **options)
+        space = Space(2, 3, (0.0, 1.0), nobody=_ABSENT)
+        yield NoiseCase(
+            "PrivateRecommender", words, budget, space, recommending(make, crowd), faults, only_deep=deep
         )
 
 

@@ -7,7 +7,6 @@ account: for data that may be looked at. Choosing settings by them is a release.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -50,9 +49,9 @@ class NewPeople:
         new = order[: max(1, round(test * len(people)))]
         known, held = [], []
         for i in new.tolist():
-            items = rng.permutation(matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]])
+            items = rng.permutation(np.array(matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]]))
             if items.size >= 2:
-                out = math.ceil(held_out * items.size)
+                out = max(1, round(held_out * items.size))
                 held.append(items[:out])
                 known.append(items[out:])
         training = people[np.sort(order[new.size :])]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .learner import OnlineLearner as OnlineLearner
     from .learner import OnlineSelector as OnlineSelector
     from .minimize import SubmodularMinimizer as SubmodularMinimizer
+    from .personal import PersonalSelector as PersonalSelector
     from .phased import PhasedSelector as PhasedSelector
     from .registry import AuditExample as AuditExample
     from .registry import register as register

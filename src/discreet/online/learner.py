@@ -50,6 +50,7 @@ from ..core.state import (
 from ..core.text import card, folded, track
 from ..objectives import Population, answers
 from ..objectives.rows import Rows, function_rows
+from ..personal import Recommender
 from ..privacy import (
     Account,
     Budget,
@@ -773,10 +774,18 @@ def resumed(
 
 
 def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Any:
-    """Go on with a saved learner, or segments; what was spent stays spent. See `OnlineLearner.load`."""
+    """Go on with a saved learner, or segments; what was spent stays spent. See `OnlineLearner.load`.
+
+    A saved `Recommender` is read as well: it holds releases only, and spends nothing.
+    """
     from .segments import Segments
 
-    kind = Segments if state_class(path) == "Segments" else OnlineLearner
+    held = state_class(path)
+    if held == "Recommender":
+        if gate is not None:
+            raise ValueError(f"gate= is for learners; {path!r} holds a Recommender, which spends nothing")
+        return Recommender.load(path)
+    kind = Segments if held == "Segments" else OnlineLearner
     return kind.load(path, gate=gate)
 
 

@@ -195,6 +195,15 @@ AUDITS: dict[str, list[AuditExample]] = {
         _set("few buffers, 2 of 4 items", NUMERIC, arguments=(4, 2, 4), batch=1, sums="blt", deep=True),
         _returns("people who return, 1 of 2 items", arguments=(2, 1, 5), columns=2, batch=2, deep=True),
     ],
+    "PersonalSelector": [
+        _set("square root, 1 of 3 items", NUMERIC, arguments=(3, 1, 4), columns=3, first_batch=1),
+        _set(
+            "square root, 2 of 3 items, halves", ALONE, arguments=(3, 2, 4), columns=3, first_batch=1,
+            values=HALVES, deep=True,
+        ),
+        _set("tree, 1 of 3 items", NUMERIC, arguments=(3, 1, 4), columns=3, first_batch=1, sums="tree", deep=True),
+        _returns("people who return, 1 of 2 items", arguments=(2, 1, 5), columns=2, first_batch=2, deep=True),
+    ],
     "RunningSumSelector": [
         *(
             _set(f"{words}, 1 of 4 items", budget, arguments=(4, 1, 4), deep=deep, **options)
@@ -304,6 +313,7 @@ _HOMES: dict[str, tuple[str, Feedback]] = {
     "LinearLeader": ("convex", "cost_vector"),
     "MetaFrankWolfe": ("frank_wolfe", "function"),
     "MetaFrankWolfePoints": ("frank_wolfe", "dr_function"),
+    "PersonalSelector": ("personal", "function"),
     "PhasedSelector": ("phased", "function"),
     "RunningSumSelector": ("running_sums", "function"),
     "SubmodularMinimizer": ("minimize", "set_cost"),

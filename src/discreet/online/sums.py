@@ -505,8 +505,10 @@ LONGEST = 1 << 24  # people of a batch
 FIRST, FEWEST = 8.0, 8
 
 
-def geometric_ends(first: int, rounds: int | None) -> tuple[int, ...]:
+def geometric_ends(first: int, rounds: int | None, longest: int = LONGEST) -> tuple[int, ...]:
     """The rounds at which batches end of which the first is so long; those before the end of all rounds.
+
+    No batch is longer than ``longest``.
 
     >>> geometric_ends(100, 1000)
     (100, 215, 348, 501, 676, 878)
@@ -518,7 +520,7 @@ def geometric_ends(first: int, rounds: int | None) -> tuple[int, ...]:
     while len(found) < ENDLESS if rounds is None else end < rounds:
         found.append(end)
         length *= GROWTH
-        end += min(LONGEST, math.ceil(length))
+        end += min(longest, math.ceil(length))
     return tuple(found)
 
 

@@ -1,0 +1,267 @@
+"""Personal sets from one running sum: popularity and pairs of items, joined in one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..kernels.pairs import UNIT, add_unit_pairs, add_units
+from ..objectives import Population, ProbabilisticCoverage, answers
+from ..personal import Factors, PairPlan, Recommender, everywhere, known_items
+from ..privacy import Event, Gate, GaussianNoise, Participation, Seed, Share, SumSpec, VectorBounds
+from ..privacy.accountant import Spending
+from ..privacy.prefix_sum import METHODS
+from ..results import Selection
+from .catalogue import Request
+from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
+from .partial import Counting
+from .released import Pooled, Released
+from .sums import BatchedSum, first_batch, geometric_ends, masked
+
+# Of a person's matrix the pairs have the weight 243/256 and popularity 80/256: .90 and .10 of its square, and
+# less than 1 together. Sums over the longest batch are exact floats.
+_PAIRS, _POPULARITY, _ONE = 243, 80, 256
+_UNITS = _ONE * UNIT**2
+_LONGEST = 1 << 21
+MOST_ITEMS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalSettings(SelectorSettings):
+    """What a `PersonalSelector` goes by."""
+
+    sums: str = "sqrt"
+    first_batch: int
+    event: Event | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("sums", self.sums, METHODS)
+        if self.n_items > MOST_ITEMS:
+            raise ValueError(
+                f"n_items={self.n_items} exceeds {MOST_ITEMS}: every release has n_items^2 numbers; offer"
+                " fewer items, or fit an offline.PrivateRecommender now and then"
+            )
+
+    @classmethod
+    def tight(
+        cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
+    ) -> PersonalSettings:
+        """The settings for the options of a `PersonalSelector`, with the least noise that fits.
+
+        The first batch is 8 standard deviations of the first sum's popularity long, as of a `LeaderSelector`.
+        """
+        first = options.pop("first_batch", None)
+        options["participation"] = Participation.declared(share, options.pop("min_separation", None))
+        given = common_settings(n_items, k, rounds, **options)
+        if first is None:
+            first = cls(**(given | {"rounds": None}), first_batch=1)._first(share)
+            first = max(given["k"], first if rounds is None else min(first, rounds // 4))
+        first = checks.whole("first_batch", first, at_least=1, at_most=_LONGEST)
+        return cls(**given, first_batch=first).noisy(share)
+
+    def _first(self, share: Share) -> int:
+        assert self.spec is not None
+        event = self.spec.event(share, share.definition)
+        assert isinstance(event, GaussianNoise)
+        return min(_LONGEST, first_batch(float(event.sigma) * self.spec.error(1) * _ONE / _POPULARITY))
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """The rounds before which a sum is released."""
+        return geometric_ends(self.first_batch, self.rounds, _LONGEST)
+
+    @cached_property
+    def spec(self) -> SumSpec | None:
+        """The running sum of people's matrices; None where nothing is released."""
+        if not self.ends:
+            return None
+        longest = self.first_batch if len(self.ends) < 2 else self.ends[-1] - self.ends[-2]
+        vectors = VectorBounds((self.n_items + 1) * self.n_items, 2, 1.0, (0.0, 1.0), None, longest)
+        how = {"variance_reduction": self.sums == "tree", "participation": self.participation}
+        return SumSpec(vectors, len(self.ends), self.sums, **how)  # type: ignore[arg-type]
+
+
+class PersonalSum(BatchedSum):
+    """Private sums of matrices whose first row is a person's unit vector and the others its products."""
+
+    settings: PersonalSettings
+
+    def __init__(self, settings: PersonalSettings, gate: Gate) -> None:
+        shape = (settings.n_items + 1, settings.n_items)
+        how: dict[str, Any] = {"units": float(_UNITS), "most": _PAIRS * UNIT**2, "scale": _ONE / _POPULARITY}
+        super().__init__(settings, gate, shape, label="popularity and pairs of items", **how)
+
+    def drawn(self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None) -> NDArray[np.int32]:
+        """The most popular items; a random set before anything was released."""
+        known = self.known(number, pool)
+        scores = self.public.generator.random(self.settings.n_items) if known is None else known[0]
+        scores = scores if active is None else masked(scores, active)
+        return np.argsort(-scores, kind="stable")[: self.settings.k].astype(np.int32)
+
+    def ranking(self, number: int, pool: Pooled | None) -> NDArray[np.float64]:  # noqa: ARG002
+        return self.released[0].copy()
+
+    def model(self) -> tuple[NDArray[np.float64], tuple[NDArray[np.int64], Factors] | None, int, str]:
+        """Released means, the factors of released pairs where these pay, the number of people, and why."""
+        people = self.settings.batch_start(self.count)
+        sums = self.released * (_ONE / _POPULARITY)
+        noise = self._noise * _ONE / _PAIRS
+        plan, model = PairPlan.of(people, self.settings.n_items, noise), None
+        if plan.paired:
+            kept = np.sort(np.argsort(-sums[0], kind="stable")[: plan.paired])
+            pairs = self.released[1:][np.ix_(kept, kept)] * (_ONE / _PAIRS)
+            model = kept, Factors.of(sums[0][kept], pairs, people, noise)
+        return sums[0] / people, model, people, plan.reason
+
+    def units_of(self, shown: NDArray[np.int32]) -> Counting:
+        return partial(_units, self.settings.bound, shown)
+
+    def add_rows(
+        self,
+        people: Population,
+        first: int,
+        within_limit: NDArray[np.bool_],
+        shown: NDArray[np.int32],  # noqa: ARG002
+    ) -> None:
+        _add(people, first, within_limit, self.pending)
+
+
+def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
+    """The matrix of a person, or the sum of those of people who are rows, in units.
+
+    Of somebody whose function has no row, what each item is worth alone stands for it; they are asked about
+    the set that stands as well, and refused where they answer what no such function does.
+    """
+    if person.as_rows() is None:
+        alone, _ = answers.leave_one_out(person, shown.tolist(), bound)
+        kept = np.flatnonzero(alone > 0.0)
+        person = ProbabilisticCoverage.of_row(person.n_items, kept, np.minimum(alone[kept] / bound, 1.0))
+    out = np.zeros((person.n_items + 1, person.n_items), dtype=np.int64)
+    _add(person, 0, np.ones(len(person), dtype=np.bool_), out)
+    return out
+
+
+def _add(people: Population, first: int, within_limit: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
+    rows = people.as_rows()
+    assert rows is not None
+    who = (rows.sparse.view, first, within_limit, everywhere(people.n_items))
+    add_units(*who, _POPULARITY * UNIT, out[0])
+    add_unit_pairs(*who, _PAIRS, out[1:])
+
+
+class PersonalSelector(OnlineSelector):
+    """Show everybody their own set, from a private model that gets better as people come.
+
+    What people take (``learn(items=...)``: everything they had and took, so that pairs can be seen) is summed
+    up in one running sum of matrices, which is released after ``first_batch`` people and then after batches
+    each 1.15 times as long as the one before, as that of a `LeaderSelector`. ``choose(history=...)`` computes
+    a set from the latest release and from the history, as a `personal.Recommender` does; the history is used
+    and forgotten. Without a history, and as long as n x mu is below 350, the most popular items are shown; a
+    random set before the first release. Sets have fewer than k items where a history leaves fewer.
+    ``recommender`` is the latest model: public, to be saved, exported, and asked elsewhere.
+
+    Formal guarantee: joint differential privacy (`discreet.personal`). All that was released is
+    (epsilon, delta)-DP in anybody's data: a person's matrix (a u u', b u) has length at most 1 and no
+    negative entry, where |u| <= 1 and a^2 + b^2 <= 1, so that one person moves one sum by sqrt 2 in L2 when
+    replaced, by 1 when added or removed. Somebody's own set also follows from their own history: it is for
+    them alone. ``run`` shows the popular set, the same to everybody. Holds for people chosen with knowledge
+    of all earlier releases. Noise is Gaussian, so the budget needs a delta.
+
+    What a set was worth is not learned from: with personal sets it is not public what was shown, so that
+    values of shown sets (bandit feedback) would need a release of what was shown as well. `BanditSelector`
+    and `ThompsonSelector` show the same set to everybody, and are for that.
+
+    Items can be retired; new ones need a new learner, as pairs with them would be of fewer people than their
+    means. ``start=`` another learner begins with the set that stood last there, and counts pairs anew. At
+    most 1,000 items: every release has n_items^2 numbers.
+
+    >>> import numpy as np, discreet as dc
+    >>> tastes = [["tea", "milk"], ["beer", "nuts"]]
+    >>> shop = PersonalSelector(4, 1, None, dc.Budget(2.0, 1e-6), labels=["tea", "milk", "beer", "nuts"], seed=0)
+    >>> for t in range(4000):
+    ...     shown = shop.choose()
+    ...     shop.learn(items=tastes[t % 2], person_id=t)
+    >>> shop.choose(history=["tea"]), shop.choose(history=["nuts"])
+    (Selection(round 4000: milk), Selection(round 4000: beer))
+    """
+
+    settings: PersonalSettings
+    _sum: PersonalSum
+    _settings_type: ClassVar[type[PersonalSettings]] = PersonalSettings
+    _state = ("_sum",)
+
+    def __init__(
+        self,
+        n_items: int,
+        k: int,
+        rounds: int | None,
+        budget: Spending,
+        *,
+        first_batch: int | None = None,
+        min_separation: int | None = None,
+        sums: str = "sqrt",
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+        start: Released | OnlineSelector | None = None,
+        seed: Seed = None,
+    ) -> None:
+        super().__init__(*tightened(PersonalSettings, locals()))
+
+    def _begin(self) -> None:
+        self._sum = PersonalSum(self.settings, self._gate)
+        self._numbers = {label: item for item, label in enumerate(self.settings.labels or ())}
+        self._model: tuple[int, Recommender] | None = None  # of how many releases, and what follows from them
+
+    @property
+    def recommender(self) -> Recommender:
+        """The model of the latest release, which anybody may have."""
+        with self._turns.look():
+            return self._latest()
+
+    def choose(
+        self,
+        *,
+        history: Iterable[Any] | Mapping[Any, float] | None = None,
+        wait: bool = True,
+        available: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
+        include: Iterable[Any] | None = None,
+    ) -> Selection:
+        """The set for this round, of somebody with this ``history``; see `OnlineSelector.choose`.
+
+        Nothing of the history is kept. What is in it is not shown, unless it is in ``include``.
+        """
+        shown = super().choose(wait=wait, available=available, exclude=exclude, include=include)
+        if history is None:
+            return shown
+        with self._turn("choose()"):
+            request = self._request(available, exclude, include)
+            allowed = self._active() if request is None else request.allowed.copy()
+            first = () if request is None else request.first
+            if not self._sum.count:
+                own = known_items(history, self.n_items, self._numbers)[0]
+                allowed[[item for item in own.tolist() if item not in first]] = False
+                items = self._catalogue.served(shown.items, self._ranking, Request(allowed, first))
+                return self._selection(items)
+            model = self._latest()
+            own, weights = model.known(history)
+            allowed[own] = False
+            found = model.chosen(model.scored(own, weights), self.k, allowed, first)
+            return Selection(found.items, shown.round, found.labels, included=found.included)
+
+    def _latest(self) -> Recommender:
+        count = self._sum.count
+        if not count:
+            raise RuntimeError("nothing has been released yet; there is no model before the first batch ends")
+        if self._model is None or self._model[0] != count:
+            means, factors, people, reason = self._sum.model()
+            told = (self.privacy, reason)
+            self._model = count, Recommender.of(means, factors, people, self.labels, told)
+        return self._model[1]
