@@ -30,10 +30,10 @@ class PersonalModel {
     return Number.isInteger(name) && name >= 0 && name < this.popularity.length ? name : undefined;
   }
 
-  // Items of a history that are known, each once, with their weights: of an array, or an object of weights.
+  // Items of a history that are known, each once, with their weights: of an array, or a Map to weights.
   history(given) {
     const found = new Map();
-    const pairs = Array.isArray(given) ? given.map((name) => [name, 1]) : Object.entries(given);
+    const pairs = given instanceof Map ? [...given] : given.map((name) => [name, 1]);
     for (const [name, weight] of pairs) {
       if (!(weight >= 0 && weight <= 1)) throw new Error("a weight of a history is a number from 0 to 1");
       const item = this.number(name);
@@ -42,7 +42,7 @@ class PersonalModel {
     return found;
   }
 
-  // A number for each item; those of the history itself are not meant to be compared.
+  // A number for each item: the more, the likelier it is next to this history.
   scores(given) {
     const known = this.history(given);
     const kept = [...known].filter(([item]) => this.place.has(item));
@@ -61,9 +61,14 @@ class PersonalModel {
       for (let r = 0; r < rank; r++) sum += this.right[place][r] * taste[r];
       return base + sum;
     });
-    // Those of the history would move by their own entry, in which nobody is interested here.
     let lowest = Infinity;
-    for (let place = 0; place < paired.length; place++) lowest = Math.min(lowest, paired[place]);
+    for (const one of paired) lowest = Math.min(lowest, one);
+    for (const [item, weight] of kept) {  // nothing speaks for itself
+      const place = this.place.get(item);
+      let own = 0;
+      for (let r = 0; r < rank; r++) own += this.left[place][r] * this.right[place][r];
+      paired[place] -= (weight / length) * own;
+    }
     return this.popularity.map((one, item) =>
       this.place.has(item) ? paired[this.place.get(item)] : lowest + (one - this.highest - 1));
   }

@@ -316,7 +316,7 @@ class Recommender:
             _left=factors.half,
             _right=factors.half / own[:, None],
             _base=factors.times_inverse(means) / own,
-            _own=1.0 - 1.0 / (factors.diagonal * own),
+            _own=(factors.half**2).sum(axis=1) / own,  # what an item would say about itself
         )
 
     @property
@@ -332,7 +332,12 @@ class Recommender:
     # --- for one person --------------------------------------------------------------------------
 
     def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
-        """A number for each item: the more, the likelier it is next to this history."""
+        """A number for each item: the more, the likelier it is next to this history.
+
+        With x for the history, shortened, and m for the means it is m + (x - m) B, where B are the regression
+        weights of EASE. An item of the history itself has the number that it would have if the others did not
+        know of it: nothing is regressed on itself.
+        """
         self._check_fitted()
         return self.scored(*self.known(history))
 
@@ -441,13 +446,13 @@ class Recommender:
             return self.popularity.copy()
         place, held = place[known], weights[known]
         x = held / math.sqrt(max(1.0, float(weights @ weights) + self.prior_items))
-        found = self._base + self._right @ (x @ self._left[place])
-        found[place] += x * self._own[place]
+        found: Floats = self._base + self._right @ (x @ self._left[place])
+        lowest = found.min()
+        found[place] -= x * self._own[place]
         if not self._below.size:
-            return found[self._place]
+            return found
         scores = np.empty(self.n_items)
-        scores[self.paired] = found
-        scores[self._below] = found.min() + self._behind
+        scores[self.paired], scores[self._below] = found, lowest + self._behind
         return scores
 
     def known(self, history: Any) -> tuple[NDArray[Any], Floats]:
@@ -525,9 +530,8 @@ class Recommender:
             labels, n_people = header["labels"], checks.real("n_people", header["n_people"], above=0.0)
             if labels is not None and len(labels) != popularity.size:
                 raise ValueError("there is one label for each item")
-            fine = paired.dtype == np.int64 and in_range(paired, popularity.size)
-            if not fine or np.unique(paired).size != paired.size:
-                raise ValueError("paired are numbers of items")
+            if paired.dtype != np.int64 or not in_range(paired, popularity.size) or (np.diff(paired) <= 0).any():
+                raise ValueError("paired are rising numbers of items")
             model, count = None, paired.size
             if count:
                 factors = Factors(arrays["values"], arrays["vectors"], arrays["diagonal"])

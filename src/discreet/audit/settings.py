@@ -612,7 +612,8 @@ def recommending(make: Callable[..., Any], crowd: int) -> Play:
         rows = present(stream)
         beside = np.tile(np.eye(rows.shape[1]), (crowd // rows.shape[1], 1))
         fitted = make(seed=source).fit(Coverage(np.concatenate([beside, rows])))
-        return Played([fitted.popularity, fitted.scores([0])], lambda: fitted.privacy)
+        known = [fitted.popularity, fitted.scores([0]), [fitted.n_people]]
+        return Played(known, lambda: fitted.privacy)
 
     return play
 

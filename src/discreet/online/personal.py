@@ -256,6 +256,15 @@ class PersonalSelector(OnlineSelector):
             found = model.chosen(model.scored(own, weights), self.k, allowed, first)
             return Selection(found.items, shown.round, found.labels, included=found.included)
 
+    def _given(self, person: Any, items: Any) -> Any:
+        if isinstance(person, int | float | np.number) and items is None:
+            raise TypeError(
+                "the value of a shown set is not learned from here: with personal sets it is not public what"
+                " was shown, and learning from it would release that, too; give items= that were taken, or"
+                " show everybody the same set (BanditSelector, ThompsonSelector)"
+            )
+        return super()._given(person, items)
+
     def _latest(self) -> Recommender:
         count = self._sum.count
         if not count:
