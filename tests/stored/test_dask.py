@@ -313,3 +313,14 @@ def test_a_round_is_quick(client, store):
         rows.change((1, 2), 3, 2.0**40, 2.0**40)
         rounds.append(time.perf_counter() - start - answers[-1])
     assert min(rounds) < 15 * min(answers)
+
+
+def test_a_recommender_is_the_same(client, tmp_path):
+    from discreet.offline import PrivateRecommender
+
+    rows = np.random.default_rng(1).random((2500, 12)) < 0.3
+    store = store_of(tmp_path / "store", rows, 5)
+    here = PrivateRecommender(dc.Budget(1.0, 1e-6), seed=0).fit(Coverage(rows))
+    there = PrivateRecommender(dc.Budget(1.0, 1e-6), seed=0).fit(Coverage.from_store(store, client))
+    assert (there.popularity == here.popularity).all()
+    assert (there.factors.diagonal == here.factors.diagonal).all()
