@@ -1,6 +1,7 @@
 """One learner for each value of a public attribute: one account, one limit per person, shared releases."""
 
 import itertools
+import warnings
 from dataclasses import replace
 from functools import partial
 from unittest import mock
@@ -487,3 +488,18 @@ def test_segments_at_a_gate_that_others_use(tmp_path):
     again = dc.load(state, gate=gate)
     again.run(_crowd(30), VALUES * 10)
     assert gate.spent.epsilon(1e-6) == spent
+
+
+@pytest.mark.filterwarnings("default:.*segments are small:UserWarning")
+def test_segments_that_are_declared_to_be_small_are_warned_of():
+    for rounds, said in ((2000, True), (2200, False), (None, False)):
+        make = partial(LeaderSelector, 4, 2, rounds)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            Segments(make, ["de", "fr"], BUDGET)
+        assert any("n x mu is 473, below 500" in str(one.message) for one in found) is said
+    pure = partial(HedgeSelector, 4, 2, 50)  # without a delta there is no mu
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        Segments(pure, ["de", "fr"], dc.Budget(1.0))
+    assert not any("segments are small" in str(one.message) for one in found)

@@ -28,6 +28,7 @@ OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
 COMMANDS = (
     "demo",
     "select",
+    "recommend",
     "prepare",
     "verify",
     "report",

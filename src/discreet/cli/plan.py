@@ -17,6 +17,7 @@ HELP = "compare the learners for choosing k items a round, before there is any d
 _EXAMPLES = """examples:
   discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6
   discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --stream stationary --json
+  discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6 --personal
 
 Nothing here looks at anybody's data: the answer is public. "regret at most" bounds the expected loss over all
 rounds beside (1 - 1/e) times the best fixed set."""
@@ -41,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="choose by the share that is expected (from simulations, default) or by what is certified",
     )
+    question.add_argument(
+        "--personal", action="store_true", help="whether everybody's own sets would pay (discreet recommend)"
+    )
     budget = parser.add_argument_group("privacy")
     add(budget, "--epsilon", required=True, help="for the whole stream; inf: no privacy")
     add(budget, "--delta", "--neighbours")
@@ -64,6 +68,12 @@ def run(options: argparse.Namespace) -> int:
     from ..privacy import Budget
 
     budget = Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person)
+    if options.personal:
+        from .recommend import planned
+
+        result, text = planned(budget, _n_items(options), options.rounds)
+        print(as_json({"discreet": __version__, "command": "plan", **result}) if options.json else text)
+        return 0
     found = plan(
         n_items=_n_items(options),
         k=options.k,

@@ -48,7 +48,9 @@ class Segments:
     `RunningSumSelector`. Hedge and phases release sets and nothing else; what a bandit's rewards tell is
     about the sets it showed. Sharing serves more in small segments whose tastes are related. Where they
     have nothing in common it serves less, until that is known. Let ``make`` take a shorter ``first_batch``,
-    by the root of the number of segments: what one releases early is of use to all.
+    by the root of the number of segments: what one releases early is of use to all. Below n x mu of about
+    500 in a segment (mu is the budget in Gaussian DP) many small segments serve less than one learner for
+    everybody: where rounds are declared, that is warned of.
 
     Formal guarantee: that of one learner with the whole budget, for a person with up to
     ``max_rounds_per_person`` rounds in any of the segments. Proof. Neighbouring inputs have the same sequence
@@ -117,6 +119,7 @@ class Segments:
                 f"share=True, but {type(learners[0]).__name__} releases no sums of what items are worth that"
                 " another segment could use; leave share out"
             )
+        warn_of_few(learners)
         self.share: bool = bool(learners[0]._shares) if share is None else share
         for value, learner in zip(self.values, learners, strict=True):
             if known is not None and value in known:
@@ -665,6 +668,22 @@ def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: G
     learner = object.__new__(kind)
     learner._take_up(header, arrays, gate, own_gate=False)
     return fix(learner)
+
+
+# n x mu of a segment below which one learner for everybody serves more: measured for many small segments.
+_ENOUGH = 500.0
+
+
+def warn_of_few(learners: Sequence[OnlineSelector]) -> None:
+    """Say where segments are declared to be so small that each learns little: public numbers alone."""
+    few = [one.rounds * one.budget.mu for one in learners if one.rounds and one.budget.private]
+    small = [signal for signal in few if 0.0 < signal < _ENOUGH]
+    if small:
+        checks.warn(
+            f"{len(small)} of {len(learners)} segments are small: with the declared rounds n x mu is"
+            f" {min(small):,.0f}, below {_ENOUGH:g}, where one learner for everybody usually serves more; take"
+            " fewer segments, more rounds or a larger budget"
+        )
 
 
 def check_alike(learners: Sequence[OnlineSelector]) -> None:

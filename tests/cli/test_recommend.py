@@ -1,0 +1,101 @@
+"""discreet recommend: fit a model to files, and ask it; discreet plan --personal."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import discreet as dc
+
+from .running import assert_refused, inside, printed
+
+ITEMS = [f"{kind}{i}" for kind in ("tea", "beer", "soap") for i in range(4)]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = np.repeat(np.eye(3), 4, axis=1)[rng.integers(3, size=4000)] * (rng.random((4000, 12)) < 0.7)
+    lines = [f"u{person},{ITEMS[item]}" for person, item in np.argwhere(rows)]
+    (tmp_path / "visits.csv").write_text("user,page\n" + "\n".join(lines) + "\n")
+    (tmp_path / "pages.csv").write_text("page\n" + "\n".join(ITEMS) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return ["--person", "user", "--item", "page", "--items", "pages.csv", "--epsilon", "1", "--seed", "0"]
+
+
+def test_fit_and_ask(files, capsys):
+    found = printed(capsys, "recommend", "fit", "visits.csv", *files, "--to", "model", "--export", "m.json")
+    assert found["reason"].startswith("n x mu = 9")
+    assert found["epsilon"] <= 1.0
+    assert found["delta"] == 1e-6
+    assert found["private"] is False  # there is a seed
+    asked = printed(capsys, "recommend", "for", "model", "--history", "tea1,tea2", "--k", "2")
+    assert sorted(asked["items"]) == ["tea0", "tea3"]
+    model = dc.load("model")
+    assert list(model.recommend(["tea1", "tea2"], 2).labels) == asked["items"]
+    with open("m.json") as file:
+        assert json.load(file)["labels"] == ITEMS
+    text = inside(capsys, "recommend", "for", "model", "--history", "beer1", "--k", "3")
+    assert sorted(text.out.split()) == ["beer0", "beer2", "beer3"]
+    given = printed(
+        capsys, "recommend", "for", "model", "--history", "beer1", "--k", "2", "--include", "soap3",
+        "--exclude", "beer0",
+    )  # fmt: skip
+    assert given["items"][0] == "soap3"
+    assert given["items"][1] in ("beer2", "beer3")
+    nothing = inside(capsys, "recommend", "for", "model", "--available", "tea1", "--history", "tea1")
+    assert nothing.out == "nothing is left to show\n"
+
+
+def test_fit_says_what_was_spent(files, capsys):
+    ended = inside(capsys, "recommend", "fit", "visits.csv", *files, "--to", "model")
+    assert ended.code == 0
+    assert "pairs of all 12 items" in ended.out
+    assert "popularity of items" in ended.out
+    assert "says no more about you than the budget allows" in " ".join(ended.out.split())
+
+
+def test_unknown_items_of_a_history_are_left_out_with_a_note(files, capsys):
+    inside(capsys, "recommend", "fit", "visits.csv", *files, "--to", "model")
+    ended = inside(capsys, "recommend", "for", "model", "--history", "tea1,cofee", "--k", "3")
+    assert ended.code == 0
+    assert "cofee: not among the model's items" in ended.err
+    assert sorted(ended.out.split()) == ["tea0", "tea2", "tea3"]
+
+
+def test_mistakes(files, capsys):
+    fit = ["recommend", "fit", "visits.csv", *files]
+    assert_refused(inside(capsys, *fit), "--to is missing")
+    assert_refused(inside(capsys, *fit, "--to", "visits.csv"), "is the file that is read")
+    assert_refused(inside(capsys, *fit, "--to", "m", "--history", "tea1"), "--history is for")
+    assert_refused(inside(capsys, *fit, "--to", "m", "--delta", "0"), "delta > 0")
+    assert_refused(inside(capsys, *fit, "--to", "m", "--max-people", "9"), "max_people= is for")
+    no_list = [word for word in fit if word not in ("--items", "pages.csv")]
+    assert_refused(inside(capsys, *no_list, "--to", "m"), "which items are there?")
+    inside(capsys, *fit, "--to", "model")
+    assert_refused(inside(capsys, "recommend", "for", "model", "--exclude", "cofee"), "is no item")
+    assert_refused(inside(capsys, "recommend", "for", "model", "--epsilon", "1"), "--epsilon is for")
+    assert_refused(inside(capsys, "recommend", "for", "model", "--k", "13"), "k=13")
+    assert_refused(inside(capsys, "recommend", "for", "pages.csv"), "not a state file")
+
+
+def test_presence_is_private_where_it_is_said(files, capsys):
+    more = ["--neighbours", "add_remove", "--to", "model"]
+    counted = printed(capsys, "recommend", "fit", "visits.csv", *files, *more)
+    assert counted["neighbours"] == "add_remove"
+    assert "number of people" in str(dc.load("model").privacy)
+    printed(capsys, "recommend", "fit", "visits.csv", *files, *more, "--max-people", "5000")
+    assert dc.load("model").n_people == 5000
+
+
+def test_plan(capsys):
+    asked = ["plan", "--k", "5", "--epsilon", "1", "--delta", "1e-6", "--n-items", "217", "--personal"]
+    few, many = (printed(capsys, *asked, "--rounds", n) for n in (1000, 24000))
+    assert few["personal"] is False
+    assert many["personal"] is True
+    assert few["people_needed"] == many["people_needed"] == 1479  # 350 / mu
+    assert many["paired_items"] == 217
+    ended = inside(capsys, *asked, "--rounds", 1000)
+    assert "do not pay yet: from about 1,479 people" in ended.out
