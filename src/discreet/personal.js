@@ -44,11 +44,10 @@ class PersonalModel {
 
   // A number for each item: the more, the likelier it is next to this history.
   scores(given) {
-    const known = this.history(given);
-    const kept = [...known].filter(([item]) => this.place.has(item));
+    const kept = [...this.history(given)].filter(([item]) => this.place.has(item));
     if (!this.base.length || !kept.length) return this.popularity.slice();
     let squares = 0;
-    for (const weight of known.values()) squares += weight * weight;
+    for (const [, weight] of kept) squares += weight * weight;
     const length = Math.sqrt(Math.max(1, squares + this.priorItems));
     const rank = this.left[0].length;
     const taste = new Array(rank).fill(0);

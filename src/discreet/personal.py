@@ -445,7 +445,7 @@ class Recommender:
         if self.factors is None or not known.any():
             return self.popularity.copy()
         place, held = place[known], weights[known]
-        x = held / math.sqrt(max(1.0, float(weights @ weights) + self.prior_items))
+        x = held / math.sqrt(max(1.0, float(held @ held) + self.prior_items))
         found: Floats = self._base + self._right @ (x @ self._left[place])
         lowest = found.min()
         found[place] -= x * self._own[place]
