@@ -18,6 +18,8 @@ class PersonalModel {
     this.base = exported.base || [];
     this.left = exported.left || [];
     this.right = exported.right || [];
+    this.features = exported.features || null;
+    this.strength = exported.strength;
     this.place = new Map(this.paired.map((item, place) => [item, place]));
     this.numbers = new Map((this.labels || []).map((label, item) => [label, item]));
     const others = this.popularity.filter((_, item) => !this.place.has(item));
@@ -44,6 +46,20 @@ class PersonalModel {
 
   // A number for each item: the more, the likelier it is next to this history.
   scores(given) {
+    const scores = this.byPairs(given);
+    const known = [...this.history(given)];
+    const squares = known.reduce((sum, [, weight]) => sum + weight * weight, 0);
+    if (this.features === null || squares === 0) return scores;
+    const taste = this.features[0].map((_, d) =>
+      known.reduce((sum, [item, weight]) => sum + weight * this.features[item][d], 0) / Math.sqrt(squares));
+    return scores.map((score, item) => {
+      const alike = this.features[item].reduce((sum, one, d) => sum + one * taste[d], 0);
+      const value = Math.max(this.place.has(item) ? score : this.popularity[item], 0);
+      return value * Math.exp(Math.min(this.strength * alike, 6));
+    });
+  }
+
+  byPairs(given) {
     const kept = [...this.history(given)].filter(([item]) => this.place.has(item));
     if (!this.base.length || !kept.length) return this.popularity.slice();
     let squares = 0;

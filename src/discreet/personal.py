@@ -199,6 +199,8 @@ class PairPlan:
 # --- the model --------------------------------------------------------------------------------------------
 
 _EDGE, _OWN, _RIDGE, _PRIOR = 1.02, 0.02, 0.002, 0.3
+# What likeness by public features counts where all items have pairs, and where not; and its most.
+_LIFT_ALL, _LIFT_SOME, _MOST_LIFT = 1.0, 2.0, 6.0
 _ROUND = 2.0**40  # scores are told apart to this: the same order on every machine
 _FORMAT = "discreet-item-model"
 
@@ -251,6 +253,18 @@ class Factors:
         return np.asarray(x / self.diagonal - self.half @ (self.half.T @ x))
 
 
+def public_features(features: Any, n_items: int) -> Floats | None:
+    """One row of length 1 for each item; a row of nothing stays one."""
+    if features is None:
+        return None
+    found = np.array(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float64)
+    if found.ndim != 2 or found.shape[0] != n_items:
+        raise ValueError(f"features must have one row for each of the {n_items} items, got {found.shape}")
+    checks.finite("features", found)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.where(lengths > 0.0, lengths, 1.0))
+
+
 @fixed
 class Recommender:
     """Everybody's own set, from what was released about items and pairs of them.
@@ -259,7 +273,8 @@ class Recommender:
     function of it and of somebody's own history. Made by `offline.PrivateRecommender.fit` and by
     `online.PersonalSelector.recommender`; `discreet.load` reads a saved one.
 
-    ``popularity`` are released means of everybody's unit vectors, ``paired`` the items that have pairs.
+    ``popularity`` are released means of everybody's unit vectors, ``paired`` the items that have pairs, and
+    ``features`` public facts about items, a row of length 1 for each, where there are any.
     """
 
     popularity: Floats
@@ -267,6 +282,7 @@ class Recommender:
     factors: Factors | None
     n_people: float
     labels: tuple[Any, ...] | None
+    features: Floats | None
     privacy: Account
     reason_: str
     prior_items: float
@@ -286,6 +302,7 @@ class Recommender:
         n_people: float,
         labels: Sequence[Any] | None,
         told: tuple[Account, str],
+        features: Floats | None = None,
     ) -> None:
         """Take up what was released, and prepare what every history is multiplied by."""
         paired, factors = (np.zeros(0, dtype=np.int64), None) if model is None else model
@@ -299,6 +316,7 @@ class Recommender:
             factors=factors,
             n_people=float(n_people),
             labels=names,
+            features=features,
             privacy=told[0],
             reason_=told[1],
             _numbers={} if names is None else {label: place for place, label in enumerate(names)},
@@ -440,6 +458,20 @@ class Recommender:
 
     def scored(self, items: NDArray[Any], weights: Floats) -> Floats:
         """`scores` of a history as `known` has it: numbers of items, and their weights."""
+        scores, length = self._by_pairs(items, weights), math.sqrt(float(weights @ weights))
+        if self.features is None or not length:
+            return scores
+        # What goes with the history by what is public: also items without pairs are lifted by it.
+        alike = self.features @ (weights @ self.features[items] / length)
+        value = self.popularity.copy()
+        value[self.paired] = scores[self.paired]
+        return np.asarray(np.maximum(value, 0.0) * np.exp(np.minimum(self._strength * alike, _MOST_LIFT)))
+
+    @property
+    def _strength(self) -> float:
+        return _LIFT_ALL if self.paired.size == self.n_items else _LIFT_SOME
+
+    def _by_pairs(self, items: NDArray[Any], weights: Floats) -> Floats:
         place = self._place[items]
         known = place >= 0
         if self.factors is None or not known.any():
@@ -489,10 +521,11 @@ class Recommender:
         n_people: float,
         labels: Sequence[Any] | None,
         told: tuple[Account, str],
+        features: Floats | None = None,
     ) -> Self:
-        """Of what was released, with its account and the reason for it."""
+        """Of what was released, with its account and the reason for it, and of public features."""
         found = object.__new__(cls)
-        found._know(popularity, model, n_people, labels, told)
+        found._know(popularity, model, n_people, labels, told, features)
         return fix(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -516,6 +549,8 @@ class Recommender:
         if self.factors is not None:
             own = self.factors
             arrays |= {"values": own.values, "vectors": own.vectors, "diagonal": own.diagonal}
+        if self.features is not None:
+            arrays["features"] = self.features
         return state_bytes(header, arrays)
 
     @classmethod
@@ -538,10 +573,13 @@ class Recommender:
                 if factors.diagonal.shape != (count,) or factors.vectors.shape != (count, factors.values.size):
                     raise ValueError("factors are of other items")
                 model = paired, factors
-            for array in (popularity, *((model[1].values, model[1].vectors, model[1].diagonal) if model else ())):
+            for array in arrays.values():
                 checks.finite("the arrays", np.asarray(array, dtype=np.float64))
+            features = arrays.get("features")
+            if features is not None and (features.ndim != 2 or len(features) != popularity.size):
+                raise ValueError("features have one row for each item")
             told = Account.from_json(header["privacy"]), str(header["reason"])
-            return Recommender.of(popularity, model, n_people, labels, told)
+            return Recommender.of(popularity, model, n_people, labels, told, features)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the model for a browser or an app: JSON, or arrays where ``path`` ends in ``.npz``.
@@ -552,12 +590,15 @@ class Recommender:
         numbers: dict[str, Any] = {"popularity": self.popularity, "paired": self.paired}
         if self.factors is not None:
             numbers |= {"base": self._base, "left": self._left, "right": self._right}
+        if self.features is not None:
+            numbers["features"] = self.features
         plain = {
             "format": _FORMAT,
             "version": 1,
             "statement": STATEMENT,
             "labels": None if self.labels is None else list(self.labels),
             "prior_items": 0.0 if self.factors is None else self.prior_items,
+            "strength": self._strength,
         }
         if Path(path).suffix == ".npz":
             payload = io.BytesIO()

@@ -585,3 +585,32 @@ def test_scikit_learn():
         fitted.transform(rows[:, :5])
     with pytest.raises(ValueError, match="declared once"):
         first.set_params(seed=3)
+
+
+def test_public_features_lift_what_is_like_a_history(tmp_path):
+    """Also items without pairs; what they do not know of is as before; they are not looked up in data."""
+    rng = np.random.default_rng(0)
+    rows = np.zeros((2200, 60))
+    rows[:, :12] = tastes(2200)
+    rows[np.arange(2200), rng.integers(12, 60, size=2200)] = 1.0
+    people = Coverage(rows)
+    features = np.zeros((60, 3))
+    features[[0, 1, 40, 59], 0] = 7.0  # alike by what is public
+    plain = PrivateRecommender(BUDGET, seed=1).fit(people)
+    model = PrivateRecommender(BUDGET, seed=1, features=features).fit(people)
+    assert (model.popularity == plain.popularity).all()
+    assert model.privacy.to_json() == plain.privacy.to_json()
+    own = np.where(np.isin(np.arange(60), plain.paired), plain.scores([0]), plain.popularity)
+    expected = np.maximum(own, 0.0) * np.where(features[:, 0] > 0, math.exp(2.0), 1.0)
+    assert model.scores([0]) == pytest.approx(expected, abs=1e-12)
+    assert (model.scores([]) == plain.scores([])).all()
+    model.save(tmp_path / "model")
+    assert (dc.load(tmp_path / "model").scores([0, 40]) == model.scores([0, 40])).all()
+    whole = PrivateRecommender(BUDGET, seed=0, features=np.eye(12)).fit(Coverage(tastes()))
+    without = PrivateRecommender(BUDGET, seed=0).fit(Coverage(tastes()))
+    found = np.maximum(without.scores([3]), 0.0)
+    found[3] *= math.exp(1.0)  # where all items have pairs, and nothing is alike but the item itself
+    assert whole.scores([3]) == pytest.approx(found, abs=1e-12)
+    for wrong in (np.ones((5, 2)), np.ones(12), np.full((12, 2), np.nan)):
+        with pytest.raises(ValueError, match="features"):
+            PrivateRecommender(BUDGET, features=wrong).fit(Coverage(tastes()))

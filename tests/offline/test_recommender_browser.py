@@ -48,19 +48,25 @@ def crowd(people, items, seed=0):
     return rows
 
 
+# Budget, people, items, whether these have labels, and how many public features.
 MODELS = {
-    "pairs of all": (dc.Budget(1.0, 1e-6), 6000, 60, True),
-    "pairs of some": (dc.Budget(1.0, 1e-6), 3000, 90, False),
-    "popularity": (dc.Budget(1.0, 1e-6), 400, 30, True),
-    "not private": (dc.Budget(float("inf")), 1000, 40, False),
+    "pairs of all": (dc.Budget(1.0, 1e-6), 6000, 60, True, 0),
+    "pairs of all, features": (dc.Budget(1.0, 1e-6), 6000, 60, True, 5),
+    "pairs of some": (dc.Budget(1.0, 1e-6), 3000, 90, False, 0),
+    "pairs of some, features": (dc.Budget(1.0, 1e-6), 3000, 90, False, 5),
+    "popularity": (dc.Budget(1.0, 1e-6), 400, 30, True, 0),
+    "popularity, features": (dc.Budget(1.0, 1e-6), 400, 30, True, 5),
+    "not private": (dc.Budget(float("inf")), 1000, 40, False, 0),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_sets_as_in_python(page, tmp_path, name):
-    budget, people, items, named = MODELS[name]
+    budget, people, items, named, public = MODELS[name]
     labels = [f"item {j}" for j in range(items)] if named else None
-    model = PrivateRecommender(budget, seed=0).fit(Coverage(crowd(people, items), labels=labels))
+    features = np.random.default_rng(2).normal(size=(items, public)) if public else None
+    model = PrivateRecommender(budget, features=features, seed=0)
+    model.fit(Coverage(crowd(people, items), labels=labels))
     model.export(tmp_path / "model.json")
     exported = json.loads((tmp_path / "model.json").read_text())
     rng = np.random.default_rng(1)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from ..core import checks
 from ..core.text import table
+from ..kernels.pairs import UNIT
 from ..objectives import Population
 from ..objectives.rows import RowPopulation
 from ..offline import PrivateRecommender
-from ..personal import Recommender
-from ..privacy import Budget, PublicRandomness
+from ..personal import Recommender, movement, unit_sums
+from ..privacy import Budget, Gate, GaussianNoise, PublicRandomness
 
 Items = NDArray[np.int32]
 # Scores of all items for each of some histories: people x items.
@@ -175,10 +176,11 @@ def compare_recommenders(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     baselines: Sequence[str] = tuple(BASELINES),
+    features: Any = None,
 ) -> Comparison:
     """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
 
-    Each seed is a split of the people, and seeds the noise as well: nothing of this is private.
+    With public ``features`` of items it is there with them as well. Each seed is a split of the people, and seeds the noise as well: nothing of this is private.
 
     >>> import numpy as np, discreet as dc
     >>> tastes = np.repeat(np.eye(3), 4, axis=1)[np.arange(9000) % 3]
@@ -187,11 +189,13 @@ def compare_recommenders(
     >>> found.mean("personal") > found.mean("popularity") + 0.3
     True
     """
-    found: dict[str, list[Quality]] = {name: [] for name in ("personal", "popularity", *baselines)}
+    kinds = {"personal": None} | ({} if features is None else {"personal, features": features})
+    found: dict[str, list[Quality]] = {name: [] for name in (*kinds, "popularity", *baselines)}
     for seed in seeds:
         split = NewPeople.of(people, seed)
-        model = PrivateRecommender(budget, seed=seed).fit(split.training)
-        found["personal"].append(quality(model, split, k))
+        for name, known in kinds.items():
+            model = PrivateRecommender(budget, features=known, seed=seed).fit(split.training)
+            found[name].append(quality(model, split, k))
         found["popularity"].append(quality(popular(split.training, budget, seed), split, k))
         for name in baselines:
             found[name].append(quality(BASELINES[name](split.training), split, k))
@@ -200,10 +204,7 @@ def compare_recommenders(
 
 def popular(training: Population, budget: Budget, seed: int) -> Scores:
     """Private popularity: the sum of unit vectors with all of the budget, the strongest set for everybody."""
-    from ..personal import movement, unit_sums
-    from ..privacy import Gate, GaussianNoise
-
     gate = Gate(budget, seed)
     event = GaussianNoise.within(budget.share(), movement(budget.neighbours, training.n_items))
-    sums = gate.gaussian(unit_sums(training).astype(np.float64) / 4096.0, event.sigma, event.sensitivity)
+    sums = gate.gaussian(unit_sums(training) / UNIT, event.sigma, event.sensitivity)
     return lambda histories: np.tile(np.asarray(sums), (len(histories), 1))
