@@ -219,6 +219,46 @@ def returning_people() -> str:
 
 
 @block
+def personal() -> str:
+    rows = []
+    for name, found in stored("personal")["offline"].items():
+        data, k, epsilon = (part.split("=")[-1] for part in name.split(", "))
+        plain = [f"{one}, not private" for one in ("item-kNN", "EASE")]
+        figures = [f"{found[one][0]:.3f}" if one in found else "" for one in ("popularity", "personal", *plain)]
+        rows.append([data, k, epsilon, *figures, *(f"{number:.3f}" for number in found["personal"][1:])])
+    header = ["data", "k", "epsilon", "popularity", "personal", "item-kNN", "EASE"]
+    return markdown([*header, "recall, personal", "NDCG, personal"], rows)
+
+
+@block
+def personal_few() -> str:
+    rows = [
+        [name, str(signal), f"{popular:.3f}", f"{own:.3f}"]
+        for name, (signal, own, popular) in stored("personal")["few people of eshop_clicks"].items()
+    ]
+    return markdown(["", "n x mu", "popularity", "personal"], rows)
+
+
+@block
+def personal_online() -> str:
+    rows = []
+    for name, runs in stored("personal")["online"].items():
+        learner, _, epsilon = name.rpartition(", epsilon=")
+        rows.append([learner, epsilon, *(f"{mean:.3f}" for mean in np.mean(runs, axis=0))])
+    return markdown(["", "epsilon", "served", "second half"], rows)
+
+
+@block
+def personal_features() -> str:
+    rows = []
+    for name, found in stored("personal")["features"].items():
+        data, _, epsilon = name.rpartition(", epsilon=")
+        names = ("popularity", "personal", "personal, features")
+        rows.append([data, epsilon, *(f"{found[one]:.3f}" for one in names)])
+    return markdown(["data", "epsilon", "popularity", "personal", "with public features"], rows)
+
+
+@block
 def segments() -> str:
     rows = []
     for name, found in stored("segments")["share_served"].items():
