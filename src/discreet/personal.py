@@ -11,10 +11,11 @@ Hsu et al. 2014). Not covered: i's own set towards whoever sees i's screen, mail
 the data, and public facts that are asked for with a set.
 
 How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
-(`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has (a u u', b u)
-with a^2 + b^2 <= 1. None of these has a negative entry. Adding or removing somebody therefore moves a sum by
-at most 1 in L2; replacing them by at most sqrt 2, as |v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2 where
-<v, w> >= 0. Values of both signs would make that 2: they are refused.
+(`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has
+(a u u', b u) with a^2 + b^2 <= 1. None of these has a negative entry. Adding or removing somebody therefore
+moves a sum by at most 1 in L2; replacing them by at most sqrt 2, as
+|v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2 where <v, w> >= 0. Values of both signs would make that 2: they are
+refused.
 
 The model is that of EASE (Steck 2019), the closed form of a linear regression of every item on all others,
 with the noise taken out of the matrix of pairs by shrinking its eigenvalues (Gavish and Donoho 2017) and put
@@ -45,7 +46,7 @@ from .core.guards import fix, fixed, settle
 from .core.names import item_numbers, listed, plain_label
 from .core.state import in_range, read_state, refusing, replacing, state_bytes
 from .data import Events, Store
-from .kernels.pairs import UNIT, add_unit_pairs, add_units
+from .kernels.pairs import add_unit_pairs, add_units
 from .objectives import Population, ProbabilisticCoverage
 from .objectives.stored import StoredPopulation
 from .privacy import Account, VectorBounds
@@ -66,7 +67,7 @@ STATEMENT = (
 
 
 def as_people(given: Any) -> Population:
-    """People as rows without negative entries: a population, events, a store, or a matrix of people x items."""
+    """People as rows without negative entries: of a population, events, a store, or a matrix."""
     if isinstance(given, Events):
         return ProbabilisticCoverage.of_events(given)
     if isinstance(given, Store):
@@ -565,12 +566,19 @@ class Recommender:
             labels, n_people = header["labels"], checks.real("n_people", header["n_people"], above=0.0)
             if labels is not None and len(labels) != popularity.size:
                 raise ValueError("there is one label for each item")
-            if paired.dtype != np.int64 or not in_range(paired, popularity.size) or (np.diff(paired) <= 0).any():
+            if (
+                paired.dtype != np.int64
+                or not in_range(paired, popularity.size)
+                or (np.diff(paired) <= 0).any()
+            ):
                 raise ValueError("paired are rising numbers of items")
             model, count = None, paired.size
             if count:
                 factors = Factors(arrays["values"], arrays["vectors"], arrays["diagonal"])
-                if factors.diagonal.shape != (count,) or factors.vectors.shape != (count, factors.values.size):
+                if factors.diagonal.shape != (count,) or factors.vectors.shape != (
+                    count,
+                    factors.values.size,
+                ):
                     raise ValueError("factors are of other items")
                 model = paired, factors
             for array in arrays.values():

@@ -48,7 +48,9 @@ def unit_rows(rows, kept=None):
 def test_nobody_moves_a_release_further_than_is_declared(n_items):
     """All rows of up to five items: popularity, pairs of any kept items, and both joined."""
     rows = np.array(list(product(VALUES, repeat=n_items)))
-    several = [np.array(kept) for size in range(1, n_items + 1) for kept in combinations(range(n_items), size)]
+    several = [
+        np.array(kept) for size in range(1, n_items + 1) for kept in combinations(range(n_items), size)
+    ]
     for kept in several:
         units = unit_rows(rows, kept)
         popularity = units @ units.T  # whole numbers: products of two people's vectors
@@ -184,7 +186,7 @@ def test_popularity_scaled_by_kept_items_is_noticed(monkeypatch):
 
 
 def test_the_true_number_of_people_is_noticed_where_it_is_private(monkeypatch):
-    def wrong(self, crowd):
+    def wrong(_, crowd):
         return float(len(crowd)), 1
 
     for words in ("pairs of 3 items", "pairs of 3 items, people counted"):

@@ -224,7 +224,9 @@ def personal() -> str:
     for name, found in stored("personal")["offline"].items():
         data, k, epsilon = (part.split("=")[-1] for part in name.split(", "))
         plain = [f"{one}, not private" for one in ("item-kNN", "EASE")]
-        figures = [f"{found[one][0]:.3f}" if one in found else "" for one in ("popularity", "personal", *plain)]
+        figures = [
+            f"{found[one][0]:.3f}" if one in found else "" for one in ("popularity", "personal", *plain)
+        ]
         rows.append([data, k, epsilon, *figures, *(f"{number:.3f}" for number in found["personal"][1:])])
     header = ["data", "k", "epsilon", "popularity", "personal", "item-kNN", "EASE"]
     return markdown([*header, "recall, personal", "NDCG, personal"], rows)

@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(data, "--person", "--item", *EVENTS[2:], *PRIVATE_EVENTS, "--weight", "--insecure-diagnostics")
     privacy = parser.add_argument_group("fit: privacy")
     add(privacy, "--epsilon", "--neighbours", "--seed")
-    add(privacy, "--delta", default=1e-6, help="probability outside of that (default 1e-6); noise is Gaussian")
+    add(
+        privacy, "--delta", default=1e-6, help="probability outside of that (default 1e-6); noise is Gaussian"
+    )
     privacy.add_argument(
         "--max-people",
         type=int,
@@ -66,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--to", metavar="MODEL", help="the file to write; public")
     out.add_argument("--export", metavar="FILE", help="also as JSON or .npz, for a browser or an app")
     ask = parser.add_argument_group("for: somebody")
-    ask.add_argument("--history", metavar="ITEMS", help="what they had, separated by commas (default: nothing)")
+    ask.add_argument(
+        "--history", metavar="ITEMS", help="what they had, separated by commas (default: nothing)"
+    )
     add(ask, "--k", help="how many items (default 5)")
     for name, about in (
         ("--available", "what can be shown (default: everything)"),
@@ -80,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
     fits = options.do == "fit"
     wrong = given(options, _FOR_ONLY if fits else _FIT_ONLY)
     if wrong:
-        raise ValueError(f"{wrong[0]} is for discreet recommend {'for' if fits else 'fit'}; leave it out here")
+        raise ValueError(
+            f"{wrong[0]} is for discreet recommend {'for' if fits else 'fit'}; leave it out here"
+        )
     result, text = _fit(options) if fits else _for(options)
     print(as_json({"discreet": __version__, "command": "recommend", **result}) if options.json else text)
     return 0
@@ -152,7 +158,9 @@ def _for(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     if len(options.files) != 1:
         raise ValueError("discreet recommend for takes one model")
     model = Recommender.load(options.files[0])
-    named = {name: _named(model, f"--{name}", getattr(options, name)) for name in _FOR_ONLY if name != "k"}
+    named: dict[str, Any] = {
+        name: _named(model, f"--{name}", getattr(options, name)) for name in _FOR_ONLY if name != "k"
+    }
     history = [item for item in named.pop("history") or [] if item is not None]
     shown = model.recommend(history, 5 if options.k is None else options.k, **named)
     labels = list(shown.items if shown.labels is None else shown.labels)

@@ -39,7 +39,7 @@ class NewPeople:
 
     @classmethod
     def of(cls, people: RowPopulation, seed: int, *, test: float = 0.2, held_out: float = 0.2) -> Self:
-        """A random fifth of the people are new; of each with two items or more a fifth is held out, at least 1."""
+        """A random fifth of the people are new; of who has two items or more a fifth is held out."""
         checks.real("test", test, above=0.0, below=1.0)
         checks.real("held_out", held_out, above=0.0, below=1.0)
         rows = people.as_rows()
@@ -180,7 +180,8 @@ def compare_recommenders(
 ) -> Comparison:
     """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
 
-    With public ``features`` of items it is there with them as well. Each seed is a split of the people, and seeds the noise as well: nothing of this is private.
+    With public ``features`` of items it is there with them as well. Each seed is a split of the people, and
+    seeds the noise as well: nothing of this is private.
 
     >>> import numpy as np, discreet as dc
     >>> tastes = np.repeat(np.eye(3), 4, axis=1)[np.arange(9000) % 3]

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..core import checks
+from ..kernels.pairs import UNIT
 from ..objectives import Population
 from ..personal import (
     MOST_PEOPLE,
@@ -20,7 +21,6 @@ from ..personal import (
     public_features,
     unit_sums,
 )
-from ..kernels.pairs import UNIT
 from ..privacy import GaussianNoise, Seed
 from ..privacy.accountant import Spending
 from .greedy import Allowance
@@ -43,9 +43,10 @@ class PrivateRecommender(Recommender):
     (`data.read_events`), a `data.Store`, or a matrix of people x items with entries in [0, 1]. One row is one
     person; who has several needs ``max_rounds_per_person`` of the budget.
 
-    ``features`` are public facts about the items, a row of numbers for each: words of descriptions, categories,
-    embeddings. What is like a history by these (cosines) is lifted, also items that have no pairs, by a
-    factor of exp(1 or 2 x likeness); it costs nothing. With large catalogues this is worth more than pairs.
+    ``features`` are public facts about the items, a row of numbers for each: words of descriptions,
+    categories, embeddings. What is like a history by these (cosines) is lifted, also items that have no
+    pairs, by a factor of exp(1 or 2 x likeness); it costs nothing. With large catalogues this is worth more
+    than pairs.
 
     Under ``neighbours="add_remove"`` the number of people is private. ``max_people`` declares a public number
     that stands for it (it should be near it), or else 1 % of the budget is spent on a noisy count.
@@ -142,14 +143,16 @@ class PrivateRecommender(Recommender):
     # --- scikit-learn ----------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments that another one is made with; a clone has a budget of its own, unless it is a gate."""
+        """The arguments of another one; a clone has a budget of its own, unless that is a gate."""
         given = {"budget": self.budget, "max_people": self.max_people, "seed": self.seed}
         return given | {"features": self._features}
 
     def set_params(self, **given: Any) -> Self:
         """Refused: what is declared stays; make another one."""
         if given:
-            raise ValueError(f"{', '.join(given)}: a budget is declared once; make another PrivateRecommender")
+            raise ValueError(
+                f"{', '.join(given)}: a budget is declared once; make another PrivateRecommender"
+            )
         return self
 
     def __sklearn_tags__(self) -> Any:

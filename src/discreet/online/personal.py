@@ -106,7 +106,7 @@ class PersonalSum(BatchedSum):
         return np.argsort(-scores, kind="stable")[: self.settings.k].astype(np.int32)
 
     def ranking(self, number: int, pool: Pooled | None) -> NDArray[np.float64]:  # noqa: ARG002
-        return self.released[0].copy()
+        return np.array(self.released[0], dtype=np.float64)
 
     def model(self) -> tuple[NDArray[np.float64], tuple[NDArray[np.int64], Factors] | None, int, str]:
         """Released means, the factors of released pairs where these pay, the number of people, and why."""
@@ -184,7 +184,7 @@ class PersonalSelector(OnlineSelector):
 
     >>> import numpy as np, discreet as dc
     >>> tastes = [["tea", "milk"], ["beer", "nuts"]]
-    >>> shop = PersonalSelector(4, 1, None, dc.Budget(2.0, 1e-6), labels=["tea", "milk", "beer", "nuts"], seed=0)
+    >>> shop = PersonalSelector(4, 1, None, dc.Budget(2.0, 1e-6), labels=sum(tastes, []), seed=0)
     >>> for t in range(4000):
     ...     shown = shop.choose()
     ...     shop.learn(items=tastes[t % 2], person_id=t)

@@ -201,7 +201,10 @@ AUDITS: dict[str, list[AuditExample]] = {
             "square root, 2 of 3 items, halves", ALONE, arguments=(3, 2, 4), columns=3, first_batch=1,
             values=HALVES, deep=True,
         ),
-        _set("tree, 1 of 3 items", NUMERIC, arguments=(3, 1, 4), columns=3, first_batch=1, sums="tree", deep=True),
+        _set(
+            "tree, 1 of 3 items", NUMERIC, arguments=(3, 1, 4), columns=3, first_batch=1, sums="tree",
+            deep=True,
+        ),
         _returns("people who return, 1 of 2 items", arguments=(2, 1, 5), columns=2, first_batch=1, deep=True),
     ],
     "RunningSumSelector": [

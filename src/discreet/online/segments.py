@@ -681,8 +681,8 @@ def warn_of_few(learners: Sequence[OnlineSelector]) -> None:
     if small:
         checks.warn(
             f"{len(small)} of {len(learners)} segments are small: with the declared rounds n x mu is"
-            f" {min(small):,.0f}, below {_ENOUGH:g}, where one learner for everybody usually serves more; take"
-            " fewer segments, more rounds or a larger budget"
+            f" {min(small):,.0f}, below {_ENOUGH:g}, where one learner for everybody usually serves more;"
+            " take fewer segments, more rounds or a larger budget"
         )
 
 
