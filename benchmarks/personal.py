@@ -4,10 +4,10 @@
 
 FOLDER holds eshop_clicks, msweb, online_retail and arules_transactions (`benchmarks.full_information`). A
 fifth of the people are new; a fifth of the items of each of them, at least one, is held out. Figures are
-means over five splits: the share of new people of whom some held-out item is among the k that are shown, recall and
-NDCG. "popularity" is private popularity with the whole budget, where everybody skips what they had. delta is
-1e-6, one person replaced. The constants of the method were looked for on eshop_clicks, msweb and three others
-on splits of another program, and frozen before; these splits are fresh.
+means over five splits: the share of new people of whom some held-out item is among the k that are shown,
+recall and NDCG. "popularity" is private popularity with the whole budget, where everybody skips what they
+had. delta is 1e-6, one person replaced. The constants of the method were looked for on eshop_clicks, msweb
+and three others on splits of another program, and frozen before; these splits are fresh.
 
 Online: sessions of eshop_clicks in the order of time. The first half of a session is its history; whether any
 of the rest is shown is counted. All learn from whole sessions; "the rest" says that a `LeaderSelector` learns
@@ -35,7 +35,7 @@ import scipy.sparse as sp
 import discreet as dc
 from benchmarks.shared import arguments, cpu_seconds, eshop, msweb, retail, table_rows, target
 from discreet.core.text import table
-from discreet.evaluation.personal import BASELINES, Comparison, compare_recommenders
+from discreet.evaluation.personal import BASELINES, RecommenderComparison, compare_recommenders
 from discreet.objectives import Coverage
 from discreet.offline import PrivateRecommender
 from discreet.online import LeaderSelector, PersonalSelector
@@ -84,7 +84,7 @@ def offline(data: dict[str, Coverage]) -> dict[str, Any]:
     return found
 
 
-def means(compared: Comparison) -> dict[str, list[float]]:
+def means(compared: RecommenderComparison) -> dict[str, list[float]]:
     return {
         name: [round(compared.mean(name, figure), 4) for figure in FIGURES] for name in compared.found
     } | {"splits": [round(one.hit_rate, 4) for one in compared.found["personal"]]}

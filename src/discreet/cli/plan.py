@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -10,6 +11,7 @@ from .common import TEXT, add, as_json, check_items_option, fitted, read_items, 
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ..privacy import Budget
 
 NAME = "plan"
 HELP = "compare the learners for choosing k items a round, before there is any data"
@@ -69,9 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
     budget = Budget(options.epsilon, options.delta, options.neighbours, options.rounds_per_person)
     if options.personal:
-        from .recommend import planned
-
-        result, text = planned(budget, _n_items(options), options.rounds)
+        result, text = _personal(budget, _n_items(options), options.rounds)
         print(as_json({"discreet": __version__, "command": "plan", **result}) if options.json else text)
         return 0
     found = plan(
@@ -130,3 +130,23 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
             for one in found.candidates
         ],
     }
+
+
+def _personal(budget: Budget, n_items: int, n_people: int) -> tuple[dict[str, Any], str]:
+    """Whether personal sets pay, from public sizes alone."""
+    from ..personal import ENOUGH, PairPlan, movement
+    from ..privacy import GaussianNoise
+
+    noise = float(GaussianNoise.within(budget.share(), movement(budget.neighbours, max(2, n_items))).sigma)
+    plan = PairPlan.of(n_people, n_items, noise)
+    needed = math.ceil(ENOUGH * noise / math.sqrt(2.0))
+    pays = plan.paired > 0
+    said = (
+        "personal sets pay: fit an offline.PrivateRecommender (discreet recommend fit)"
+        if pays
+        else f"personal sets do not pay yet: from about {needed:,} people on they do, at this budget"
+    )
+    rows = [["people", f"{n_people:,}"], ["items", f"{n_items:,}"], ["n x mu", f"{plan.signal:,.0f}"]]
+    rows += [["items with pairs", f"{plan.paired:,}"], ["people needed", f"{needed:,}"]]
+    result = {"personal": pays, "reason": plan.reason, "paired_items": plan.paired, "people_needed": needed}
+    return result, "\n".join([fitted(["", ""], rows), wrapped(said), wrapped(plan.reason)])

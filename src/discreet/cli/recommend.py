@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from .common import (
     check_public,
     check_writable,
     events_of,
-    fitted,
     given,
     printable,
     read_items,
@@ -29,7 +27,6 @@ from .common import (
 if TYPE_CHECKING:
     from ..data import Events
     from ..personal import Recommender
-    from ..privacy import Budget
 
 NAME = "recommend"
 HELP = "fit a private item model, and ask it for everybody's own set"
@@ -181,26 +178,3 @@ def _named(model: Recommender, option: str, text: str | None) -> list[int] | Non
     if unknown:
         warnings.warn(f"{', '.join(unknown)}: not among the model's items, and left out", stacklevel=2)
     return [numbers[name] for name in names if name in numbers]
-
-
-# --- plan ---------------------------------------------------------------------------------------------
-
-
-def planned(budget: Budget, n_items: int, n_people: int) -> tuple[dict[str, Any], str]:
-    """Whether personal sets pay, from public sizes alone: for ``discreet plan --personal``."""
-    from ..personal import ENOUGH, PairPlan, movement
-    from ..privacy import GaussianNoise
-
-    noise = float(GaussianNoise.within(budget.share(), movement(budget.neighbours, max(2, n_items))).sigma)
-    plan = PairPlan.of(n_people, n_items, noise)
-    needed = math.ceil(ENOUGH * noise / math.sqrt(2.0))
-    pays = plan.paired > 0
-    said = (
-        "personal sets pay: fit an offline.PrivateRecommender (discreet recommend fit)"
-        if pays
-        else f"personal sets do not pay yet: from about {needed:,} people on they do, at this budget"
-    )
-    rows = [["people", f"{n_people:,}"], ["items", f"{n_items:,}"], ["n x mu", f"{plan.signal:,.0f}"]]
-    rows += [["items with pairs", f"{plan.paired:,}"], ["people needed", f"{needed:,}"]]
-    result = {"personal": pays, "reason": plan.reason, "paired_items": plan.paired, "people_needed": needed}
-    return result, "\n".join([fitted(["", ""], rows), wrapped(said), wrapped(plan.reason)])

@@ -150,7 +150,7 @@ BASELINES: dict[str, Callable[[Population], Scores]] = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RecommenderComparison:
     """Qualities by name, one for each split."""
 
     k: int
@@ -177,7 +177,7 @@ def compare_recommenders(
     seeds: Sequence[int] = (0, 1, 2),
     baselines: Sequence[str] = tuple(BASELINES),
     features: Any = None,
-) -> Comparison:
+) -> RecommenderComparison:
     """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
 
     With public ``features`` of items it is there with them as well. Each seed is a split of the people, and
@@ -200,7 +200,7 @@ def compare_recommenders(
         found["popularity"].append(quality(popular(split.training, budget, seed), split, k))
         for name in baselines:
             found[name].append(quality(BASELINES[name](split.training), split, k))
-    return Comparison(k, found)
+    return RecommenderComparison(k, found)
 
 
 def popular(training: Population, budget: Budget, seed: int) -> Scores:
