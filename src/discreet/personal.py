@@ -358,7 +358,7 @@ class Recommender:
         know of it: nothing is regressed on itself.
         """
         self._check_fitted()
-        return self.scored(*self.known(history))
+        return self._scored(*self._known(history))
 
     def recommend(
         self,
@@ -379,10 +379,10 @@ class Recommender:
         largest sum of scores is taken, up to k of it. Where fewer than k items are left, there are fewer.
         """
         self._check_fitted()
-        items, weights = self.known(history)
+        items, weights = self._known(history)
         allowed, first = self._asked(available, exclude, include)
         allowed[items] = False
-        return self.chosen(self.scored(items, weights), k, allowed, first, constraint)
+        return self._chosen(self._scored(items, weights), k, allowed, first, constraint)
 
     def recommend_many(
         self, histories: Iterable[Iterable[Any] | Mapping[Any, float]], k: int = 5, **public: Any
@@ -398,7 +398,7 @@ class Recommender:
         if rows is None or people.n_items != self.n_items:
             raise ValueError(f"X must have one column for each of the {self.n_items} items, in memory")
         matrix = rows.sparse
-        return np.array([self.scored(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
+        return np.array([self._scored(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
 
     def neighbours(self, item: Any, count: int = 5) -> list[tuple[Any, float]]:
         """The items that a history of this one alone speaks for most, with how much: what the model knows."""
@@ -412,7 +412,7 @@ class Recommender:
         best = [(int(self.paired[place]), float(effect[place])) for place in order if effect[place] > 0.0]
         return [(one if self.labels is None else self.labels[one], gain) for one, gain in best]
 
-    def chosen(
+    def _chosen(
         self,
         scores: Floats,
         k: int | None,
@@ -457,8 +457,8 @@ class Recommender:
         best = np.flatnonzero(taken > 1.0 - 1e-9)
         return free, best[np.argsort(-steps[best], kind="stable")]
 
-    def scored(self, items: NDArray[Any], weights: Floats) -> Floats:
-        """`scores` of a history as `known` has it: numbers of items, and their weights."""
+    def _scored(self, items: NDArray[Any], weights: Floats) -> Floats:
+        """`scores` of a history as `_known` has it: numbers of items, and their weights."""
         scores, length = self._by_pairs(items, weights), math.sqrt(float(weights @ weights))
         if self.features is None or not length:
             return scores
@@ -488,7 +488,7 @@ class Recommender:
         scores[self.paired], scores[self._below] = found, lowest + self._behind
         return scores
 
-    def known(self, history: Any) -> tuple[NDArray[Any], Floats]:
+    def _known(self, history: Any) -> tuple[NDArray[Any], Floats]:
         """Numbers of the items of a history that are in the catalogue, each once, and their weights."""
         return known_items(history, self.n_items, self._numbers)
 

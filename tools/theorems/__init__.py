@@ -55,6 +55,7 @@ PLOTTED = {
 # Registered learners that certify nothing, each with the reason: nothing is there to be checked.
 WITHOUT_CERTIFICATE: dict[str, str] = {
     "LeaderSelector": "a greedy leader of gains that depend on what is shown: no bound is derived",
+    "PersonalSelector": "everybody is shown a set of their own: no regret against one set is derived",
     "ThompsonSelector": "its model of sets is additive, which people's functions are not; no bound is known",
 }
 

@@ -220,10 +220,10 @@ class PersonalSelector(OnlineSelector):
         self._model: tuple[int, Recommender] | None = None  # of how many releases, and what follows from them
 
     @property
-    def recommender(self) -> Recommender:
-        """The model of the latest release, which anybody may have."""
+    def recommender(self) -> Recommender | None:
+        """The model of the latest release, which anybody may have; None before the first one."""
         with self._turns.look():
-            return self._latest()
+            return self._latest() if self._sum.count else None
 
     def choose(
         self,
@@ -251,24 +251,22 @@ class PersonalSelector(OnlineSelector):
                 items = self._catalogue.served(shown.items, self._ranking, Request(allowed, first))
                 return self._selection(items)
             model = self._latest()
-            own, weights = model.known(history)
+            own, weights = model._known(history)
             allowed[own] = False
-            found = model.chosen(model.scored(own, weights), self.k, allowed, first)
+            found = model._chosen(model._scored(own, weights), self.k, allowed, first)
             return Selection(found.items, shown.round, found.labels, included=found.included)
 
     def _given(self, person: Any, items: Any) -> Any:
         if isinstance(person, int | float | np.number) and items is None:
             raise TypeError(
-                "the value of a shown set is not learned from here: with personal sets it is not public what"
-                " was shown, and learning from it would release that, too; give items= that were taken, or"
-                " show everybody the same set (BanditSelector, ThompsonSelector)"
+                "expected a person's function or items=, not the value of a shown set: with personal sets it"
+                " is not public what was shown, and learning from it would release that, too; give what was"
+                " taken, or show everybody the same set (BanditSelector, ThompsonSelector)"
             )
         return super()._given(person, items)
 
     def _latest(self) -> Recommender:
         count = self._sum.count
-        if not count:
-            raise RuntimeError("nothing has been released yet; there is no model before the first batch ends")
         if self._model is None or self._model[0] != count:
             means, factors, people, reason = self._sum.model()
             told = (self.privacy, reason)
