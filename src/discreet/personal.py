@@ -526,6 +526,7 @@ class Recommender:
     ) -> Self:
         """Of what was released, with its account and the reason for it, and of public features."""
         found = object.__new__(cls)
+        popularity = checks.vector("popularity", popularity)
         found._know(popularity, model, n_people, labels, told, features)
         return fix(found)
 

@@ -39,8 +39,8 @@ from .measures import Pair, Space
 
 # Whoever decides something about people does it by one of these.
 _DECIDES = ("choose", "select", "fit")
-# Made of learners that are audited; that nobody is in two of them is enumerated in tests.
-_OF_OTHERS = ("Segments",)
+# Made of learners that are audited; what joins them is enumerated in tests.
+_OF_OTHERS = ("Segments", "Experts")
 # What learners are made from; these choose nothing by themselves.
 _BASES = ("OnlineLearner", "OnlineSelector")
 

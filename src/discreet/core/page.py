@@ -138,7 +138,7 @@ class Page:
 
 def safe(words: str) -> str:
     """Text as HTML, in elements and in quotes."""
-    return html.escape(words, quote=True)
+    return html.escape(str(words), quote=True)
 
 
 def _is_number(cell: str) -> bool:

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_non_negative, validate_data
 
 from .. import objectives
 from ..constraints import Cardinality, Constraint
@@ -765,7 +765,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         For data that may be looked at: an old release, a synthetic table, a survey. Nothing is spent, and
         nothing is protected.
         """
-        table = np.asarray(public, dtype=np.float64)
+        table = check_array(public, dtype=np.float64)
         low, high = public_range(self.bounds, table.shape[1])
         outside = ((table < low) | (table > high)).mean(axis=0)
         if (worst := int(np.argmax(outside))) >= 0 and outside[worst] > _MUCH_CUT:

@@ -178,6 +178,7 @@ class Experts:
 
     def run(self, people: Population) -> Trace:
         """A whole stream, one person after the other."""
+        check_population(people, self.n_items, self.bound, monotone=True)
         rewards, selections = np.empty(len(people)), np.empty((len(people), self.k), dtype=np.int32)
         for t in range(len(people)):
             shown = self.choose()
