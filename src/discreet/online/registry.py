@@ -184,6 +184,7 @@ AUDITS: dict[str, list[AuditExample]] = {
         # A doubled rate shows where picks are rare.
         _phases("subsampled", 8, 1, 1, Budget(2.0), deep=True, faults=("rate doubled", *SAMPLE)),
     ],
+    "RollingSelector": [],
     "BestOfBothSelector": [
         _best("square root, 1 of 3 items", NUMERIC, sums="sqrt"),
         _best("tree, 1 of 3 items", ALONE, sums="tree", deep=True),
@@ -305,6 +306,7 @@ _HOMES: dict[str, tuple[str, Feedback]] = {
     "MetaFrankWolfe": ("frank_wolfe", "function"),
     "MetaFrankWolfePoints": ("frank_wolfe", "dr_function"),
     "PhasedSelector": ("phased", "function"),
+    "RollingSelector": ("rolling", "function"),
     "RunningSumSelector": ("running_sums", "function"),
     "SubmodularMinimizer": ("minimize", "set_cost"),
     "ThompsonSelector": ("thompson", "reward"),

@@ -37,7 +37,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .partitions import ThresholdedCounts
-from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
+from .picks import ExactChoices, SampledPicks, SampledScores, SummedPicks, sampled
 
 # --- releases and their composition ----------------------------------------------------------------------
 
@@ -781,8 +781,9 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
     if isinstance(event, SampledPicks):
         picks = sampled(event, float(event.bound), neighbours)
         together = f"total {float(event.bound):.4g} over all picks"
+        scored = isinstance(event, SampledScores)
         return (
-            "permute-and-flip on a secret sample",
+            f"{'largest noisy scores' if scored else 'permute-and-flip'} on a secret sample",
             together,
             f"rate {picks.rate:.4g}, {picks.chance:.4g} sampled",
         )

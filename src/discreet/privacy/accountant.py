@@ -58,7 +58,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
-from .picks import ExactChoices
+from .picks import ExactChoices, SampledScores
 from .randomness import PublicRandomness, Seed
 
 if TYPE_CHECKING:
@@ -558,6 +558,23 @@ class Release:
         paid = self._rate(rate)
         self._draw()
         return samplers.flipped_choice(self._source, scores, paid)
+
+    def noisy_maximum(self, scores: Steps, step: float, rate: float) -> tuple[int, float]:
+        """An index and its score: the largest of ``step * score`` with exponential noise of mean 1 / rate.
+
+        Exact on a grid that ``step``, a power of 2, is a multiple of (`samplers.noisy_maximum`); noise is
+        wider by less than one part in the number of its points to a step. Scores that would not fit into
+        64 bits are cut: a smaller rise of some of them.
+        """
+        if not isinstance(self._event, SampledScores):
+            raise TypeError(f"{self._event} does not pay for scores of choices; reserve SampledScores")
+        finer = math.floor(exact(rate) * Fraction(step) * samplers.HALF_STEPS)
+        if not finer > 0:
+            raise ValueError(f"rate={rate:g} is too low for scores in steps of {step:g}")
+        self._draw()
+        lifted = np.minimum(scores, (1 << 61) // finer).astype(np.int64) * finer
+        index, noisy = samplers.noisy_maximum(self._source, lifted)
+        return index, noisy * (step / finer)
 
     def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
         """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
