@@ -429,6 +429,7 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
 
 _PUBLISH: dict[str, Callable[[Any, Any], Any]] = {
     "items": lambda _, decision: decision.items,
+    "credit": lambda learner, decision: (decision.items, learner._votes.credit.tolist()),
     "set": _set,
     "point": lambda _, decision: np.asarray(decision, dtype=np.float64),
     "chances": _chances,

@@ -363,7 +363,9 @@ class PhasedSelector(OnlineSelector):
         self._window.check_part(part)
 
     def _take_part(self, part: Any) -> None:
-        self._window.learn_part(part)
+        for person in part.people:
+            self._observe(person)
+        self._window.learn_stores(part.stores)
 
     def _spent(self) -> Account:
         return self._account((self._release.entry, self.settings.releases if self._window.served else 0))

@@ -360,7 +360,9 @@ class RollingSelector(OnlineSelector):
         self._votes.check_part(part)
 
     def _take_part(self, part: Any) -> None:
-        self._votes.learn_part(part)
+        for person in part.people:
+            self._observe(person)
+        self._votes.learn_stores(part.stores)
 
     def _spent(self) -> Account:
         return self._account((self._votes.release.entry, self.settings.releases if self._votes.served else 0))

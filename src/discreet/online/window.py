@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -98,11 +99,9 @@ class Window:
         """The same for people who are rows with a function in Python."""
         self.keep_functions(rows, self._tossed(within_limit.size) & within_limit)
 
-    def learn_part(self, part: Any) -> None:
-        """The same for the people of another server: coins are tossed here, one after the other."""
-        for person in part.people:
-            self.learn(person)
-        for people in part.stores:  # coins by person: one who is counted again, elsewhere, has the same
+    def learn_stores(self, stores: Iterable[Any]) -> None:
+        """The same for people who stay in their stores; coins go by person: who comes again has the same."""
+        for people in stores:
             some = people if self._sample is None else people.sampled(*self._sample)
             self.keep_stored(some.row_source())
 
