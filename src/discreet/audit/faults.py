@@ -141,7 +141,8 @@ def coins_tossed_again() -> Iterator[None]:
     real = Votes.draw
 
     def draw(self: Votes, number: int, active: Any) -> Any:
-        release, chance = self._sample or (None, 0)
+        assert self._sample is not None
+        release, chance = self._sample
         left_out = []
         for kind, runs in list(self._runs.items()):
             rows, kept = joined(runs), release.sample(joined(runs).n_rows, chance)

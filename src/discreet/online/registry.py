@@ -57,10 +57,10 @@ class AuditExample(Example):
     sums, and "batches" where noisy sums of batches do. ``rows`` people come; each is a row of ``columns``
     numbers out of ``values``, or of ``nobody`` for somebody who is not there. ``publishes`` is what is looked
     at: "items" or "set" (as a vector), "credit" (items, and what their scores left), "point" (of decisions),
-    "chances" (the learner's point), "both" (set and chances), or "state" at the end. ``twice`` is a row in which the audited person must not also be.
-    ``visits`` is how often each of the people comes, with ``columns`` numbers each time.
-    ``public`` seeds the public randomness. ``deep`` settings are left to the long audit. ``faults`` are the
-    injected faults to notice; those of the mechanism, if none are named.
+    "chances" (the learner's point), "both" (set and chances), or "state" at the end. ``twice`` is a row in
+    which the audited person must not also be. ``visits`` is how often each of the people comes, with
+    ``columns`` numbers each time. ``public`` seeds the public randomness. ``deep`` settings are left to the
+    long audit. ``faults`` are the injected faults to notice; those of the mechanism, if none are named.
     """
 
     words: str = ""

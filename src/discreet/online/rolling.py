@@ -74,11 +74,6 @@ class RollingSettings(SelectorSettings):
         return cls(**common, first_window=checks.whole("first_window", first, at_least=1, at_most=_LONGEST))
 
     @property
-    def releases(self) -> int:
-        """How often a person is charged for: once, or not at all where there is nothing to choose."""
-        return int(self.k < self.n_items)
-
-    @property
     def chance(self) -> float:
         """How likely somebody is learned from."""
         return 1.0 if self.keep is None else self.keep * 2.0**-64
@@ -119,8 +114,7 @@ class Votes(Window):
 
     def __init__(self, settings: RollingSettings, gate: Gate) -> None:
         settings.check(gate.budget.neighbours)
-        count, most = settings.releases, BY_ROUNDS if settings.releases else 0
-        self.release = gate.reserve(settings.event, count, draws=most, label=_LABEL)
+        self.release = gate.reserve(settings.event, draws=BY_ROUNDS, label=_LABEL)
         sample = None if settings.keep is None else (self.release, settings.keep)
         super().__init__(settings.n_items, settings.bound, sample=sample)
         self.settings = settings
@@ -295,13 +289,7 @@ class RollingSelector(OnlineSelector):
         return chosen
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RollingSettings:
-        settings = replace(self.settings, n_items=n_items, labels=labels)
-        if settings.releases > self.settings.releases:
-            raise ValueError(
-                f"nothing was paid for, as all of {self.n_items} items were shown, and {n_items} items need"
-                " choices: make a new learner, with start= this one"
-            )
-        return settings
+        return replace(self.settings, n_items=n_items, labels=labels)
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
@@ -365,4 +353,4 @@ class RollingSelector(OnlineSelector):
         self._votes.learn_stores(part.stores)
 
     def _spent(self) -> Account:
-        return self._account((self._votes.release.entry, self.settings.releases if self._votes.served else 0))
+        return self._account((self._votes.release.entry, min(1, self._votes.served)))

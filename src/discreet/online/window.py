@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class Window:
     whether they are kept at all.
     """
 
-    _state = ("opens", "served", "agreed", "_kept")
+    _state: ClassVar[tuple[str, ...]] = ("opens", "served", "agreed", "_kept")
 
     def __init__(
         self, n_items: int, bound: float, length: int = 0, sample: tuple[Release, int] | None = None
