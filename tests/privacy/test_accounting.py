@@ -16,7 +16,7 @@ from discreet import privacy as pv
 from discreet.privacy import Entry, Releases, account, composition
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
-from discreet.privacy.picks import SampledPicks, SummedPicks
+from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
@@ -31,6 +31,7 @@ EVENTS = [
     pv.ApproximateRelease(0.01, 1e-9),
     pv.ExactChoices(0.03, 2.0, 7, 1e-9),
     SampledPicks(0.04, 2.0),
+    SampledScores(0.03, 2.0),
     SummedPicks(0.01, 1e-9, 2.0),
     ThresholdedCounts(0.01, 1e-9, 2),
 ]

@@ -168,26 +168,26 @@ def spent_people_kept() -> Iterator[None]:
 @contextmanager
 def credit_of_true_sums() -> Iterator[None]:
     """Credits come from scores without noise."""
-    real = Votes._largest
+    real = Votes.largest
 
     def largest(self: Votes, scores: Any) -> tuple[int, float]:
         place, _ = real(self, scores)
         return place, float(scores[place]) * self.unit
 
-    with swapped(Votes, "_largest", largest):
+    with swapped(Votes, "largest", largest):
         yield
 
 
 @contextmanager
 def score_of_another() -> Iterator[None]:
     """The noisy score that leaves with an item is that of another one."""
-    real = Votes._largest
+    real = Votes.largest
 
     def largest(self: Votes, scores: Any) -> tuple[int, float]:
         place = self.release.flipped_choice(scores * self.unit, self.settings.rate)
         return place, real(self, scores[:1])[1]
 
-    with swapped(Votes, "_largest", largest):
+    with swapped(Votes, "largest", largest):
         yield
 
 

@@ -192,7 +192,10 @@ AUDITS: dict[str, list[AuditExample]] = {
     "RollingSelector": [
         _votes("2 releases, 1 of 3 items", Budget(1.0, 0.0, "add_remove"), arguments=(3, 1)),
         _votes("2 releases, 1 of 3 items", Budget(2.0), arguments=(3, 1), deep=True),
-        _votes("2 releases, 2 of 3 items", Budget(1.5), arguments=(3, 2), rows=2, deep=True),
+        _votes(
+            "1 release, 2 of 3 items", Budget(1.5), arguments=(3, 2), rows=2, twice=None, deep=True,
+            faults=("rate doubled", *SAMPLE, "credit of true sums", "score of another item"),
+        ),
     ],
     "BestOfBothSelector": [
         _best("square root, 1 of 3 items", NUMERIC, sums="sqrt"),

@@ -156,10 +156,10 @@ class Votes(Window):
     ) -> tuple[int, float]:
         """The place of the candidate with the largest noisy score, and that score in units of the bound."""
         votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
-        place, score = self._largest(votes + credit[candidates])
+        place, score = self.largest(votes + credit[candidates])
         return place, score / self.bound
 
-    def _largest(self, scores: NDArray[np.int64]) -> tuple[int, float]:
+    def largest(self, scores: NDArray[np.int64]) -> tuple[int, float]:
         if math.isinf(self.settings.rate):
             place = int(scores.argmax())
             return place, float(scores[place]) * self.unit

@@ -778,7 +778,7 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
         spherical = isinstance(event, SphericalLaplaceNoise)
         kind, norm = ("spherical Laplace", "L2") if spherical else ("Laplace", "L1")
         return kind, f"{norm} {float(event.sensitivity):.4g}", f"scale {float(event.scale):.4g}"
-    if isinstance(event, SampledPicks):
+    if isinstance(event, SampledPicks | SampledScores):
         picks = sampled(event, float(event.bound), neighbours)
         together = f"total {float(event.bound):.4g} over all picks"
         scored = isinstance(event, SampledScores)

@@ -210,12 +210,16 @@ class SampledPicks(PureRelease):
 
 
 @dataclass(frozen=True, eq=False)
-class SampledScores(SampledPicks):
+class SampledScores(PureRelease):
     """The largest of noisy scores on a secret sample, with its score, any number of times, together.
 
     By `samplers.noisy_maximum`, with noise of mean 1 / rate; ``bound`` is again the most that one person's
     parts of all chosen items add up to, over everything that they are ever in. See `sampled`.
     """
+
+    bound: Number
+
+    _positive = ("bound",)
 
 
 def decomposable(share: Share, bound: float) -> Picks:
