@@ -28,8 +28,8 @@ from .window import Window, joined
 
 _MOST = (1 << 36) - 1  # people: sums of all of them are exact
 _LONGEST = 1 << 53
-# How credits, votes and windows go on. Settled, with the rules of `Votes`, on made-up streams and on
-# eshop_clicks; docs/benchmarks.md says where they were tried afterwards.
+# How credits, votes and windows go on. Settled, with the rules of `Votes`, on a prototype and ten streams;
+# docs/benchmarks.md says where it was tried afterwards.
 _FADE = 0.9  # of a vote, and of a credit, is left from one window to the next
 _FAINTEST = 0.05  # below this a vote is deleted
 _SURPRISE = 2.5  # deviations by which votes have to fall short of credits before these are forgotten
