@@ -25,7 +25,7 @@ from .catalogue import Catalogue
 from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
 from .partial import KeptPart, Partial
 from .people import given_person, kept_person
-from .released import Released
+from .released import Estimates, Released
 from .rolling import RollingSettings, Votes
 from .running_sums import ExpertSums, RunningSumSettings, check_growth
 from .sums import PrivateTotal
@@ -45,12 +45,15 @@ def _shares(share: Share) -> tuple[Share, Share, Share]:
     what that leaves (`conversions.concurrent_mu`).
     """
     budget = share.budget
-    if share.whole and share.own_gate and budget.private and budget.delta:
+    undecided = share.gate is None or share.gate.definition is None
+    if share.whole and undecided and budget.private and budget.delta:
         epsilon = exact(budget.epsilon)
         square = Fraction(concurrent_mu(VOTES * epsilon, epsilon, budget.delta)) ** 2
         rest = replace(share, fraction=square / budget.max_rounds_per_person**2 / exact(budget.mu) ** 2)
         votes = replace(share, fraction=VOTES, definition="pure")
     else:
+        if share.definition is None and budget.private and budget.delta:
+            share = replace(share, definition="zcdp")
         votes, rest = share.part(VOTES), share.part(1 - VOTES)
     return votes, rest.part(EXPERTS), rest.part(1 - EXPERTS)
 
@@ -343,11 +346,15 @@ class BestOfBothSelector(OnlineSelector):
         """Whether the votes' set is shown."""
         return np.array_equal(self._shown, self._sets[0])
 
+    def _estimates(self) -> Estimates:
+        return self._votes.estimates()
+
     def _ranking(self) -> NDArray[np.float64]:
         return self._votes.credit + 1e-9 * self._catalogue.often()
 
     def _start(self, start: Released) -> None:
         super()._start(start)
+        self._votes.warm(start)
         self._experts.start(start)
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> BestOfBothSettings:
@@ -366,9 +373,9 @@ class BestOfBothSelector(OnlineSelector):
         if self._rounds.shown is None or request is None:
             return
         leads, of_experts = self._leads, partial(self._experts.ranking, self._rounds.number, None)
-        for place, ranking in enumerate((self._ranking, of_experts)):
-            standing = tuple(self._sets[place].tolist())
-            self._sets[place] = self._catalogue.served(standing, ranking, request)
+        votes, experts = (tuple(one.tolist()) for one in self._sets)
+        self._sets[0] = self._catalogue.served(votes, self._ranking, request)
+        self._sets[1] = self._catalogue.served(experts, of_experts, request)
         self._rounds.shown = self._sets[0 if leads else 1].copy()
 
     # --- people ----------------------------------------------------------------------------------
@@ -392,11 +399,10 @@ class BestOfBothSelector(OnlineSelector):
 
     def _observe(self, person: Any) -> None:
         """Take up one person; None for one who came too often, who has a coin too."""
-        voter, experts, difference = (None, None, None) if person is None else person
-        self._votes.learn(voter)
+        self._votes.learn(None if person is None else person[0])
         if person is not None:
-            self._experts.observe(experts, self._sets[1])
-            self._compare(difference)
+            self._experts.observe(person[1], self._sets[1])
+            self._compare(person[2])
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         rows = people.as_rows()

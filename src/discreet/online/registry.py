@@ -53,14 +53,15 @@ class Example:
 class AuditExample(Example):
     """A setting so small that an audit can enumerate it.
 
-    ``mechanism`` is "choices" where draws protect people, "noise" where noisy vectors leave through running
-    sums, and "batches" where noisy sums of batches do. ``rows`` people come; each is a row of ``columns``
-    numbers out of ``values``, or of ``nobody`` for somebody who is not there. ``publishes`` is what is looked
-    at: "items" or "set" (as a vector), "credit" (items, and what their scores left), "point" (of decisions),
-    "chances" (the learner's point), "both" (set and chances), or "state" at the end. ``twice`` is a row in
-    which the audited person must not also be. ``visits`` is how often each of the people comes, with
-    ``columns`` numbers each time. ``public`` seeds the public randomness. ``deep`` settings are left to the
-    long audit. ``faults`` are the injected faults to notice; those of the mechanism, if none are named.
+    ``mechanism`` is "choices" where draws protect people, "mixed" where noisy vectors do as well, "noise"
+    where noisy vectors leave through running sums, and "batches" where noisy sums of batches do. ``rows``
+    people come; each is a row of ``columns`` numbers out of ``values``, or of ``nobody`` for somebody who is
+    not there. ``publishes`` is what is looked at: "items" or "set" (as a vector), "credit" (items, and what
+    their scores left), "point" (of decisions), "chances" (the learner's point), "both" (set and chances), or
+    "state" at the end. ``twice`` is a row in which the audited person must not also be. ``visits`` is how
+    often each of the people comes, with ``columns`` numbers each time. ``public`` seeds the public
+    randomness. ``deep`` settings are left to the long audit. ``faults`` are the injected faults to notice;
+    those of the mechanism, if none are named.
     """
 
     words: str = ""
@@ -130,7 +131,10 @@ _votes: Case = partial(
             "score of another item", "drawn at twice the rate"),
 )  # fmt: skip
 _drawn_twice: Case = partial(_case, mechanism="choices", faults=(*RATES, "drawn at twice the rate"))
-_best: Case = partial(_case, arguments=(3, 1, 3), rows=2, columns=3, publishes="set", twice=1)
+_best: Case = partial(
+    _case, arguments=(3, 1, 3), mechanism="mixed", rows=2, columns=3, publishes="sets", first_window=1,
+    faults=("noise halved", *SAMPLE, "score of another item"),
+)  # fmt: skip
 _set: Case = partial(_case, publishes="set", columns=4)
 # One person who comes four times, twice in each of two batches.
 _returns: Case = partial(
@@ -198,8 +202,8 @@ AUDITS: dict[str, list[AuditExample]] = {
         ),
     ],
     "BestOfBothSelector": [
-        _best("square root, 1 of 3 items", NUMERIC, sums="sqrt"),
-        _best("tree, 1 of 3 items", ALONE, sums="tree", deep=True),
+        _best("square root, 1 of 3 items", Budget(1.0, 1e-2), sums="sqrt"),
+        _best("tree, 1 of 3 items", Budget(1.0, 1e-2, "add_remove"), sums="tree", deep=True),
     ],
     "LeaderSelector": [
         _set("square root, 1 of 4 items", NUMERIC, arguments=(4, 1, 4), batch=1, deep=True),

@@ -23,7 +23,7 @@ from .learner import OnlineSelector, SelectorSettings, common_settings, tightene
 from .partial import KeptPart, Partial
 from .pending import Ticket
 from .people import FunctionRounds, given_person, kept_person
-from .released import Released
+from .released import Estimates, Released
 from .window import Window, joined
 
 _MOST = (1 << 36) - 1  # people: sums of all of them are exact
@@ -202,6 +202,20 @@ class Votes(Window):
         kept = np.flatnonzero(~spent & (weights >= _FAINTEST))
         return replace(rows.take(kept), share=weights[kept])
 
+    def estimates(self) -> Estimates:
+        """What each item with a credit adds for a person, by what was released, and for how many people."""
+        if not self.known:
+            return None, 0, None
+        values = np.where(self.credit > 0.0, self.credit * (self.bound / self.known), np.nan)
+        return values, int(self.known / self.settings.chance), None
+
+    def warm(self, start: Released) -> None:
+        """Begin with credits for the items of a set that stood last elsewhere."""
+        if start.values is not None and start.people:
+            items, people = list(start.items), self.settings.chance * start.people
+            worth = np.clip(np.nan_to_num(start.values[items]) / self.bound, 0.0, 1.0)
+            self.credit[items], self.known = people * worth, float(people)
+
     def grown(self, settings: RollingSettings) -> None:
         """There are more items from now on."""
         self.grow(settings.n_items)
@@ -294,6 +308,13 @@ class RollingSelector(OnlineSelector):
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
             self._votes.grown(settings)
+
+    def _estimates(self) -> Estimates:
+        return self._votes.estimates()
+
+    def _start(self, start: Released) -> None:
+        super()._start(start)
+        self._votes.warm(start)
 
     def _ranking(self) -> NDArray[np.float64]:
         return self._votes.credit + 1e-9 * super()._ranking()

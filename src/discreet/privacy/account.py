@@ -711,9 +711,7 @@ class Account:
             ledger,
             record["reproducible"] is not False,
             tuple(map(str, record.get("caveats", ()))),
-            None
-            if definition is None
-            else checks.one_of("definition", definition, known),
+            None if definition is None else checks.one_of("definition", definition, known),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
