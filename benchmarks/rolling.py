@@ -2,22 +2,24 @@
 
     python -m benchmarks.rolling FOLDER
 
-FOLDER holds msweb/visits.csv.gz, eshop_clicks/clicks.csv.gz and online_retail/lines.csv.gz (invoice, stock_code,
-quantity; cancelled invoices and lines without goods are left out). Real streams come in five random orders, or in
-the order of time with five seeds. Made-up streams have 20,000 people and 2,000 items, of which each person wants
-1 + Poisson(3), drawn with weights 1 / (rank + 3). Which item has which rank: the same all the time ("still"), ranks
-that move by 30 or 120 places over the stream ("rotation", "fast"), or three equal parts with a permutation each
-("regimes"). k is 5 for msweb and eshop_clicks and 10 elsewhere; one person replaced.
+FOLDER holds msweb/visits.csv.gz, eshop_clicks/clicks.csv.gz and online_retail/lines.csv.gz (invoice,
+stock_code, quantity; cancelled invoices and lines without goods are left out). Real streams come in five
+random orders, or in the order of time with five seeds. Made-up streams have 20,000 people and 2,000 items, of
+which each person wants 1 + Poisson(3), drawn with weights 1 / (rank + 3). Which item has which rank: the same
+all the time ("still"), ranks that move by 30 or 120 places over the stream ("rotation", "fast"), or three
+equal parts with a permutation each ("regimes"). k is 5 for msweb and eshop_clicks and 10 elsewhere; one
+person replaced.
 
-Not private: greedy on the latest people, at 64 times of the stream, with the best of three lengths of memory (a
-quarter, a sixteenth and a 64th of the stream) for each stream in hindsight.
+Not private: greedy on the latest people, at 64 times of the stream, with the best of three lengths of memory
+(a quarter, a sixteenth and a 64th of the stream) for each stream in hindsight.
 
-At epsilon 1 also `BestOfBothSelector` (delta 1e-6), with its certified regret in parts of the trivial bound; then
-what it serves where everybody wants an item that its votes do not show, beside `RollingSelector` on a stream that
-avoids its sets; and processor seconds of both for 30,000 people and 40,000 items.
+At epsilon 1 also `BestOfBothSelector` (delta 1e-6), with its certified regret in parts of the trivial bound;
+then what it serves where everybody wants an item that its votes do not show, beside `RollingSelector` on a
+stream that avoids its sets; and processor seconds of both for 30,000 people and 40,000 items.
 
-The constants of `RollingSelector` are those of a prototype that was settled on ten streams, eshop_clicks among them;
-msweb, online_retail and "regimes" were run afterwards. Prints a table and stores benchmarks/results/rolling.json.
+The constants of `RollingSelector` are those of a prototype that was settled on ten streams, eshop_clicks
+among them; msweb, online_retail and "regimes" were run afterwards. Prints a table and stores
+benchmarks/results/rolling.json.
 """
 
 from __future__ import annotations
@@ -130,6 +132,10 @@ def large() -> dict[str, float]:
         "BestOfBothSelector": BestOfBothSelector(40_000, 10, 30_000, dc.Budget(1.0, 1e-6), seed=0),
     }
     return {name: cpu_seconds(lambda one=one: one.run(people)) for name, one in rivals.items()}
+
+
+def shuffled(people: Coverage, seed: int) -> Coverage:
+    return people[np.random.default_rng(seed).permutation(len(people))]
 
 
 def streams(folder: Path) -> Iterator[tuple[str, int, Callable[[int], Coverage]]]:

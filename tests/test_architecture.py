@@ -524,7 +524,7 @@ WALKS = {
     "LeaderSelector": Cost(8, 37, 21),
     "PhasedSelector": Cost(11, 125, 92),
     "RollingSelector": Cost(11, 184, 122),
-    "BestOfBothSelector": Cost(13, 98, 78),
+    "BestOfBothSelector": Cost(16, 238, 165),
     "ThompsonSelector": Cost(10, 58, 46),
     "MetaFrankWolfe": Cost(16, 89, 53),
     "MetaFrankWolfe: construction": Cost(24, 1628, 1812),
