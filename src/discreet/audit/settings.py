@@ -306,7 +306,7 @@ def cases_of(name: str) -> Iterator[Case]:
             unseen = () if provable else (_TOO_MUCH,)
             yield ChoiceCase(*setting, faults, twice=example.twice, unseen=unseen, **options)
         elif example.mechanism == "mixed":
-            yield MixedCase(*setting, (*faults, NOISE_SAMPLER_FAULTS[0]), **options)
+            yield MixedCase(*setting, (*faults, NOISE_SAMPLER_FAULTS[0], CHOICES_TELL), **options)
         else:
             faults += (TWICE,) if example.visits == 1 else tuple(RETURNING)
             outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
