@@ -19,7 +19,6 @@ from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds
-from ..privacy.account import CONCURRENT
 from ..privacy.accountant import Spending
 from ..privacy.conversions import concurrent_mu, exact
 from .catalogue import Catalogue
@@ -46,8 +45,7 @@ def _shares(share: Share) -> tuple[Share, Share, Share]:
     what that leaves (`conversions.concurrent_mu`).
     """
     budget = share.budget
-    side_by_side = share.gate is None or share.gate.definition in (None, CONCURRENT)  # that of other people
-    if share.whole and side_by_side and budget.private and budget.delta:
+    if share.whole and budget.private and budget.delta:
         epsilon = exact(budget.epsilon)
         square = Fraction(concurrent_mu(VOTES * epsilon, epsilon, budget.delta)) ** 2
         rest = replace(share, fraction=square / budget.max_rounds_per_person**2 / exact(budget.mu) ** 2)
