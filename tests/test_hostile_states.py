@@ -104,7 +104,7 @@ def swap(name, make):
         ("phased, composed", put("settings", "rate", value=9.0), "not paid for"),
         ("phased, composed", put("settings", "bound", value=3.0), "not paid for"),
         ("phased, fixed windows", put("settings", "keep", value=2**64 - 1), "not paid for"),
-        ("best of both", put("settings", "leader", "event", "sigma", value="1/100"), "not charged"),
+        ("best of both", put("settings", "votes", "rate", value=9.0), "not paid for"),
         ("best of both", put("settings", "experts", "weights", value=None), "one person can move"),
         ("leader selector", put("settings", "event", "sigma", value="1/100"), "not charged"),
         ("running sum, sqrt", put("settings", "bound", value=3.0), "one person can move"),

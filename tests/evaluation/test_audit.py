@@ -335,10 +335,11 @@ def test_the_search_finds_the_worst_pair():
 
 def test_injected_faults_are_taken_out_again():
     from discreet.online.people import ContributionLimit
+    from discreet.online.rolling import Votes
     from discreet.privacy import GaussianNoise, Release, Releases, ScoreChange
     from discreet.privacy.factorizations import Factorization
 
-    drawn = ("choice", "flipped_choice", "sample", "ordered_set", "steps")
+    drawn = ("choice", "flipped_choice", "noisy_maximum", "sample", "ordered_set", "steps")
     places = [
         *((Release, name) for name in drawn),
         (Releases, "add"),
@@ -346,6 +347,7 @@ def test_injected_faults_are_taken_out_again():
         (ScoreChange, "range"),
         (ContributionLimit, "register"),
         (Factorization, "participation_norm"),
+        *((Votes, name) for name in ("draw", "largest", "_unspent")),
     ]
     before = [vars(owner)[name] for owner, name in places]
     for fault in [*faults.EXACT.values(), *faults.SAMPLED.values(), *faults.OUTPUTS.values()]:

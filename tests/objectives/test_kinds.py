@@ -11,7 +11,7 @@ from discreet import objectives
 from discreet.kernels import rows as kernels
 from discreet.objectives import rows as table
 from discreet.objectives.rows import KINDS, Kind, Rows
-from discreet.online.phased import Window, _saved_rows
+from discreet.online.window import Window, _saved_rows
 
 NAMED = {name: kind for name, kind in vars(table).items() if isinstance(kind, Kind)}
 WEIGHTS = np.array([[0.5, 0.25, 0.0], [0.0, 0.125, 0.5]])

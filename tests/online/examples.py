@@ -59,6 +59,14 @@ EXAMPLES: dict[str, dict[str, Example]] = {
             "not private": {"budget": FREE, "window": 6},
         }
     ),
+    "RollingSelector": _named(
+        "rolling", (N_ITEMS, K), PURE, {
+            "": {"first_window": 2},
+            "with a delta": {"budget": APPROXIMATE, "first_window": 4},
+            "two rounds each": {"budget": PURE_TWICE, "first_window": 3},
+            "not private": {"budget": FREE},
+        }
+    ),
     "LeaderSelector": _named(
         "leader selector", SETS, APPROXIMATE, {
             "": {},

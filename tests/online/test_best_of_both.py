@@ -1,10 +1,11 @@
-"""BestOfBothSelector: three sums at one gate, what is compared, the certificate, and how it serves."""
+"""BestOfBothSelector: votes beside two sums at one gate, what is compared, the certificate, how it serves."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 from unittest import mock
 
 import numpy as np
@@ -13,21 +14,24 @@ import pytest
 import discreet as dc
 from discreet import bounds
 from discreet.objectives import Coverage, FacilityLocation, SetFunction
-from discreet.online import BestOfBothSelector, LeaderSelector, RunningSumSelector
-from discreet.online.best_of_both import PRIOR, SHARES, BestOfBothSettings
-from discreet.online.leader import LeaderSettings
+from discreet.online import BestOfBothSelector, RollingSelector, RunningSumSelector
+from discreet.online.best_of_both import EXPERTS, ODDS, VOTES, BestOfBothSettings
 from discreet.online.running_sums import RunningSumSettings
-from discreet.privacy import RunningSum, samplers
+from discreet.privacy import Gate, RunningSum, samplers
+from discreet.privacy.conversions import concurrent_mu, gdp_mu
+from discreet.privacy.picks import SampledScores
 
 BUDGET = dc.Budget(1.0, 1e-6)
 FREE = dc.Budget(math.inf)
+PRIOR = 1.0 / (1.0 + ODDS)
+MU = concurrent_mu(Fraction(4, 5), Fraction(1), 1e-6)  # beside four fifths of epsilon, pure
 
 
 # --- privacy ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
-def test_a_release_of_all_three_loses_at_most_mu(neighbours):
+def test_a_release_of_both_sums_loses_at_most_mu(neighbours):
     """Every pair of rows, with the sets of the two learners as scripted."""
     budget = dc.Budget(1.0, 1e-6, neighbours)
     honest, rounds = RunningSum._released, 4
@@ -47,7 +51,7 @@ def test_a_release_of_all_three_loses_at_most_mu(neighbours):
             mock.patch.object(samplers, "noise_steps", quiet),
             mock.patch.object(RunningSum, "_released", watched),
         ):
-            learner = BestOfBothSelector(3, 1, rounds + 1, budget, seed=0)
+            learner = BestOfBothSelector(3, 1, rounds + 1, budget, first_window=100, seed=0)
             for row, sets in zip(rows, script, strict=True):
                 learner.choose()
                 learner._sets[:] = sets
@@ -60,7 +64,7 @@ def test_a_release_of_all_three_loses_at_most_mu(neighbours):
     nobody = [(there[0], one) for one in there]
     pairs = itertools.combinations(there, 2) if neighbours == "replace" else nobody
     worst = max(np.linalg.norm(a - b) for a, b in pairs)
-    assert 0.85 * budget.mu < worst <= budget.mu
+    assert 0.8 * MU < worst <= MU
 
 
 @pytest.mark.parametrize("weights", ["norm", None])
@@ -96,17 +100,18 @@ def test_a_difference_never_exceeds_the_bound():
 # --- whom it follows --------------------------------------------------------------------------------
 
 
-def test_goes_over_to_the_experts_where_the_leader_is_fooled():
-    """Two items in turn, the leader always a batch behind: it earns nothing in the second half of each."""
+@pytest.mark.parametrize("budget", [FREE, dc.Budget(4.0, 1e-6)])
+def test_goes_over_to_the_experts_where_votes_are_fooled(budget):
+    """Everybody wants the item that votes do not show: these earn nothing at all."""
     rounds = 6000
-    learner = BestOfBothSelector(2, 1, rounds, dc.Budget(math.inf), resample_every=1, seed=0)
+    learner = BestOfBothSelector(2, 1, rounds, budget, resample_every=1, seed=0)
     people, earned = np.eye(2), []
     for _ in range(rounds):
         shown = learner.choose().items[0]
-        liked = 1 - int(learner._sets[0][0])  # what the leader does not show
+        liked = 1 - int(learner._sets[0][0])
         earned.append(float(shown == liked))
         learner.learn(Coverage(people[[liked]]))
-    assert np.mean(earned[-1000:]) > 0.3  # the leader: nothing at all
+    assert np.mean(earned[-1000:]) > 0.3
 
 
 # --- the certificate --------------------------------------------------------------------------------
@@ -153,23 +158,32 @@ def test_bad_settings(options, message):
 
 
 def _experts(n_items, k, rounds, **options):
-    share = BUDGET.share().part(SHARES[1])
+    share = BUDGET.share(float(EXPERTS) * MU**2 / BUDGET.mu**2)
     return RunningSumSettings.tight(n_items, k, rounds, share, weights="norm", **options)
 
 
-def test_three_sums_share_one_budget():
-    assert sum(SHARES) == 1
+def test_votes_and_two_sums_share_one_budget():
     learner = BestOfBothSelector(20, 3, 500, BUDGET, resample_every=5, seed=0)
-    events = [entry.event for entry in learner.privacy.ledger.counts]
-    assert len(events) == 3
-    squares = [(float(event.sensitivity) / float(event.sigma)) ** 2 for event in events]
-    np.testing.assert_allclose(np.array(squares) / BUDGET.mu**2, [float(one) for one in SHARES], rtol=1e-9)
+    votes, *sums = [entry.event for entry in learner.privacy.ledger.counts]
+    assert votes == SampledScores(VOTES, 1.0)
+    squares = [(float(event.sensitivity) / float(event.sigma)) ** 2 for event in sums]
+    np.testing.assert_allclose(np.array(squares) / MU**2, [float(EXPERTS), 1.0 - float(EXPERTS)], rtol=1e-9)
     assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
-    settings = learner.settings
-    alone = LeaderSettings.tight(20, 3, 500, BUDGET.share().part(SHARES[0]))
-    assert alone.event == settings.leader.event
-    experts = _experts(20, 3, 500, resample_every=5)
-    assert experts.event == settings.experts.event
+    assert learner.privacy.best_definition() == "pure epsilon + Gaussian DP"
+    assert learner._votes.settings.rate == RollingSelector(20, 3, dc.Budget(0.8)).rate
+    assert learner.settings.experts.event.sigma == pytest.approx(
+        float(_experts(20, 3, 500, resample_every=5).event.sigma)
+    )
+    assert gdp_mu(0.2, 1e-6) < MU  # the sum of the two epsilons allows less
+
+
+def test_a_gate_of_several_keeps_to_its_definition():
+    gate = Gate(BUDGET, 0)
+    first, second = gate.split(2)
+    learner = BestOfBothSelector(20, 3, 500, first)
+    RollingSelector(20, 3, second)
+    assert gate.definition == "zcdp"
+    assert learner.privacy.epsilon() <= 1.0
 
 
 def test_both_learn_from_everybody():
@@ -177,8 +191,9 @@ def test_both_learn_from_everybody():
     people = Coverage((rng.random((300, 8)) < 0.3).astype(float))
     learner = BestOfBothSelector(8, 2, 300, FREE, resample_every=10, seed=0)
     learner.run(people)
-    assert learner._leader.settings == LeaderSelector(8, 2, 300, FREE).settings
-    assert learner._leader.count == len(learner._leader.settings.ends)
+    alone = RollingSelector(8, 2, FREE, rounds=300, seed=0)
+    alone.run(people)
+    np.testing.assert_array_equal(learner._votes.credit, alone._votes.credit)
     assert learner._experts.count == learner._total.count == 29
     assert learner.round == 300
 
@@ -194,32 +209,41 @@ def test_the_chance_of_following_is_that_of_hedge():
     learner.choose()
     assert set(learner._sets[0]) != set(learner._sets[1])
     for known in (0.0, -10.0, -1e9, 1e9):
-        odds = (1.0 - PRIOR) / PRIOR * math.exp(min(700.0, learner.settings.rate * 2.0 * known))
-        expected = odds / (1.0 + odds)
+        log_odds = math.log(learner.settings.odds) + learner.settings.rate * 2.0 * known
+        expected = 1.0 / (1.0 + math.exp(min(700.0, -log_odds)))
         assert _chance(learner, known) == pytest.approx(expected, abs=5 * math.sqrt(0.25 / 4000))
 
 
-def test_serves_like_the_leader_where_nothing_changes():
+def test_serves_like_the_votes_where_nothing_changes():
     rng = np.random.default_rng(2)
     people = Coverage((rng.random((6000, 40)) < np.geomspace(0.25, 0.01, 40)).astype(float))
     both = BestOfBothSelector(40, 3, 6000, BUDGET, resample_every=20, seed=0).run(people).average
     experts = RunningSumSelector(40, 3, 6000, BUDGET, resample_every=20, weights="norm", seed=0).run(people)
-    leader = LeaderSelector(40, 3, 6000, BUDGET, seed=0).run(people)
+    votes = RollingSelector(40, 3, dc.Budget(0.8), seed=0).run(people)
     assert both > experts.average
-    assert both > leader.average - 0.02
+    assert both > votes.average - 0.02
 
 
 def test_the_certificate_is_the_experts_and_the_cost_of_following():
-    learner = BestOfBothSelector(100, 5, 10**5, BUDGET, seed=0)
+    learner = BestOfBothSelector(100, 5, 10**5, BUDGET, resample_every=1, seed=0)
     experts = _experts(100, 5, 10**5)
-    mu = BUDGET.mu * math.sqrt(0.04)
-    deviation = 2.0 * (1.0663 + math.log(10**5) / math.pi) / mu
-    following = 2.0 * math.sqrt(math.log(50) * 10**5 / 8.0) + deviation / math.sqrt(2.0 * math.pi)
+    deviation = 2.0 * (1.0663 + math.log(10**5) / math.pi) / (MU * math.sqrt(0.2))
+    rate = math.sqrt(8.0 * math.log(51) / 10**5)
+    log_odds = max(math.log(50.0), 2.0 * rate * deviation)
+    following = math.log1p(math.exp(log_odds)) / rate + rate * 10**5 / 8.0
+    following += deviation / math.sqrt(2.0 * math.pi)
     assert learner.settings.following_regret == pytest.approx(following, rel=1e-3)
     assert learner.certified_regret == pytest.approx(experts.certified_regret + following, rel=1e-4)
-    twice = BestOfBothSettings.tight(100, 5, 10**5, BUDGET.share(), bound=2.0)
+    twice = BestOfBothSettings.tight(100, 5, 10**5, dc.privacy.spend_from(BUDGET), bound=2.0)
     assert twice.certified_regret == pytest.approx(2.0 * learner.certified_regret)
     assert BestOfBothSelector(5, 5, 100, BUDGET, seed=0).certified_regret == 0.0
+
+
+def test_large_catalogues_have_fewer_sums():
+    """Ten seconds of noise at most, by public sizes."""
+    assert BestOfBothSettings.tight(285, 5, 32_710, BUDGET.share()).resample_every == 1
+    large = BestOfBothSettings.tight(40_000, 10, 30_000, BUDGET.share())
+    assert large.resample_every == math.ceil(40e-9 * 30_000 * 10 * 40_000 / 10.0) == 48
 
 
 def test_no_horizon_has_to_be_declared():
@@ -234,7 +258,7 @@ def test_no_horizon_has_to_be_declared():
     rng = np.random.default_rng(0)
     people = Coverage(rng.random((6000, 20)) < 0.4 / np.arange(1, 21))
     trace = learner.run(people)
-    alone = LeaderSelector(20, 3, None, BUDGET, seed=0).run(people)
+    alone = RollingSelector(20, 3, dc.Budget(0.8), seed=0).run(people)
     assert trace.average > 0.95 * alone.average
     assert list(learner.privacy.ledger.counts) == entries
     assert learner._total.count == settings.experts.batch_at(learner.round - 1)

@@ -138,6 +138,7 @@ def test_an_epoch_is_worth_something():
     for learner in (
         dc.online.LeaderSelector(30, 3, 3000, BUDGET, seed=2),
         dc.online.BestOfBothSelector(30, 3, 3000, BUDGET, resample_every=20, seed=2),
+        dc.online.RollingSelector(30, 3, dc.Budget(1.0), seed=2),
         dc.online.ThompsonSelector(30, 3, 3000, dc.Budget(1.0), feedback="slots", seed=2),
     ):
         learner.run(before)

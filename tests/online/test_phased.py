@@ -16,8 +16,8 @@ from discreet import bounds
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction, WeightedTopics
 from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
-from discreet.online import phased
-from discreet.online.phased import PhasedSelector, PhasedSettings, Window
+from discreet.online.phased import PhasedSelector, PhasedSettings
+from discreet.online.window import Window, joined
 from discreet.privacy import samplers
 from tests.objectives.families import of_rows
 from tests.privacy.audit import hockey_stick, transcripts
@@ -163,7 +163,7 @@ class _Twice(PhasedSelector):
         before = self._window._runs
         chosen = super()._draw()
         if before:
-            self._window.keep_rows(phased._joined(next(iter(before.values()))))
+            self._window.keep_rows(joined(next(iter(before.values()))))
         return chosen
 
 

@@ -34,7 +34,7 @@ def stream(seed=0, rounds=ROUNDS):
 def batches(settings, number):
     """The batches of a round, one for each running sum of a learner."""
     if hasattr(settings, "experts"):
-        return (*batches(settings.leader, number), *batches(settings.experts, number))
+        return batches(settings.experts, number)
     if hasattr(settings, "ends"):
         return (sum(end <= number for end in settings.ends),)
     return (number // settings.resample_every,)

@@ -16,7 +16,7 @@ from discreet import privacy as pv
 from discreet.privacy import Entry, Releases, account, composition
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
-from discreet.privacy.picks import SampledPicks, SummedPicks
+from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
@@ -31,6 +31,7 @@ EVENTS = [
     pv.ApproximateRelease(0.01, 1e-9),
     pv.ExactChoices(0.03, 2.0, 7, 1e-9),
     SampledPicks(0.04, 2.0),
+    SampledScores(0.03, 2.0),
     SummedPicks(0.01, 1e-9, 2.0),
     ThresholdedCounts(0.01, 1e-9, 2),
 ]
@@ -119,9 +120,10 @@ def test_best_definition_is_reported():
     assert _account((pv.GaussianNoise(1.0, 4.0), 1)).best_definition(1e-6) == "Gaussian DP"
     mixed = _account((pv.LaplaceNoise(1.0, 2.0), 1), (pv.GaussianNoise(1.0, 20.0), 1))
     assert mixed.best_definition(1e-6).startswith("pure epsilon + ")
-    assert mixed.epsilon(1e-6) == pytest.approx(
-        0.5 + dp_accounting.get_epsilon_gaussian(20.0, 1e-6), rel=1e-5
-    )
+    found, heads = mixed.epsilon(1e-6), 1.0 / (1.0 + math.exp(-0.5))
+    assert found < 0.5 + dp_accounting.get_epsilon_gaussian(20.0, 1e-6)
+    by_answer = [pv.conversions.gdp_delta(1 / 20.0, found - loss) for loss in (0.5, -0.5)]
+    assert heads * by_answer[0] + (1.0 - heads) * by_answer[1] == pytest.approx(1e-6, rel=1e-4)
 
 
 def test_parts_cost_the_worst_of_them_and_own_releases_add():

@@ -17,7 +17,7 @@ from discreet.online import (
     RunningSumSelector,
     ThompsonSelector,
 )
-from discreet.online.phased import Window
+from discreet.online.window import Window
 from discreet.privacy import Release
 
 from .stores import keys_of, store_of

@@ -54,6 +54,7 @@ PLOTTED = {
 
 # Registered learners that certify nothing, each with the reason: nothing is there to be checked.
 WITHOUT_CERTIFICATE: dict[str, str] = {
+    "RollingSelector": "a stream that avoids what is shown makes it serve nobody; none is possible",
     "LeaderSelector": "a greedy leader of gains that depend on what is shown: no bound is derived",
     "PersonalSelector": "everybody is shown a set of their own: no regret against one set is derived",
     "ThompsonSelector": "its model of sets is additive, which people's functions are not; no bound is known",

@@ -272,7 +272,8 @@ class ChoiceCase(Case):
     # --- real runs ---------------------------------------------------------------------------------
 
     def _outputs(self, stream: Floats, runs: int, first: int = 0) -> list[Hashable]:
-        return [hashable(self.play(stream, self.source(first + seed)).published) for seed in range(runs)]
+        with hooks.coarse_scores():
+            return [hashable(self.play(stream, self.source(first + seed)).published) for seed in range(runs)]
 
     def _telling(self, pair: Pair, fault: faults.Fault) -> tuple[Floats, measures.Distribution, int]:
         """The people who show a fault most, their sound probabilities, and enough runs to see it."""
@@ -600,6 +601,9 @@ class MixedCase(ChoiceCase):
 
         return ChoicesWithNumbers(measures.distribution(once, self.alike), numbers)
 
+    def _distribution(self, stream: Floats) -> measures.Distribution:
+        return self._mixture(stream).chances
+
     def _noise(self, stream: Floats) -> measures.NoiseMap:
         """The map from noise to numbers, the same for all choices of which as many numbers leave."""
 
@@ -672,7 +676,7 @@ class MixedCase(ChoiceCase):
         """What was chosen, the numbers that left, and their noise."""
         found = []
         for seed in range(first, first + runs):
-            with hooks.scripted_noise(None) as drawn, hooks.overheard(_zeros) as left:
+            with hooks.coarse_scores(), hooks.scripted_noise(None) as drawn, hooks.overheard(_zeros) as left:
                 chosen = hashable(self.play(stream, self.source(seed)).published)
             found.append((chosen, np.concatenate(left), drawn))
         return found

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..online.people import ContributionLimit
+from ..online.rolling import Votes
+from ..online.window import joined
 from ..privacy import (
     Entry,
     ExactChoices,
@@ -38,6 +40,9 @@ def _choices(factor: float) -> Iterator[None]:
     def before(release: Any, scores: Any, rate: float | None = None) -> tuple[Any, ...]:
         return release, factor * np.asarray(scores), rate
 
+    def scores_before(release: Any, scores: Any, step: float, rate: float) -> tuple[Any, ...]:
+        return release, factor * np.asarray(scores), step, rate
+
     def sets_before(release: Any, experts: OrderedExperts) -> tuple[Any, ...]:
         rate = factor * float(experts.unit)
         return release, OrderedExperts(experts.scores, rate, Fraction(1), 1)
@@ -45,6 +50,8 @@ def _choices(factor: float) -> Iterator[None]:
     with ExitStack() as stack:
         for name in ("choice", "flipped_choice"):
             stack.enter_context(swapped(Release, name, Faulty(getattr(Release, name), before)))
+        largest = Faulty(Release.noisy_maximum, scores_before)
+        stack.enter_context(swapped(Release, "noisy_maximum", largest))
         stack.enter_context(swapped(Release, "ordered_set", Faulty(Release.ordered_set, sets_before)))
         yield
 
@@ -129,6 +136,62 @@ def everybody_sampled() -> Iterator[None]:
 
 
 @contextmanager
+def coins_tossed_again() -> Iterator[None]:
+    """Who votes is decided by a new coin in every release, not once."""
+    real = Votes.draw
+
+    def draw(self: Votes, number: int, active: Any) -> Any:
+        assert self._sample is not None
+        release, chance = self._sample
+        left_out = []
+        for kind, runs in list(self._runs.items()):
+            rows, kept = joined(runs), release.sample(joined(runs).n_rows, chance)
+            left_out.append(rows.take(np.setdiff1d(np.arange(rows.n_rows), kept)))
+            self._runs[kind] = [rows.take(kept)]
+        found = real(self, number, active)
+        for rows in left_out:
+            self.keep_rows(rows)
+        return found
+
+    everybody = swapped(Votes, "_tossed", lambda _, count: np.ones(count, dtype=bool))
+    with everybody, swapped(Votes, "draw", draw):
+        yield
+
+
+@contextmanager
+def spent_people_kept() -> Iterator[None]:
+    """People vote on when an item of theirs has been picked."""
+    with swapped(Votes, "_unspent", lambda _, rows, *__: rows):
+        yield
+
+
+@contextmanager
+def credit_of_true_sums() -> Iterator[None]:
+    """Credits come from scores without noise."""
+    real = Votes.largest
+
+    def largest(self: Votes, scores: Any) -> tuple[int, float]:
+        place, _ = real(self, scores)
+        return place, float(scores[place]) * self.unit
+
+    with swapped(Votes, "largest", largest):
+        yield
+
+
+@contextmanager
+def score_of_another() -> Iterator[None]:
+    """The noisy score that leaves with an item is that of another one."""
+    real = Votes.largest
+
+    def largest(self: Votes, scores: Any) -> tuple[int, float]:
+        place = self.release.flipped_choice(scores * self.unit, self.settings.rate)
+        return place, real(self, scores[:1])[1]
+
+    with swapped(Votes, "largest", largest):
+        yield
+
+
+@contextmanager
 def everybody_counted() -> Iterator[None]:
     """Every round of a person counts, also those in one batch."""
     with swapped(ContributionLimit, "register", lambda *_: True):
@@ -162,6 +225,10 @@ EXACT: dict[str, Fault] = RETURNING | {
     "sensitivity halved": sensitivity_halved,
     "range of scores halved": range_halved,
     "everybody in the sample": everybody_sampled,
+    "coins tossed again": coins_tossed_again,
+    "spent people kept": spent_people_kept,
+    "credit of true sums": credit_of_true_sums,
+    "score of another item": score_of_another,
 }
 # Faults that only show in what the sampler really draws.
 SAMPLED: dict[str, Fault] = {

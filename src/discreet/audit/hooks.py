@@ -93,11 +93,31 @@ def faults_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ..
 # --- choices --------------------------------------------------------------------------------------
 
 
+# Scores that leave with choices are made coarse, so that they can be enumerated: in which cell one is, and
+# what the learner is told of it instead. That is post-processing, and cells keep what tells most: scores that
+# one vote makes impossible, and those that it makes much likelier.
+_CELLS, _TOLD = np.array([0.0, 1.0, 3.0]), (0.5, 2.0, 4.0)
+
+
+@contextmanager
+def coarse_scores() -> Iterator[None]:
+    """Scores that leave are real, and told by their cells."""
+    real = Release.noisy_maximum
+
+    def told(self: Release, scores: Any, step: float, rate: float) -> tuple[int, float]:
+        place, score = real(self, scores, step, rate)
+        return place, _TOLD[int(np.searchsorted(_CELLS, score, side="right")) - 1]
+
+    with swapped(Release, "noisy_maximum", told):
+        yield
+
+
 @contextmanager
 def scripted_choices(decide: Decide) -> Iterator[None]:
     """Every choice that protects somebody is made by ``decide``, from the real code's scores and rates."""
     weights_before, _ = faults_in(Release.choice)
     flips_before, _ = faults_in(Release.flipped_choice)
+    tops_before, _ = faults_in(Release.noisy_maximum)
     kept_before, _ = faults_in(Release.sample)
     sets_before, _ = faults_in(Release.ordered_set)
 
@@ -111,6 +131,13 @@ def scripted_choices(decide: Decide) -> Iterator[None]:
     def flipped(self: Release, scores: Floats, rate: float | None = None) -> int:
         _, scores, used = flips_before(self, scores, rate_of(self, rate))
         return decide(samplers.flip_probabilities(scores, used))
+
+    def largest(self: Release, scores: Any, step: float, rate: float) -> tuple[int, float]:
+        _, scores, step, used = tops_before(self, scores, step, rate)
+        chances = samplers.maximum_probabilities(step * np.asarray(scores), used, _CELLS).ravel()
+        possible = np.flatnonzero(chances > 0.0)
+        place, cell = divmod(int(possible[decide(chances[possible])]), _CELLS.size)
+        return place, _TOLD[cell]
 
     def sample(self: Release, people: int, keep: int) -> NDArray[np.int64]:
         _, people, keep = kept_before(self, people, keep)
@@ -132,6 +159,7 @@ def scripted_choices(decide: Decide) -> Iterator[None]:
         for name, script in (
             ("choice", choice),
             ("flipped_choice", flipped),
+            ("noisy_maximum", largest),
             ("sample", sample),
             ("ordered_set", ordered_set),
         ):

@@ -80,7 +80,7 @@ def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Di
         raise AssertionError(
             f"the probabilities of all transcripts add up to {total}; a choice is not audited"
         )
-    return dict(sorted(found.items(), key=repr))
+    return {outcome: chance for outcome, chance in sorted(found.items(), key=repr) if chance > 0.0}
 
 
 def paired(p: Distribution, q: Distribution) -> tuple[Floats, Floats]:

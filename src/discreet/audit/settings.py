@@ -305,6 +305,8 @@ def cases_of(name: str) -> Iterator[Case]:
             faults += (CHOICES_TELL,) if provable else ()
             unseen = () if provable else (_TOO_MUCH,)
             yield ChoiceCase(*setting, faults, twice=example.twice, unseen=unseen, **options)
+        elif example.mechanism == "mixed":
+            yield MixedCase(*setting, (*faults, NOISE_SAMPLER_FAULTS[0], CHOICES_TELL), **options)
         else:
             faults += (TWICE,) if example.visits == 1 else tuple(RETURNING)
             outputs = (SHOWN_TELLS,) if watched else (NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
@@ -429,6 +431,8 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
 
 _PUBLISH: dict[str, Callable[[Any, Any], Any]] = {
     "items": lambda _, decision: decision.items,
+    "sets": lambda learner, _: (learner._sets.tolist(), learner._votes.credit.tolist()),
+    "credit": lambda learner, decision: (decision.items, learner._votes.credit.tolist()),
     "set": _set,
     "point": lambda _, decision: np.asarray(decision, dtype=np.float64),
     "chances": _chances,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .phased import PhasedSelector as PhasedSelector
     from .registry import AuditExample as AuditExample
     from .registry import register as register
+    from .rolling import RollingSelector as RollingSelector
     from .running_sums import RunningSumSelector as RunningSumSelector
     from .segments import Segments as Segments
     from .thompson import ThompsonSelector as ThompsonSelector

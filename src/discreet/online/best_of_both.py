@@ -1,4 +1,4 @@
-"""A master over one leader and ordered experts: serves as well as the better, certified like the experts."""
+"""A master over votes that last and ordered experts: serves like the better, certified like the experts."""
 
 from __future__ import annotations
 
@@ -13,49 +13,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import bounds
-from ..constraints import Cardinality
+from ..core import checks
 from ..kernels.selection import FollowedRounds, norm_weight, row_weights
 from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds
 from ..privacy.accountant import Spending
-from .leader import LeaderSettings, LeaderSum
+from ..privacy.conversions import concurrent_mu, exact
+from .catalogue import Catalogue
 from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
-from .partial import Counting, Summed
+from .partial import KeptPart, Partial
+from .people import given_person, kept_person
 from .released import Estimates, Released
+from .rolling import RollingSettings, Votes
 from .running_sums import ExpertSums, RunningSumSettings, check_growth
 from .sums import PrivateTotal
 
-# Of the budget: for the leader, for the experts, for comparing the two. Shares and prior are those of first
-# measurements on the data sets eshop_clicks and msweb, and were not searched for.
-SHARES = (Fraction(48, 100), Fraction(48, 100), Fraction(4, 100))
-PRIOR = 0.02  # how likely the experts are followed before anything was released
-_ODDS = PRIOR / (1.0 - PRIOR)
+# Of epsilon for the votes; the rest, with all of delta, is for the experts and for comparing the two, which
+# divide its mu squared. Where one definition has to be kept, parts of that. The shares and the least odds
+# were settled on a prototype, with msweb and eshop_clicks in view.
+VOTES, EXPERTS = Fraction(4, 5), Fraction(4, 5)
+ODDS = 50.0  # for the votes at first, at least
+_SECONDS, _EACH = 10.0, 40e-9  # of processor time for the noise of all sums, and for a number of it
+
+
+def _shares(share: Share) -> tuple[Share, Share, Share]:
+    """What votes, experts and comparison may spend.
+
+    A whole budget with a delta is spent in two definitions side by side: pure epsilon, and Gaussian DP at
+    what that leaves (`conversions.concurrent_mu`).
+    """
+    budget = share.budget
+    if share.whole and budget.private and budget.delta:
+        epsilon = exact(budget.epsilon)
+        square = Fraction(concurrent_mu(VOTES * epsilon, epsilon, budget.delta)) ** 2
+        rest = replace(share, fraction=square / budget.max_rounds_per_person**2 / exact(budget.mu) ** 2)
+        votes = replace(share, fraction=VOTES, definition="pure")
+    else:
+        if share.definition is None and budget.private and budget.delta:
+            share = replace(share, definition="zcdp")
+        votes, rest = share.part(VOTES), share.part(1 - VOTES)
+    return votes, rest.part(EXPERTS), rest.part(1 - EXPERTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestOfBothSettings(SelectorSettings):
     """What a `BestOfBothSelector` goes by: those of its two learners, and of the sum that compares them."""
 
-    leader: LeaderSettings
+    votes: RollingSettings
     experts: RunningSumSettings
     rate: float
+    odds: float
     fastest: float | None = None
     event: Event | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         own = (self.n_items, self.k, self.rounds, self.bound)
-        for one in (self.leader, self.experts):
+        for one in (self.votes, self.experts):
             if (one.n_items, one.k, one.rounds, one.bound) != own:
                 raise ValueError("the two learners are not about these items, rounds and bound")
         if self.experts.items_per_person is not None or self.experts.noise != "gaussian":
             raise ValueError("the experts count all items of a person, with Gaussian noise")
         if (self.rounds is None) != (self.fastest is not None):
             raise ValueError("the rate falls where no rounds are declared, and nowhere else")
-        if self.leader.participation != self.experts.participation:
-            raise ValueError("the two learners do not count people in the same rounds")
+        checks.real("odds", self.odds, at_least=1.0)
 
     @classmethod
     def tight(
@@ -64,28 +87,39 @@ class BestOfBothSettings(SelectorSettings):
         """The settings for the options of a `BestOfBothSelector`, with the least noise that fits.
 
         Without declared rounds the rate falls as 1 / sqrt(t), as that of Hedge for any number of rounds does.
-        It begins with one over the deviation of the comparison's noise, which then never decides alone.
+        It begins with one over the deviation of the comparison's noise, which then never decides alone. With
+        declared rounds the odds for the votes are so high at first that noise alone hardly turns them.
+        ``resample_every="auto"`` is as often as some ten seconds of noise allow: sums of k n numbers each.
         """
         names = ("first_batch", "min_separation", "sums")
         shared = {name: options.pop(name) for name in names if name in options}
-        own = {"weights": options.pop("weights", "norm"), "resample_every": options.pop("resample_every", 1)}
+        weights, every = options.pop("weights", "norm"), options.pop("resample_every", "auto")
+        first = options.pop("first_window", None)
         common = common_settings(n_items, k, rounds, **options)
         size, chosen, horizon, largest = (common[name] for name in ("n_items", "k", "rounds", "bound"))
         if horizon is not None and shared.get("first_batch") is not None:
             raise ValueError(f"first_batch={shared['first_batch']} is for rounds=None; take resample_every")
-        first, second, third = (share.part(part) for part in SHARES)
-        shared["bound"] = largest
-        leader = LeaderSettings.tight(size, chosen, horizon, first, **shared)
-        experts = RunningSumSettings.tight(size, chosen, horizon, second, **shared, **own)
-        rate = math.sqrt(-8.0 * math.log(PRIOR) / (experts.resample_every * (horizon or 1))) / largest
+        if every == "auto":
+            every = max(1, math.ceil(_EACH * (horizon or 0) * chosen * size / _SECONDS))
+        for_votes, for_experts, for_comparison = _shares(share)
+        votes = RollingSettings.tight(
+            size, chosen, for_votes, rounds=horizon, bound=largest, first_window=first
+        )
+        shared |= {"weights": weights, "resample_every": every, "bound": largest}
+        experts = RunningSumSettings.tight(size, chosen, horizon, for_experts, **shared)
+        batch = experts.resample_every * (horizon or 1)
+        rate = math.sqrt(8.0 * math.log1p(ODDS) / batch) / largest
         fastest = 1.0 / largest if horizon is None else None
-        found = cls(**common, leader=leader, experts=experts, rate=rate, fastest=fastest)
+        found = cls(**common, votes=votes, experts=experts, rate=rate, odds=ODDS, fastest=fastest)
         spec = found.spec
         if spec is None:
             return found
-        event = spec.event(third, share.definition)
-        if fastest is not None and share.private:
+        event = spec.event(for_comparison, share.definition)
+        if share.private and fastest is not None:
             fastest = min(fastest, 1.0 / (largest * spec.deviation(event)))
+        elif share.private:
+            likeliest = 2.0 * rate * largest * spec.deviation(event)
+            found = replace(found, odds=max(ODDS, math.exp(min(likeliest, 500.0))))
         return replace(found, event=event, fastest=fastest)
 
     def rate_after(self, rounds: int) -> float:
@@ -93,10 +127,6 @@ class BestOfBothSettings(SelectorSettings):
         if self.fastest is None:
             return self.rate * self.bound
         return min(self.fastest, self.rate / math.sqrt(max(1, rounds))) * self.bound
-
-    def due(self, number: int) -> bool:
-        """Whether one of the two draws a new set in round ``number``."""
-        return not number or number in self.leader.ends or number in self.experts.ends
 
     @property
     def weights(self) -> str | None:
@@ -120,7 +150,7 @@ class BestOfBothSettings(SelectorSettings):
 
     @cached_property
     def spec(self) -> SumSpec | None:
-        """The running sum of what the leader earns beyond the experts, in units of the bound."""
+        """The running sum of what the votes' set earns beyond the experts', in units of the bound."""
         if not self.experts.releases:
             return None
         vectors = VectorBounds(1, 2, 1.0, (-1.0, 1.0), None, self.experts.longest)
@@ -133,25 +163,17 @@ class BestOfBothSettings(SelectorSettings):
             participation=experts.participation,
         )
 
-    def begins(self, number: int) -> int:
-        """The later one of the two batches counts."""
-        return max(self.leader.begins(number), self.experts.begins(number))
-
-    def room(self, number: int) -> int:
-        """And the one that ends first."""
-        return min(self.leader.room(number), self.experts.room(number))
-
     def counted_since(self, number: int) -> int | None:
-        """Who counts is in no batch of either learner twice."""
-        first, second = self.leader.counted_since(number), self.experts.counted_since(number)
-        return None if first is None or second is None else min(first, second)
+        """Who counts is in no batch of the experts twice."""
+        return self.experts.counted_since(number)
 
     @property
     def following_regret(self) -> float:
         """What choosing between the two can lose beside the experts (see `bounds.following`)."""
         spec, event = self.spec, self.event
         noise = 0.0 if spec is None or event is None else self.bound * spec.deviation(event)
-        return bounds.following(self.horizon, self.rate, PRIOR, noise, self.resample_every, self.bound)
+        prior = 1.0 / (1.0 + self.odds)
+        return bounds.following(self.horizon, self.rate, prior, noise, self.resample_every, self.bound)
 
     @property
     def certified_regret(self) -> float:
@@ -212,27 +234,31 @@ class Comparison:
 
 
 class BestOfBothSelector(OnlineSelector):
-    """Follow a `LeaderSelector` as long as it earns no less than the experts of a `RunningSumSelector`.
+    """Follow a `RollingSelector` as long as it earns no less than the experts of a `RunningSumSelector`.
 
-    Both learn from everybody, each by its own sets. A third private sum, of what the leader's set earned
-    beyond the experts', says whose set is shown: Hedge over the two, with 49 to 1 for the leader at first, a
-    new draw every ``resample_every`` rounds. On stationary streams it serves like the leader, on a stream
-    that is made against it like the experts.
+    Both learn from everybody, each by its own sets. A third private sum, of what the votes' set earned
+    beyond the experts', says whose set is shown: Hedge over the two, with 50 to 1 or more for the votes at
+    first, a new draw every ``resample_every`` rounds. It serves like the votes, on a stream that is made
+    against it like the experts.
 
-    ``rounds=None`` is for any number of rounds: batches of both learners grow by 15 % each, from
-    ``first_batch`` on or from what each takes for its noise, 100 releases are reserved for some 10^8 people
-    (`LeaderSelector`), and the comparison's rate falls. Nothing is certified then.
+    ``rounds=None`` is for any number of rounds: batches of the experts grow by 15 % each, from
+    ``first_batch`` on or from what their noise takes, 100 releases are reserved for some 10^8 people
+    (`RunningSumSelector`), and the comparison's rate falls. Nothing is certified then.
 
-    The budget is divided 48 : 48 : 4 (of mu squared, which adds up) among leader, experts and comparison.
+    Four fifths of epsilon, pure, are for the votes. The rest, with all of delta, is for experts and
+    comparison, which divide its mu squared 80 : 20. A gate that others spend from keeps to one definition,
+    and there the votes have four fifths of that, which is much less.
     ``weights="norm"`` weights people for the experts and for the comparison (`RunningSumSelector`): far less
     noise where there are many items, and a certificate about weighted people. ``weights=None`` counts all
-    people alike, and the certificate is about people as they are. ``min_separation`` is that of both
-    learners, for people who return: somebody who counts is in no batch of either of them twice.
+    people alike, and the certificate is about people as they are. ``min_separation`` is that of the experts,
+    for people who return: somebody who counts is in no batch of theirs twice.
 
-    Formal guarantee: the sums of the two learners are released as each of them says; what a person adds to
-    the comparison is the difference of two numbers in [0, 1] (in units of the bound), so it moves that sum
-    by at most 2 when replaced, 1 when added or removed. All three are charged at one gate. Everything else
-    is post-processing and public randomness. Holds for people chosen with knowledge of all earlier sets.
+    Formal guarantee: the votes are a mechanism with pure epsilon and the two sums are one with Gaussian DP,
+    each against whoever chooses people by everything that was shown: `RollingSelector`, `RunningSumSelector`,
+    and what a person adds to the comparison is the difference of two numbers in [0, 1] (in units of the
+    bound), so it moves that sum by at most 2 when replaced, 1 when added or removed. People are chosen by the
+    answers of both, so this is concurrent composition, whose curve is that of both side by side (`Filter`).
+    Everything else is post-processing and public randomness.
 
     Regret: that of the experts with their share, plus `bounds.following`: the two learners never see whom
     the comparison's noise made the master follow, so its noise is independent of what it compares.
@@ -246,7 +272,7 @@ class BestOfBothSelector(OnlineSelector):
 
     settings: BestOfBothSettings
     _settings_type: ClassVar[type[BestOfBothSettings]] = BestOfBothSettings
-    _state = ("_public", "_leader", "_experts", "_total", "_sets")
+    _state = ("_public", "_votes", "_experts", "_total", "_sets")
 
     def __init__(
         self,
@@ -255,7 +281,8 @@ class BestOfBothSelector(OnlineSelector):
         rounds: int | None,
         budget: Spending,
         *,
-        resample_every: int | str = 1,
+        resample_every: int | str = "auto",
+        first_window: int | None = None,
         first_batch: int | None = None,
         weights: str | None = "norm",
         min_separation: int | None = None,
@@ -271,31 +298,38 @@ class BestOfBothSelector(OnlineSelector):
 
     def _begin(self) -> None:
         settings, gate = self.settings, self._gate
-        whole = [(one.event, one.spec) for one in (settings.leader, settings.experts, settings)]
-        gate.expect(*((event, spec.count) for event, spec in whole if event is not None and spec is not None))
+        sums = [(one.event, one.spec) for one in (settings.experts, settings)]
+        paid = [(event, spec.count) for event, spec in sums if event is not None and spec is not None]
+        gate.expect((settings.votes.event, 1), *paid)
         self._public = gate.public_randomness()
         weighted = settings.weights is not None
         self._comparison = Comparison(settings.bound, weighted, settings.units)
-        gate.key()  # what a seed means: each of the two has been a learner, with a key of its own
-        self._leader = LeaderSum(settings.leader, gate)
-        gate.key()
+        self._votes = Votes(settings.votes, gate)
         self._experts = ExpertSums(settings.experts, gate)
         how: dict[str, Any] = {"units": float(settings.units), "public": self._public, "ahead": True}
         label = "difference of rewards"
         self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
-        self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the leader and the experts would show
+        self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the votes and the experts would show
+
+    def _due(self) -> bool:
+        number = self._rounds.number
+        return number >= self._votes.closes or self.settings.experts.due(number)
 
     def _new_set(self) -> NDArray[np.int32]:
         self._waiting.room = 0
         return self._draw()
 
     def _draw(self) -> NDArray[np.int32]:
-        number, active = self._rounds.number, self._catalogue.active
-        if self.settings.leader.due(number):
-            shown = self._leader.draw(number, active)
-            self._sets[0] = self._with_first(shown) if self._first and not number else shown
+        number, active = self._rounds.number, self._active()
+        if number >= self._votes.closes:
+            chosen = self._votes.draw(number, active)
+            if chosen is None:
+                among = np.flatnonzero(active)
+                drawn = self._public.generator.choice(among, size=self.settings.k, replace=False)
+                chosen = self._with_first(drawn.astype(np.int32)) if self._first else drawn
+            self._sets[0] = chosen
         if self.settings.experts.due(number):
-            self._sets[1] = self._experts.draw(number, active)
+            self._sets[1] = self._experts.draw(number, self._catalogue.active)
             if number:
                 self._total.release()
         return self._followed()
@@ -303,47 +337,44 @@ class BestOfBothSelector(OnlineSelector):
     def _followed(self) -> NDArray[np.int32]:
         """The set of the one that is followed: a draw of Hedge over the two."""
         score = self.settings.rate_after(self._rounds.number) * float(self._total.released[0])
-        leads = follows_first(score, _ODDS, self._public.generator.random())
+        leads = follows_first(score, 1.0 / self.settings.odds, self._public.generator.random())
         return np.array(self._sets[0 if leads else 1])
 
     @property
     def _leads(self) -> bool:
-        """Whether the leader's set is shown."""
+        """Whether the votes' set is shown."""
         return np.array_equal(self._shown, self._sets[0])
 
     def _estimates(self) -> Estimates:
-        return self._leader.estimates(self._rounds.number)
+        return self._votes.estimates()
 
     def _ranking(self) -> NDArray[np.float64]:
-        return self._leader.ranking(self._rounds.number, None)
+        return self._votes.credit + 1e-9 * self._catalogue.often()
 
     def _start(self, start: Released) -> None:
         super()._start(start)
-        if start.values is not None:
-            self._leader.warm(start.values / self.settings.bound, start.people)
+        self._votes.warm(start)
         self._experts.start(start)
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> BestOfBothSettings:
         settings = self.settings
-        more = Cardinality(settings.leader.constraint.rank, n_items)
-        leader = replace(settings.leader, n_items=n_items, constraint=more)
-        experts = replace(settings.experts, n_items=n_items)
+        votes, experts = replace(settings.votes, n_items=n_items), replace(settings.experts, n_items=n_items)
         check_growth(settings.experts.spec, experts.spec, self.budget.neighbours)
-        return replace(settings, n_items=n_items, labels=labels, leader=leader, experts=experts)
+        return replace(settings, n_items=n_items, labels=labels, votes=votes, experts=experts)
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._leader.grown(settings.leader, self._rounds.number)
+            self._votes.grown(settings.votes)
             self._experts.grown(settings.experts, self._rounds.number)
 
     def _refit(self) -> None:
         request = self._catalogue.request()
         if self._rounds.shown is None or request is None:
             return
-        leads = self._leads
-        for place, one in enumerate((self._leader, self._experts)):
-            ranking, standing = partial(one.ranking, self._rounds.number, None), self._sets[place].tolist()
-            self._sets[place] = self._catalogue.served(tuple(standing), ranking, request)
+        leads, of_experts = self._leads, partial(self._experts.ranking, self._rounds.number, None)
+        votes, experts = (tuple(one.tolist()) for one in self._sets)
+        self._sets[0] = self._catalogue.served(votes, self._ranking, request)
+        self._sets[1] = self._catalogue.served(experts, of_experts, request)
         self._rounds.shown = self._sets[0 if leads else 1].copy()
 
     # --- people ----------------------------------------------------------------------------------
@@ -352,8 +383,7 @@ class BestOfBothSelector(OnlineSelector):
         """What each of the two learners takes up, and the difference of rewards in units."""
         one, number = self._checked_person(person), self._rounds.number
         difference = self._comparison.of(self._sets, one)
-        leader = self._leader.prepared(one, number, self._sets[0])
-        return leader, self._experts.prepared(one, number, self._sets[1]), difference
+        return one, self._experts.prepared(one, number, self._sets[1]), difference
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
         """The person, who may have to wait, and is then compared by the sets of that time."""
@@ -363,47 +393,52 @@ class BestOfBothSelector(OnlineSelector):
     def _observe_waiting(self, ready: Any) -> None:
         self._observe(self._prepared(ready))
 
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        self._rounds.close(then=partial(self._observe, ready if within_limit else None))
+
     def _observe(self, person: Any) -> None:
-        leader, experts, difference = person
-        self._leader.observe(leader, self._sets[0])
-        self._experts.observe(experts, self._sets[1])
-        self._compare(difference)
+        """Take up one person; None for one who came too often, who has a coin too."""
+        self._votes.learn(None if person is None else person[0])
+        if person is not None:
+            self._experts.observe(person[1], self._sets[1])
+            self._compare(person[2])
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
-        self._leader.observe_rows(people, first, within_limit, self._sets[0])
-        self._experts.observe_rows(people, first, within_limit, self._sets[1])
         rows = people.as_rows()
         assert rows is not None
         some = rows.chunk(first, first + within_limit.size)
+        self._votes.learn_rows(some, within_limit)
+        self._experts.observe_rows(people, first, within_limit, self._sets[1])
         self._compare(self._comparison.of_rows(self._sets, some)[within_limit])
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
         if not self._total.exhausted:  # nobody who comes later is in any release
             self._total.add(differences.sum(keepdims=True))
 
-    # A part holds the sums of both learners and of the comparison, one after the other.
+    # A part keeps its people, who are taken up one after the other when it is merged.
 
     def _check_divisible(self) -> None:
-        self._leader.check_divisible()
         self._experts.check_divisible()
 
-    def _summed(self) -> Summed:
-        sets = self._sets.copy()
-        leader, experts = self._leader.summed(sets[0]), self._experts.summed(sets[1])
-        parts = [np.full(math.prod(one.shape), one.most) for one in (leader, experts)]
-        most = np.concatenate([*parts, [self.settings.units]])
-        least = np.zeros_like(most)
-        least[-1] = -self.settings.units
-        difference = partial(self._comparison.of, sets)
-        return Summed(most.shape, least, most, partial(_units, leader.units, experts.units, difference))
+    def _batch(self) -> int:
+        return max(self._votes.opens, self.settings.experts.begins(self._rounds.number))
 
-    def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
-        place, own = self.settings.n_items, (self.settings.k, self.settings.n_items)
-        if not self._leader.exhausted:
-            self._leader.add(sums[:place])
-        if not self._experts.exhausted:
-            self._experts.add(sums[place:-1].reshape(own))
-        self._compare(sums[-1:])
+    def _room(self) -> int:
+        number = self._rounds.number
+        return min(self._votes.closes - number, self.settings.experts.room(number))
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        size, bound = self.settings.n_items, self.settings.bound
+        given = partial(given_person, Catalogue(size, self.settings.labels), size)
+        return KeptPart(about, given, partial(kept_person, size, bound))
+
+    def _check_part(self, part: Partial) -> None:
+        self._votes.check_part(part)
+
+    def _take_part(self, part: Any) -> None:
+        for people in (*part.people, *(one for store in part.stores for one in store.batches())):
+            for person in people:
+                self._observe(self._prepared(person))
 
     # --- whole streams ---------------------------------------------------------------------------
 
@@ -417,8 +452,8 @@ class BestOfBothSelector(OnlineSelector):
             self._next()
             number, every = self._rounds.number, self.settings.resample_every
             passed = number % every
-            # Rounds that pass before the leader or new noise has to be drawn.
-            size = min(count - start, self.settings.leader.room(number))
+            # Rounds that pass before people vote or new noise has to be drawn.
+            size = min(count - start, self._votes.closes - number)
             for one in (self._total, self._experts):
                 size = min(size, every - passed + every * one.rows_ahead(size, draw=False))
             part = stream.part(slice(start, start + size))
@@ -429,19 +464,19 @@ class BestOfBothSelector(OnlineSelector):
     def _play(
         self, part: Stream, rows: Rows, weights: NDArray[np.float64], first: int, number: int, passed: int
     ) -> None:
-        """Rounds of one leader's set, compiled; the sets of the first have been drawn."""
+        """Rounds between two votes, compiled; the sets of the first have been drawn."""
         settings, size, people, limit = self.settings, weights.size, part.people, part.within_limit
         rewards, follows = np.empty((2, size)), np.zeros(size, dtype=np.bool_)
         follows[0] = self._leads
         rows.compressed.values(self._sets[0], first, rewards[0])
-        self._leader.observe_rows(people, first, limit, self._sets[0])
+        self._votes.learn_rows(rows.chunk(first, first + size), limit)
         own = Stream(people, limit, rewards[1], part.selections)
         self._sets[1] = self._experts.play(own, rows, people, first, self._sets[1], number, passed)
         differences = np.where(limit, self._comparison.differences(rewards, weights), 0)
         draws = range(settings.resample_every - passed, size, settings.resample_every)
         uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(number)
         with self._total.compiled(len(draws)) as (sums, _, pending):
-            rounds = FollowedRounds(sums, pending, float(settings.units), _ODDS)
+            rounds = FollowedRounds(sums, pending, float(settings.units), 1.0 / settings.odds)
             rounds.run(differences, settings.resample_every, passed, rate, uniforms, follows)
         if self._total.exhausted:
             self._total.pending[:] = 0  # nobody who comes later is in any release
@@ -450,10 +485,5 @@ class BestOfBothSelector(OnlineSelector):
         self._rounds.shown = part.selections[-1].copy()
 
     def _spent(self) -> Account:
-        sums = (self._leader, self._experts, self._total)
-        return self._account(*(entry for one in sums for entry in one.entries()))
-
-
-def _units(leader: Counting, experts: Counting, difference: Counting, person: Any) -> NDArray[np.int64]:
-    """A person's part in the sums of both learners and in the comparison."""
-    return np.concatenate((leader(person), experts(person).ravel(), difference(person)))
+        sums = [entry for one in (self._experts, self._total) for entry in one.entries()]
+        return self._account((self._votes.release.entry, min(1, self._votes.served)), *sums)

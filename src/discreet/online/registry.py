@@ -53,14 +53,15 @@ class Example:
 class AuditExample(Example):
     """A setting so small that an audit can enumerate it.
 
-    ``mechanism`` is "choices" where draws protect people, "noise" where noisy vectors leave through running
-    sums, and "batches" where noisy sums of batches do. ``rows`` people come; each is a row of ``columns``
-    numbers out of ``values``, or of ``nobody`` for somebody who is not there. ``publishes`` is what is looked
-    at: "items" or "set" (as a vector), "point" (of decisions), "chances" (the learner's point), "both" (set
-    and chances), or "state" at the end. ``twice`` is a row in which the audited person must not also be.
-    ``visits`` is how often each of the people comes, with ``columns`` numbers each time.
-    ``public`` seeds the public randomness. ``deep`` settings are left to the long audit. ``faults`` are the
-    injected faults to notice; those of the mechanism, if none are named.
+    ``mechanism`` is "choices" where draws protect people, "mixed" where noisy vectors do as well, "noise"
+    where noisy vectors leave through running sums, and "batches" where noisy sums of batches do. ``rows``
+    people come; each is a row of ``columns`` numbers out of ``values``, or of ``nobody`` for somebody who is
+    not there. ``publishes`` is what is looked at: "items" or "set" (as a vector), "credit" (items, and what
+    their scores left), "point" (of decisions), "chances" (the learner's point), "both" (set and chances), or
+    "state" at the end. ``twice`` is a row in which the audited person must not also be. ``visits`` is how
+    often each of the people comes, with ``columns`` numbers each time. ``public`` seeds the public
+    randomness. ``deep`` settings are left to the long audit. ``faults`` are the injected faults to notice;
+    those of the mechanism, if none are named.
     """
 
     words: str = ""
@@ -124,8 +125,16 @@ def _phases(method: str, n: int, k: int, window: int, budget: Budget, **more: An
     return _case(words, budget, mechanism="choices", window=window, method=method, **shown, **more)
 
 
+_votes: Case = partial(
+    _case, mechanism="choices", publishes="credit", columns=3, twice=1, first_window=1,
+    faults=("rate doubled", *SAMPLE, "coins tossed again", "spent people kept", "credit of true sums",
+            "score of another item", "drawn at twice the rate"),
+)  # fmt: skip
 _drawn_twice: Case = partial(_case, mechanism="choices", faults=(*RATES, "drawn at twice the rate"))
-_best: Case = partial(_case, arguments=(3, 1, 3), rows=2, columns=3, publishes="set", twice=1)
+_best: Case = partial(
+    _case, arguments=(3, 1, 3), mechanism="mixed", rows=2, columns=3, publishes="sets", first_window=1,
+    faults=("noise halved", *SAMPLE, "score of another item"),
+)  # fmt: skip
 _set: Case = partial(_case, publishes="set", columns=4)
 # One person who comes four times, twice in each of two batches.
 _returns: Case = partial(
@@ -184,9 +193,17 @@ AUDITS: dict[str, list[AuditExample]] = {
         # A doubled rate shows where picks are rare.
         _phases("subsampled", 8, 1, 1, Budget(2.0), deep=True, faults=("rate doubled", *SAMPLE)),
     ],
+    "RollingSelector": [
+        _votes("2 releases, 1 of 3 items", Budget(1.0, 0.0, "add_remove"), arguments=(3, 1)),
+        _votes("2 releases, 1 of 3 items", Budget(2.0), arguments=(3, 1), deep=True),
+        _votes(
+            "1 release, 2 of 3 items", Budget(1.5), arguments=(3, 2), rows=2, twice=None, deep=True,
+            faults=("rate doubled", *SAMPLE, "credit of true sums", "score of another item"),
+        ),
+    ],
     "BestOfBothSelector": [
-        _best("square root, 1 of 3 items", NUMERIC, sums="sqrt"),
-        _best("tree, 1 of 3 items", ALONE, sums="tree", deep=True),
+        _best("square root, 1 of 3 items", Budget(1.0, 1e-2), sums="sqrt"),
+        _best("tree, 1 of 3 items", Budget(1.0, 1e-2, "add_remove"), sums="tree", deep=True),
     ],
     "LeaderSelector": [
         _set("square root, 1 of 4 items", NUMERIC, arguments=(4, 1, 4), batch=1, deep=True),
@@ -318,6 +335,7 @@ _HOMES: dict[str, tuple[str, Feedback]] = {
     "MetaFrankWolfePoints": ("frank_wolfe", "dr_function"),
     "PersonalSelector": ("personal", "function"),
     "PhasedSelector": ("phased", "function"),
+    "RollingSelector": ("rolling", "function"),
     "RunningSumSelector": ("running_sums", "function"),
     "SubmodularMinimizer": ("minimize", "set_cost"),
     "ThompsonSelector": ("thompson", "reward"),

@@ -37,12 +37,13 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .partitions import ThresholdedCounts
-from .picks import ExactChoices, SampledPicks, SummedPicks, sampled
+from .picks import ExactChoices, SampledPicks, SampledScores, SummedPicks, sampled
 
 # --- releases and their composition ----------------------------------------------------------------------
 
 
 NOTHING = Loss()
+CONCURRENT = "concurrent"  # a pure part beside a Gaussian one: for releases that are declared together
 Group = tuple[str, ...]
 
 
@@ -302,8 +303,10 @@ def epsilons(
             pure = rounded_up(loss.pure * rounds)
             rest = conversions.zcdp_epsilon(squared(loss.rest_rho, rounds), left)
             pairs.append(("mixed", "pure epsilon + zCDP", _sum_above(pure, rest)))
-            rest = conversions.gdp_epsilon(math.sqrt(squared(loss.rest_mu_squared, rounds)), left)
-            pairs.append(("mixed", "pure epsilon + Gaussian DP", _sum_above(pure, rest)))
+        if loss.pure is not None and (definition == CONCURRENT or (loss.pure and loss.rest_rho)):
+            mu = math.sqrt(squared(loss.rest_mu_squared, rounds)) * (1 + 1e-15)
+            both = conversions.concurrent_epsilon(loss.pure * rounds, mu, left)
+            pairs.append((CONCURRENT, "pure epsilon + Gaussian DP", both))
     found = [(words, epsilon) for name, words, epsilon in pairs if definition in (None, name)]
     return found or [("nothing: group privacy of a delta is known for pure epsilon only", math.inf)]
 
@@ -330,12 +333,12 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str |
             deltas.append(conversions.zcdp_delta(squared(loss.rho, rounds), epsilon))
         if definition in (None, "gdp"):
             deltas.append(conversions.gdp_delta(math.sqrt(squared(loss.mu_squared, rounds)), epsilon))
-        mixed = definition is None and loss.pure and loss.rest_rho
-        if mixed and loss.pure and (apart := exact(epsilon) - loss.pure * rounds) > 0:
-            spare = rounded_down(apart)
-            deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), spare))
-            mu = math.sqrt(squared(loss.rest_mu_squared, rounds))
-            deltas.append(conversions.gdp_delta(mu, spare))
+        apart = None if loss.pure is None else exact(epsilon) - loss.pure * rounds
+        if definition in (None, CONCURRENT) and loss.pure is not None and apart is not None and apart >= 0:
+            if definition is None and loss.pure and loss.rest_rho and apart:
+                deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), rounded_down(apart)))
+            mu = math.sqrt(squared(loss.rest_mu_squared, rounds)) * (1 + 1e-15)
+            deltas.append(conversions.concurrent_delta(loss.pure * rounds, mu, exact(epsilon)))
     return min(1.0, rounded_up(exact(min(deltas)) + _failure(loss, rounds)))
 
 
@@ -353,11 +356,18 @@ class Filter:
       order is a supermartingale, so this holds for adaptively chosen parameters (Feldman and Zrnic 2021;
       Whitehouse, Ramdas, Rogers and Wu 2023).
     - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
+    - "concurrent": releases with a pure epsilon add up to at most ``pure``, and squares of mu of the others
+      to at most ``limit``. Each kind alone is an interactive mechanism with a guarantee, by the arguments
+      above; whoever asks both, in any order and each by the answers of the other, learns no more than from
+      a randomised response and a Gaussian side by side (Vadhan and Zhang 2023: f-DP of interactive
+      mechanisms composes concurrently as that of single releases). `conversions.concurrent_delta` has the
+      curve of the two.
     """
 
     definition: str
     limit: Fraction
     failure: Fraction
+    pure: Fraction = _NO_DELTA
 
     @classmethod
     def of(cls, budget: Budget, definition: str, failure: Fraction = _NO_DELTA) -> Filter:
@@ -378,14 +388,24 @@ class Filter:
             return cls(definition, exact(budget.limit_rho(left)), failure)
         return cls(definition, exact(budget.limit_mu(left)) ** 2, failure)
 
+    @classmethod
+    def concurrent(cls, budget: Budget, pure: Fraction, mu_squared: Fraction) -> Filter | None:
+        """The filter for so much of either kind per round; None where a person could lose more."""
+        rounds = budget.max_rounds_per_person
+        mu = math.sqrt(squared(mu_squared, rounds)) * (1 + 1e-15)
+        delta = conversions.concurrent_delta(pure * rounds, mu, exact(budget.epsilon))
+        return cls(CONCURRENT, mu_squared, _NO_DELTA, pure) if delta <= budget.delta else None
+
     def part(self, fraction: Fraction) -> Filter:
         """A fraction of both limits."""
-        return Filter(self.definition, self.limit * fraction, self.failure * fraction)
+        return Filter(self.definition, self.limit * fraction, self.failure * fraction, self.pure * fraction)
 
     def spent(self, loss: Loss) -> Fraction | None:
         """The definition's own sum; None where it is unbounded."""
         if self.definition == "pure":
             return loss.pure if loss.rest_rho == 0 else None
+        if self.definition == CONCURRENT:
+            return loss.rest_mu_squared if loss.pure is not None and loss.pure <= self.pure else None
         return loss.rho if self.definition == "zcdp" else loss.mu_squared
 
     def fits(self, loss: Loss) -> bool:
@@ -424,7 +444,10 @@ class Remaining:
         if not budget.private:
             return cls(math.inf, math.inf, math.inf, budget.delta)
         left = {}
-        for definition in DEFINITIONS if chosen is None else (chosen.definition,):
+        if chosen is not None and chosen.definition == CONCURRENT:
+            left = {"pure": chosen.pure - (loss.pure or 0), "gdp": chosen.limit - (loss.rest_mu_squared or 0)}
+            chosen = replace(chosen, definition="gdp")
+        for definition in DEFINITIONS if chosen is None else () if left else (chosen.definition,):
             limit = filter_of(budget, definition) if chosen is None else chosen
             spent = limit.spent(loss)
             left[definition] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
@@ -471,7 +494,8 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
     """The filter for releases of ``loss`` in all, known in advance; None if they fit none.
 
     Without a delta that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the smaller
-    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it.
+    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it. Releases of
+    both kinds that fit none of these are kept to two sums side by side, if those fit.
     """
     pure = filter_of(budget, "pure")
     if not budget.delta or (loss.delta and pure.fits(loss)):
@@ -485,7 +509,12 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
                 best, least = one, Fraction(share)
     if best is not None:
         return best
-    return pure if pure.fits(loss) else None
+    if pure.fits(loss):
+        return pure
+    # What fits no single definition may fit two side by side, each with as much as is declared here.
+    if loss.pure and loss.rest_mu_squared and not loss.delta:
+        return Filter.concurrent(budget, loss.pure, loss.rest_mu_squared)
+    return None
 
 
 def check_group(entry: Entry, group: Group, budget: Budget) -> None:
@@ -673,6 +702,7 @@ class Account:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Account:
         definition = checks.record("the record of an account", record)["definition"]
+        known = (*DEFINITIONS, CONCURRENT)
         budget, ledger = Budget(**record["budget"]), Releases.from_json(record["ledger"])
         for group, entry, _ in ledger.entries():
             check_group(entry, group[1:] if ledger.sequential else group, budget)
@@ -681,7 +711,7 @@ class Account:
             ledger,
             record["reproducible"] is not False,
             tuple(map(str, record.get("caveats", ()))),
-            None if definition is None else checks.one_of("definition", definition, DEFINITIONS),
+            None if definition is None else checks.one_of("definition", definition, known),
         )
 
     def releases(self) -> tuple[list[str], list[list[str]]]:
@@ -778,11 +808,12 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
         spherical = isinstance(event, SphericalLaplaceNoise)
         kind, norm = ("spherical Laplace", "L2") if spherical else ("Laplace", "L1")
         return kind, f"{norm} {float(event.sensitivity):.4g}", f"scale {float(event.scale):.4g}"
-    if isinstance(event, SampledPicks):
+    if isinstance(event, SampledPicks | SampledScores):
         picks = sampled(event, float(event.bound), neighbours)
         together = f"total {float(event.bound):.4g} over all picks"
+        scored = isinstance(event, SampledScores)
         return (
-            "permute-and-flip on a secret sample",
+            f"{'largest noisy scores' if scored else 'permute-and-flip'} on a secret sample",
             together,
             f"rate {picks.rate:.4g}, {picks.chance:.4g} sampled",
         )

@@ -30,6 +30,7 @@ from ..core.text import card, line
 from . import randomness as sources
 from . import samplers
 from .account import (
+    CONCURRENT,
     NOTHING,
     Account,
     Entry,
@@ -58,7 +59,7 @@ from .events import (
     SphericalLaplaceNoise,
 )
 from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
-from .picks import ExactChoices
+from .picks import ExactChoices, SampledScores
 from .randomness import PublicRandomness, Seed
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
 _WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
+_WORDS[CONCURRENT] = "pure epsilon + Gaussian DP"
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,14 @@ class Accountant:
         """What of delta is set aside for releases with a delta of their own."""
         return (
             self.limit.failure if self.limit is not None and self.limit.definition != "pure" else Fraction(0)
+        )
+
+    @property
+    def side_by_side(self) -> list[str] | None:
+        """The two limits of a pure part beside a Gaussian one, as text."""
+        limit = self.limit
+        return (
+            None if limit is None or limit.definition != CONCURRENT else [str(limit.pure), str(limit.limit)]
         )
 
     def add_caveats(self, *sentences: str) -> None:
@@ -559,6 +569,23 @@ class Release:
         self._draw()
         return samplers.flipped_choice(self._source, scores, paid)
 
+    def noisy_maximum(self, scores: Steps, step: float, rate: float) -> tuple[int, float]:
+        """An index and its score: the largest of ``step * score`` with exponential noise of mean 1 / rate.
+
+        Exact on a grid that ``step``, a power of 2, is a multiple of (`samplers.noisy_maximum`); noise is
+        wider by less than one part in the number of its points to a step. Scores that would not fit into
+        64 bits are cut: a smaller rise of some of them.
+        """
+        if not isinstance(self._event, SampledScores):
+            raise TypeError(f"{self._event} does not pay for scores of choices; reserve SampledScores")
+        finer = math.floor(exact(rate) * Fraction(step) * samplers.HALF_STEPS)
+        if not finer > 0:
+            raise ValueError(f"rate={rate:g} is too low for scores in steps of {step:g}")
+        self._draw()
+        lifted = np.minimum(scores, (1 << 61) // finer).astype(np.int64) * finer
+        index, noisy = samplers.noisy_maximum(self._source, lifted)
+        return index, noisy * (step / finer)
+
     def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
         """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
         self._draw(0)
@@ -720,6 +747,8 @@ class Gate:
         budget, definition = self.budget, self.definition
         if not budget.private or definition is None:  # nothing has been released, and nothing is decided
             return Share(budget, Fraction(1), None, self)
+        if definition == CONCURRENT:  # as much as was declared, and nothing is left of that
+            raise BudgetExceeded(self.preview(_UNIT))
         remaining, limit = self.remaining, filter_of(budget, definition).limit
         amounts = {"pure": remaining.epsilon, "zcdp": remaining.rho}
         spare = exact(amounts[definition]) if definition in amounts else exact(remaining.mu) ** 2
@@ -1037,7 +1066,7 @@ class Gate:
                 "shared": accountant.shared,
                 "ledger": kept,
                 "randomness": self.source_state(),
-            }
+            } | ({} if (limits := accountant.side_by_side) is None else {"concurrent": limits})
 
     def source_state(self) -> Any:
         """Where the source of randomness stands, if it is a seeded one: for `part`."""
@@ -1061,7 +1090,10 @@ class Gate:
                 if ledger.version < checks.whole("version", kept["version"], at_least=0):
                     raise ValueError("the ledger holds fewer releases than were charged to it")
             store = MemoryLedger.from_json(kept) if ledger is None else ledger
-            limit = filter_asked(budget, state["definition"], failure)
+            if state["definition"] == CONCURRENT:
+                limit = Filter.concurrent(budget, *map(fraction, state["concurrent"]))
+            else:
+                limit = filter_asked(budget, state["definition"], failure)
             if limit is None and budget.private and store.version:
                 raise ValueError("there are releases and no privacy definition; it was not written by a gate")
             gate = object.__new__(cls)

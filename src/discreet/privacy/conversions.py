@@ -374,6 +374,54 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return _up(_edge(excess, high, low))
 
 
+def concurrent_delta(pure: Fraction, mu: float, epsilon: Fraction) -> float:
+    """Delta, at ``epsilon`` above ``pure``, of a pure mechanism beside a mu-Gaussian one.
+
+    Randomised response is the worst mechanism of its epsilon: its loss is +-``pure``, the first with
+    probability p = e^pure / (1 + e^pure). So delta is p delta_mu(epsilon - pure) + (1 - p) delta_mu(epsilon +
+    pure), exactly. It is never above what the sum of the two epsilons gives, delta_mu(epsilon - pure).
+    """
+    if mu <= 0.0:
+        return 0.0 if epsilon >= pure else 1.0
+    if epsilon <= pure or math.isinf(mu):
+        return 1.0
+    near, far = (exact(gdp_delta(mu, rounded_down(one))) for one in (epsilon - pure, epsilon + pure))
+    power = exponential_above(min(pure, Fraction(5000)))
+    return min(1.0, rounded_up(far + power / (1 + power) * max(near - far, Fraction(0))))
+
+
+@lru_cache(maxsize=1024)
+def concurrent_epsilon(pure: Fraction, mu: float, delta: float) -> float:
+    """Smallest epsilon (next to it, from above) whose `concurrent_delta` is at most ``delta``."""
+    rest = gdp_epsilon(mu, delta)
+    if not pure or not math.isfinite(rest):
+        return rounded_up(pure + exact(rest)) if math.isfinite(rest) else rest
+    low, high = 0.0, rest  # beyond the pure one
+    while high - low > 2.0**-50 * (high + float(pure)):
+        middle = (low + high) / 2.0
+        fits = concurrent_delta(pure, mu, pure + exact(middle)) <= delta
+        low, high = (low, middle) if fits else (middle, high)
+    return rounded_up(pure + exact(high))
+
+
+@lru_cache(maxsize=1024)
+def concurrent_mu(pure: Fraction, epsilon: Fraction, delta: float) -> float:
+    """Largest mu (to nine digits, from below) beside ``pure`` within (``epsilon``, ``delta``).
+
+    >>> round(concurrent_mu(Fraction(4, 5), Fraction(1), 1e-6), 4), round(gdp_mu(0.2, 1e-6), 4)
+    (0.0538, 0.0527)
+    """
+    if epsilon <= pure:
+        return 0.0
+    low = gdp_mu(rounded_down(epsilon - pure), delta)
+    high = 2.0 * low
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2.0
+        fits = concurrent_delta(pure, middle, epsilon) <= delta
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
 HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
 
 

@@ -209,6 +209,19 @@ class SampledPicks(PureRelease):
     _positive = ("bound",)
 
 
+@dataclass(frozen=True, eq=False)
+class SampledScores(PureRelease):
+    """The largest of noisy scores on a secret sample, with its score, any number of times, together.
+
+    By `samplers.noisy_maximum`, with noise of mean 1 / rate; ``bound`` is again the most that one person's
+    parts of all chosen items add up to, over everything that they are ever in. See `sampled`.
+    """
+
+    bound: Number
+
+    _positive = ("bound",)
+
+
 def decomposable(share: Share, bound: float) -> Picks:
     """Any number of picks, by what one person can still gain: see `decomposable_delta`.
 
@@ -300,6 +313,11 @@ def subsampled(share: Share, bound: float) -> Picks:
     same rate as the exponential mechanism while losing less: it is what these picks are drawn with.
 
     A chance of keeping that is rounded down satisfies both inequalities as well.
+
+    Picks of any number of releases may be on one sample, as long as a person's parts of all of them add up
+    to at most ``bound``: what the run without person I shows decides alone who else comes, and which items
+    are scored how. And what is released of a pick may be more than the item: the first inequality also holds
+    for `samplers.noisy_maximum`, item and noisy score together.
     """
     assert isinstance(share.epsilon, Fraction)
     return sampled(SampledPicks(share.epsilon, bound), bound, share.budget.neighbours)

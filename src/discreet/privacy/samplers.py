@@ -725,3 +725,51 @@ def flip_probabilities(scores: NDArray[np.float64], rate: float) -> NDArray[np.f
 
 
 _gauss = cache(np.polynomial.legendre.leggauss)
+
+
+# --- the largest of noisy scores, with its score ---------------------------------------------------------
+
+
+HALF_STEPS = 1 << (STEPS_BITS + 1)  # half steps to the scale of noise
+
+
+def noisy_maximum(source: Randomness, scores: NDArray[np.int64]) -> tuple[int, int]:
+    """The index (the first of equals) and the value of the largest score + Z, Z >= 0 drawn for each, exactly.
+
+    Z is an ideal exponential variable of mean `HALF_STEPS`, rounded down: P(Z = z) is proportional to
+    exp(-z / HALF_STEPS). It is the size of a Laplace variable in half steps (`half_steps`).
+
+    If scores rise, each j's by a whole number g_j >= 0, then an answer (v, value) becomes at most
+    exp(g_v / HALF_STEPS) times as likely: it is P(Z = value - score_v), which is that much larger or becomes
+    0, times the chances that no other one is larger, none of which rises (ties go by places, which are
+    public). So the value costs nothing beside the index (Ding et al. 2021, for a gap), as long as it is
+    paid for that scores rise; what falls has to be hidden by other means (`picks.subsampled`).
+    """
+    drawn, _ = half_steps(source, scores.size, gaussian=False)
+    noisy = scores + np.where(drawn < 0, ~drawn, drawn)
+    index = int(noisy.argmax())
+    return index, int(noisy[index])
+
+
+def maximum_probabilities(
+    scores: NDArray[np.float64], rate: float, edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The chances that index i wins with a value between two ``edges``, for audits: items x cells.
+
+    Noise is exponential with mean 1 / rate, without a grid; the last cell has no end. With u = exp(-rate
+    (value - largest score)) the density is a polynomial in u, so that Gauss' rule is right.
+
+    >>> maximum_probabilities(np.array([0.0, np.log(4.0)]), 1.0, np.array([0.0])).round(3).ravel().tolist()
+    [0.125, 0.875]
+    """
+    top = scores.max()
+    chances = np.exp(rate * (scores - top))
+    starts = np.exp(-rate * (np.maximum(edges, top) - top))
+    nodes, weights = _gauss(scores.size // 2 + 1)
+    found = np.empty((scores.size, edges.size))
+    for cell, (high, low) in enumerate(zip(starts, [*starts[1:], 0.0], strict=True)):
+        u = low + (high - low) * (nodes + 1.0) / 2.0
+        left = 1.0 - chances[None, :] * u[:, None]
+        others = np.array([np.delete(left, v, axis=1).prod(axis=1) for v in range(scores.size)])
+        found[:, cell] = chances * (others @ weights) * (high - low) / 2.0
+    return found

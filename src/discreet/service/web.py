@@ -162,6 +162,7 @@ LEARNERS = {  # what each learns from, and what else it takes
     "auto": "Chosen by the feedback",
     "LeaderSelector": "LeaderSelector: likes, with groups too",
     "PhasedSelector": "PhasedSelector: likes",
+    "RollingSelector": "RollingSelector: likes",
     "RunningSumSelector": "RunningSumSelector: likes",
     "BestOfBothSelector": "BestOfBothSelector: likes",
     "HedgeSelector": "HedgeSelector: likes, a number of rounds",

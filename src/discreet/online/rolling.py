@@ -1,0 +1,377 @@
+"""Rolling selection: people vote until an item of theirs is picked, for streams that stand still or move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import checks
+from ..objectives import Population, answers
+from ..objectives.fixed_point import FixedPointGains, step
+from ..objectives.rows import Rows
+from ..privacy import Account, Event, Gate, LaplaceNoise, Seed, Share
+from ..privacy.accountant import BY_ROUNDS, Spending
+from ..privacy.picks import SampledScores, sampled
+from .catalogue import Catalogue
+from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
+from .partial import KeptPart, Partial
+from .pending import Ticket
+from .people import FunctionRounds, given_person, kept_person
+from .released import Estimates, Released
+from .window import Window, joined
+
+_MOST = (1 << 36) - 1  # people: sums of all of them are exact
+_LONGEST = 1 << 53
+# How credits, votes and windows go on. Settled, with the rules of `Votes`, on a prototype and ten streams;
+# docs/benchmarks.md says where it was tried afterwards.
+_FADE = 0.9  # of a vote, and of a credit, is left from one window to the next
+_FAINTEST = 0.05  # below this a vote is deleted
+_SURPRISE = 2.5  # deviations by which votes have to fall short of credits before these are forgotten
+_FORGET = 0.1  # at least this much is left then
+_DOUBTED = 0.3  # of a score that noise may have made, as a credit
+_CLEAR = 1.5  # times what noise adds to a score: what windows are long enough for
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollingSettings(SelectorSettings):
+    """What a `RollingSelector` goes by."""
+
+    first_window: int
+    rate: float
+    keep: int | None = None
+    event: Event
+
+    @classmethod
+    def tight(
+        cls, n_items: int, k: int, share: Share, *, rounds: int | None = None, **options: Any
+    ) -> RollingSettings:
+        """The settings for the options of a `RollingSelector`, with the highest rate that fits.
+
+        The first window is as long as that of a `PhasedSelector` at this rate.
+
+        >>> import discreet as dc
+        >>> RollingSettings.tight(285, 5, dc.Budget(1.0).share()).first_window
+        59
+        """
+        first = options.pop("first_window", None)
+        common = common_settings(n_items, k, rounds, **options)
+        size, chosen, largest = common["n_items"], common["k"], common["bound"]
+        if share.private:
+            picks = sampled(SampledScores(share.epsilon, largest), largest, share.neighbours)
+            common |= {"rate": picks.rate, "keep": picks.keep, "event": picks.event}
+            needed = math.ceil(4.0 * math.log(max(size, 2)) / (picks.temperature * largest))
+        else:
+            common |= {"rate": math.inf, "event": LaplaceNoise(largest, 0.0)}
+            needed = 0
+        if first is None:
+            first = max(chosen, needed if rounds is None else min(needed, rounds // 4))
+        return cls(**common, first_window=checks.whole("first_window", first, at_least=1, at_most=_LONGEST))
+
+    @property
+    def chance(self) -> float:
+        """How likely somebody is learned from."""
+        return 1.0 if self.keep is None else self.keep * 2.0**-64
+
+    @property
+    def noise(self) -> float:
+        """The mean of the noise on a score, in units of the bound."""
+        return 1.0 / (self.rate * self.bound)
+
+    @property
+    def level(self) -> float:
+        """About what noise alone makes the largest score, in the same units."""
+        return math.log(self.n_items) * self.noise
+
+    def check(self, neighbours: str) -> None:
+        """Refuse scores that ``event`` does not pay for."""
+        if not isinstance(self.event, SampledScores) or self.keep is None:
+            paid = self.keep is None and self.event == LaplaceNoise(self.bound, 0.0)
+        else:
+            most = sampled(self.event, self.bound, neighbours)
+            paid = self.rate <= most.rate and self.keep <= (most.keep or 0) and self.event.bound == self.bound
+        if not paid:
+            raise ValueError(f"scores at rate={self.rate:g} are not paid for by {self.event}")
+
+
+_LABEL = "items with their scores"
+
+
+class Votes(Window):
+    """Everybody in the sample who has not been spent, and what has been released of the others.
+
+    ``credit`` is a number for each item, in units of the bound: what is left of its noisy winning scores.
+    ``known`` is about how many people of the sample these come from. Both follow from what was released.
+    A vote's weight is the factor of its row: 1 in the window in which it came.
+    """
+
+    _state = ("credit", "known")
+
+    def __init__(self, settings: RollingSettings, gate: Gate) -> None:
+        settings.check(gate.budget.neighbours)
+        self.release = gate.reserve(settings.event, draws=BY_ROUNDS, label=_LABEL)
+        sample = None if settings.keep is None else (self.release, settings.keep)
+        super().__init__(settings.n_items, settings.bound, sample=sample)
+        self.settings = settings
+        self.credit, self.known = np.zeros(settings.n_items), 0.0
+
+    @property
+    def unit(self) -> float:
+        return step(self.bound, _MOST)
+
+    def draw(self, number: int, active: NDArray[np.bool_]) -> NDArray[np.int32] | None:
+        """The set that the closed window teaches; None at first. A new window opens."""
+        chosen, length = None, self.settings.first_window
+        if self.length and np.count_nonzero(active) > self.settings.k:
+            chosen, length = self._learned(number, active.copy())
+            self.served += 1
+        elif self.length:  # nothing to choose, and nothing to release
+            chosen, length = np.flatnonzero(active).astype(np.int32), self.length
+        self.opens, self.length = number, length
+        return chosen
+
+    def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
+        voters = {kind: joined(runs) for kind, runs in self._runs.items()}
+        gains = self.close()  # first: after an interruption nobody has a vote
+        credit = np.floor(self.credit * (self.bound / self.unit)).astype(np.int64)
+        scores = np.empty(self.settings.k)
+        for pick in range(scores.size):
+            candidates = np.flatnonzero(left)
+            place, scores[pick] = self._scored(gains, candidates, credit)
+            left[candidates[place]] = False
+            gains.add(int(candidates[place]))
+        chosen = np.array(gains.items, dtype=np.int32)
+        trusted, length = self._remember(chosen, scores, number)
+        for rows in voters.values():
+            self.keep_rows(self._unspent(rows, chosen, trusted))
+        return chosen, length
+
+    def _scored(
+        self, gains: FixedPointGains, candidates: NDArray[np.int64], credit: NDArray[np.int64]
+    ) -> tuple[int, float]:
+        """The place of the candidate with the largest noisy score, and that score in units of the bound."""
+        votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
+        place, score = self.largest(votes + credit[candidates])
+        return place, score / self.bound
+
+    def largest(self, scores: NDArray[np.int64]) -> tuple[int, float]:
+        if math.isinf(self.settings.rate):
+            place = int(scores.argmax())
+            return place, float(scores[place]) * self.unit
+        return self.release.noisy_maximum(scores, self.unit, self.settings.rate)
+
+    def _remember(
+        self, chosen: NDArray[np.int32], scores: NDArray[np.float64], number: int
+    ) -> tuple[float, int]:
+        """Move credits by what was released; which part of the past is trusted, and the next length.
+
+        Post-processing: nobody's votes are looked at.
+        """
+        settings, came = self.settings, self.settings.chance * self.length
+        noise, level, old = settings.noise, settings.level, self.credit[chosen]
+        trusted, held = 1.0, old > level
+        if held.any():
+            said = came / self.known * old[held].sum()
+            found = (scores - old - noise)[held].sum()
+            spread = (said + np.count_nonzero(held) * noise**2) * (1.0 + came / self.known)
+            if said - found > _SURPRISE * math.sqrt(spread):
+                trusted = float(np.clip(found / said, _FORGET, 1.0))
+        fresh = scores - (1.0 - trusted) * old - noise
+        doubted = np.maximum(trusted * old, _DOUBTED * fresh)
+        self.credit *= trusted
+        self.credit[chosen] = np.where(fresh > level + 3.0 * noise, fresh, doubted)
+        self.credit *= _FADE
+        self.known = _FADE * (trusted * self.known + came)
+        clear = np.maximum(scores - level, 0.0).sum()
+        wanted = _CLEAR * settings.k * level * self.length / clear if clear else math.inf
+        length = min(2.0 * self.length, max(wanted, 2.0 * math.sqrt(number)))
+        return trusted, max(settings.first_window, math.ceil(min(length, _LONGEST)))
+
+    def _unspent(self, rows: Rows, chosen: NDArray[np.int32], trusted: float) -> Rows:
+        """Those who have none of the chosen items, with their weights in the next window."""
+        taken = np.zeros(self.n_items, dtype=np.bool_)
+        taken[chosen] = True
+        spent = np.zeros(rows.n_rows, dtype=np.bool_)
+        spent[rows.sparse.row_of[taken[rows.sparse.indices]]] = True
+        weights = rows.share * np.where(rows.share < 1.0, _FADE * trusted, _FADE)
+        kept = np.flatnonzero(~spent & (weights >= _FAINTEST))
+        return replace(rows.take(kept), share=weights[kept])
+
+    def estimates(self) -> Estimates:
+        """What each item with a credit adds for a person, by what was released, and for how many people."""
+        if not self.known:
+            return None, 0, None
+        values = np.where(self.credit > 0.0, self.credit * (self.bound / self.known), np.nan)
+        return values, int(self.known / self.settings.chance), None
+
+    def warm(self, start: Released) -> None:
+        """Begin with credits for the items of a set that stood last elsewhere."""
+        if start.values is not None and start.people:
+            items, people = list(start.items), self.settings.chance * start.people
+            worth = np.clip(np.nan_to_num(start.values[items]) / self.bound, 0.0, 1.0)
+            self.credit[items], self.known = people * worth, float(people)
+
+    def grown(self, settings: RollingSettings) -> None:
+        """There are more items from now on."""
+        self.grow(settings.n_items)
+        self.credit = np.concatenate((self.credit, np.zeros(settings.n_items - self.credit.size)))
+        self.settings = settings
+
+    def _resumed(self) -> None:
+        good = np.isfinite(self.credit).all() and self.credit.min(initial=0.0) >= 0.0 <= self.known
+        if not good or not math.isfinite(self.known):
+            raise ValueError("credits are not what scores leave behind")
+
+
+class RollingSelector(OnlineSelector):
+    """People keep their vote until an item of theirs is picked, or until it has faded.
+
+    A secret coin decides once, when somebody comes, whether they are learned from at all. Whoever is kept
+    votes in the next release, and in every later one, as long as none of the picked items adds anything for
+    them: they have spent nothing yet. A release picks k items one after the other, each by credit, votes and
+    noise: the largest noisy score wins, and item and score are released. Scores become the items' credit, so
+    that items whose voters are spent can stay. When fewer votes come than credits said, everything older is
+    forgotten faster; windows between releases then stay short. No horizon has to be declared. Before the
+    first window closes a uniformly random set is served.
+
+    For streams that stand still and for streams that move, with pure epsilon whatever k is. People who are
+    Python functions vote in one release. A saved file holds people who have a vote in the clear, row by row.
+    ``first_window`` is the number of rounds of the first window (`RollingSettings.tight` says how many, if it
+    is not given), and the least of any.
+
+    Formal guarantee: pure epsilon for any stream, also one that reacts to what is served. Of a person in the
+    sample the parts of all items that are ever picked add up to at most ``bound``: in the first release in
+    which a picked item adds anything for them their gains add up to at most that, before it their parts of
+    picked items are 0, and after it they are gone. With them a run, items and scores, is at most
+    exp(rate x bound) times as likely as without them (`samplers.noisy_maximum`), and the coin does the rest
+    (`picks.subsampled`). Weights below 1 only make parts smaller. Credits, windows and what is forgotten
+    follow from released items and scores. Gains are rounded down to a public step before they are added up,
+    so all this is exact, and noise is drawn exactly.
+
+    Regret: nothing is certified. A stream that is made against it, of people who want nothing that is shown,
+    makes it serve nobody at all; `BestOfBothSelector` has a certificate.
+
+    ``epsilon=inf`` is greedy on the votes that are left.
+
+    >>> import discreet as dc
+    >>> people = dc.objectives.Coverage([[1, 0, 0, 0], [1, 0, 1, 0]] * 500)
+    >>> learner = RollingSelector(4, k=1, budget=dc.Budget(1.0), seed=0)
+    >>> trace = learner.run(people)
+    >>> learner.choose().items, trace.average > 0.9
+    ((0,), True)
+    """
+
+    settings: RollingSettings
+    _settings_type: ClassVar[type[RollingSettings]] = RollingSettings
+    _state = ("_public", "_votes")
+    _batched = False
+    _note = "privacy holds for any stream; no regret is certified"
+
+    def __init__(
+        self,
+        n_items: int,
+        k: int,
+        budget: Spending,
+        *,
+        rounds: int | None = None,
+        first_window: int | None = None,
+        bound: float = 1.0,
+        labels: Sequence[Any] | None = None,
+        start: Released | OnlineSelector | None = None,
+        seed: Seed = None,
+    ) -> None:
+        super().__init__(*tightened(RollingSettings, locals()))
+
+    def _begin(self) -> None:
+        self._public = self._gate.public_randomness()
+        self._votes = Votes(self.settings, self._gate)
+
+    def _due(self) -> bool:
+        return self._rounds.number >= self._votes.closes
+
+    def _draw(self) -> NDArray[np.int32]:
+        active = self._active()
+        chosen = self._votes.draw(self._rounds.number, active)
+        if chosen is None:
+            drawn = self._public.generator.choice(np.flatnonzero(active), size=self.settings.k, replace=False)
+            chosen = drawn.astype(np.int32)
+        return chosen
+
+    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RollingSettings:
+        return replace(self.settings, n_items=n_items, labels=labels)
+
+    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
+        if settings is not None:
+            self._votes.grown(settings)
+
+    def _estimates(self) -> Estimates:
+        return self._votes.estimates()
+
+    def _start(self, start: Released) -> None:
+        super()._start(start)
+        self._votes.warm(start)
+
+    def _ranking(self) -> NDArray[np.float64]:
+        return self._votes.credit + 1e-9 * super()._ranking()
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def _prepared(self, person: Any) -> Population:
+        ready = self._checked_person(person)
+        if ready.as_rows() is None:
+            # Functions are asked again only when the window closes: what fails now must fail here.
+            answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
+            answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
+        return ready
+
+    def _take(self, ready: Any, within_limit: bool) -> None:
+        self._rounds.close(then=partial(self._observe, ready if within_limit else None))
+
+    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
+        self._observe(ready if within_limit else None)
+
+    def _observe(self, person: Population | None) -> None:
+        self._votes.learn(person)
+
+    def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
+        rows = people.as_rows()
+        assert rows is not None
+        self._votes.learn_rows(rows.chunk(first, first + within_limit.size), within_limit)
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds:
+        return FunctionRounds(rows, self.settings.k, self.settings.bound)
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
+        self._votes.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
+
+    # A part keeps its people; their coins are tossed when it is merged, one after the other.
+
+    def _check_divisible(self) -> None:
+        """People who vote can be divided; see `_part`."""
+
+    def _batch(self) -> int:
+        return self._votes.opens
+
+    def _room(self) -> int:
+        return self._votes.closes - self._rounds.number
+
+    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
+        size, bound = self.settings.n_items, self.settings.bound
+        given = partial(given_person, Catalogue(size, self.settings.labels), size)
+        return KeptPart(about, given, partial(kept_person, size, bound))
+
+    def _check_part(self, part: Partial) -> None:
+        self._votes.check_part(part)
+
+    def _take_part(self, part: Any) -> None:
+        for person in part.people:
+            self._observe(person)
+        self._votes.learn_stores(part.stores)
+
+    def _spent(self) -> Account:
+        return self._account((self._votes.release.entry, min(1, self._votes.served)))
