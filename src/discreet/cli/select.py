@@ -1120,8 +1120,13 @@ class SelectionReport:
         options, people, greedy = self.request.options, self.chosen.people, self.chosen.greedy
         if greedy is None or greedy.budget.neighbours != "replace":
             return []
-        if greedy.ratio is None or greedy.method_used is None:
+        if greedy.method_used is None:
             return []
+        if greedy.ratio is None:
+            return [
+                "Nothing is certified about how good the list is: for a --constraint knapsack together with"
+                " other limits than --k no bound is known."
+            ]
         count, most = len(people), len(people) * greedy.bound
         loss = greedy.certified_loss(count, people.n_items)
         if loss >= greedy.ratio * most:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bounds import charged_costs, greedy
-from ..bounds.charged_costs import ChargedCosts
-from ..constraints import Cardinality, Constraint, Knapsack, Matroid
+from ..bounds.charged_costs import ChargedCosts, costs_of
+from ..constraints import Cardinality, Constraint, Matroid
 from ..constraints.base import Items, item_set
 from ..constraints.residual import rest_of
 from ..core import checks
@@ -671,11 +671,6 @@ def _of_each(each: float, picks: int) -> tuple[float, float]:
     return picks * each, math.sqrt(picks) * each
 
 
-def costs_of(constraint: Constraint) -> ChargedCosts | None:
-    """The weights of a knapsack; None for other constraints."""
-    return ChargedCosts.of(constraint) if isinstance(constraint, Knapsack) else None
-
-
 class Scores(Protocol):
     """A growing set and the score of every item on top of it."""
 
@@ -755,9 +750,10 @@ def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[
 class PrivateGreedy(OfflineSelector):
     """Items picked one after the other, by the exponential mechanism on what each would add.
 
-    ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack gains are weighed against costs
-    (`bounds.charged_costs.ChargedCosts`), and if some item costs more than half the capacity, the best of
-    those is picked as well and a last private choice is made between it and the picks.
+    ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack, alone or in an intersection,
+    gains are weighed against costs (`bounds.charged_costs`). If some item costs more than half the capacity,
+    the best of those is picked as well and a last private choice is made between it and the picks, where a
+    guarantee is had by that: for a knapsack alone or with a `Cardinality`.
 
     ``select(people)`` takes a population. Scores are sums over its people, each person's part rounded down
     to a public step and held to [0, ``bound``]: exact, and never divided by the number of people. With
@@ -798,7 +794,8 @@ class PrivateGreedy(OfflineSelector):
     privacy definition that the gate keeps to, and one account shows everything that left through it.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
-    1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems.
+    1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems, and that of its charged
+    costs for a knapsack, alone or with at most k items. Nothing is known of a knapsack with other limits.
 
     Gupta, Ligett, McSherry, Roth and Talwar (2010); Mitrovic, Bun, Krause and Karbasi (2017); the discrete
     steps of paper 003. ``epsilon=inf`` is plain greedy, the first of equals.
@@ -879,7 +876,7 @@ class PrivateGreedy(OfflineSelector):
     def ratio(self) -> float | None:
         """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
         constraint: Constraint | None = self.constraint
-        if self._residual is not None or isinstance(constraint, Knapsack):
+        if self._residual is not None or costs_of(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
         return 1.0 if constraint is None else ratio(constraint, costs_of(constraint))
 
@@ -902,7 +899,10 @@ class PrivateGreedy(OfflineSelector):
         """
         size = checks.whole("n_people", n_people, at_least=1)
         if self.ratio is None:
-            raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
+            raise ValueError(
+                f"no guarantee is known for {self.constraint!r}; use matroids, or one knapsack, alone or with"
+                " a Cardinality"
+            )
         left = self._over(n_items)
         if left.constraint is None:
             return 0.0
