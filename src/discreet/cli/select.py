@@ -35,6 +35,7 @@ from .common import (
     noting,
     printable,
     read_items,
+    skipping,
     warn_of_budget,
     wrapped,
     write_whole,
@@ -1037,6 +1038,7 @@ class SelectionReport:
                 else []
             ),
             *_WORDS.get(options.objective, ()),
+            *([] if self.request.stored else skipping(options, 1.0)),
             *self._certificate(),
             *self._chance(),
             "The list does not show how many people want an item, nor that these items are the best: every"
