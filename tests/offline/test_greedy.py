@@ -1151,6 +1151,17 @@ def test_intersections_refuse_what_needs_a_polytope():
         Intersection(Cardinality(2, 3), PartitionMatroid([[0, 1], [2, 3]], 1))
 
 
+def test_a_bound_that_full_sets_exceed_is_refused_before_anything_is_spent():
+    """One item keeps to it and two do not: everybody would count for nothing, and chance alone would pick."""
+    people = SetFunction([lambda chosen: float(len(chosen))] * 50, 4, 1.0, monotone=True)
+    selector = PrivateGreedy(2, BUDGET, seed=0)
+    with pytest.raises(dc.DataError, match=r"outside \[0, 1\]; correct the function or declare another bound"):
+        selector.select(people)
+    assert selector.privacy.epsilon() == 0.0
+    enough = SetFunction([lambda chosen: float(len(chosen))] * 50, 4, 2.0, monotone=True)
+    assert len(PrivateGreedy(2, BUDGET, bound=2.0, seed=0).select(enough)) == 2
+
+
 def test_flips_lose_no_more_than_exponential_weights():
     rng = np.random.default_rng(1)
     for _ in range(500):

@@ -25,7 +25,7 @@ from ..core import checks
 from ..core.guards import Turns, fixed, settle
 from ..core.names import item_numbers, listed
 from ..core.text import track
-from ..objectives import MutualInformation, Population, answers
+from ..objectives import MutualInformation, Population, SetFunction, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import (
     Account,
@@ -1113,6 +1113,8 @@ class PrivateGreedy(OfflineSelector):
             people.check_picks(_most_items(left))
         if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
+        if isinstance(people, SetFunction):
+            people.value(_full(left))  # a bound that is too small: later, whoever exceeds it counts as nothing
         return left
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:
@@ -1213,6 +1215,15 @@ def _most_items(left: Residual) -> int:
     """The most items that there can be in the end."""
     picked = 0 if left.constraint is None else min(left.constraint.rank, int(left.free.size))
     return picked + int(left.included.size)
+
+
+def _full(left: Residual) -> list[int]:
+    """A public set that nothing fits on top of: the first items that there are."""
+    chosen: list[int] = []
+    if left.constraint is not None:
+        while (fits := addable(left.constraint, int(left.free.size), chosen)).size:
+            chosen.append(int(fits[0]))
+    return left.items(chosen)
 
 
 def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:
