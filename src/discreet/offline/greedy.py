@@ -1220,9 +1220,12 @@ def _most_items(left: Residual) -> int:
 def _full(left: Residual) -> list[int]:
     """A public set that nothing fits on top of: the first items that there are."""
     chosen: list[int] = []
-    if left.constraint is not None:
-        while (fits := addable(left.constraint, int(left.free.size), chosen)).size:
-            chosen.append(int(fits[0]))
+    for _ in range(0 if left.constraint is None else left.constraint.rank):
+        assert left.constraint is not None
+        fits = addable(left.constraint, int(left.free.size), chosen)
+        if not fits.size:
+            break
+        chosen.append(int(fits[0]))
     return left.items(chosen)
 
 
