@@ -398,7 +398,7 @@ class Constrained(ItemQuestion):
         return "any fixed choice", self.trivial
 
     def candidates(self) -> Iterator[Candidate]:
-        from .online.frank_wolfe import REGULARIZERS
+        from ..online.frank_wolfe import REGULARIZERS
 
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
             shape = (self.n_items, None, self.rounds, self.budget.share())
@@ -462,7 +462,7 @@ class Minimization(Question):
             yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
     def _bandit(self, shape: dict[str, Any]) -> Iterator[Candidate]:
-        from .online.bandit_minimize import FORMS, HorizonTooShort
+        from ..online.bandit_minimize import FORMS, HorizonTooShort
 
         name = "BanditSubmodularMinimizer"
         for form in FORMS:
