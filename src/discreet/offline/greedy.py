@@ -201,6 +201,10 @@ class OfflineSelector:
     fewer items are left than the constraint allows, all of them are taken, and nothing is spent. What is
     asked before there are people (``certified_loss``, ``plan``) takes numbers, and labels only under a
     `Cardinality`, where it does not matter which items they are.
+
+    ``candidates``: the items that can be chosen, as public as the others (a catalogue's own order, last
+    month's releases, facts of the items); all others are out. Noise then decides among these alone: with
+    m of n items what a pick loses to it falls from ln(n) to ln(m).
     """
 
     constraint: Constraint
@@ -209,6 +213,7 @@ class OfflineSelector:
     max_people: int | None
     include: tuple[Any, ...]
     exclude: tuple[Any, ...]
+    candidates: tuple[Any, ...] | None
     _allowance: Allowance
     _turns: Turns
     _residual: Residual | None = None  # once it was chosen for people, who know their labels
@@ -224,6 +229,7 @@ class OfflineSelector:
         max_people: int | None,
         include: Any,
         exclude: Any,
+        candidates: Any,
     ) -> None:
         if isinstance(constraint, int | np.integer):
             constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
@@ -243,6 +249,7 @@ class OfflineSelector:
             max_people=max_people,
             include=_given("include", include),
             exclude=_given("exclude", exclude),
+            candidates=None if candidates is None else _given("candidates", candidates),
             _allowance=budget if isinstance(budget, Allowance) else Allowance(budget, seed),
             _turns=Turns("selector"),
         )
@@ -282,13 +289,28 @@ class OfflineSelector:
             return known
         if not isinstance(constraint, Cardinality):
             inside = item_numbers("include", self.include, size)
-            return Residual.of(constraint, inside, item_numbers("exclude", self.exclude, size))
+            outside = [*item_numbers("exclude", self.exclude, size), *self._no_candidates(size, inside)]
+            return Residual.of(constraint, inside, outside)
         # Which ones they are makes no difference, and labels are not known yet.
         given = (*self.include, *self.exclude)
         if len(given) > size:
             raise ValueError(f"include and exclude hold {len(given)} items; there are n_items={size}")
         first = len(self.include)
-        return Residual.of(constraint, range(first), range(first, len(given)), given)
+        out = len(given)
+        if self.candidates is not None:
+            out = size - len({*self.candidates} - {*given})
+            given += (None,) * (out - len(given))
+        return Residual.of(constraint, range(first), range(first, out), given)
+
+    def _no_candidates(
+        self, size: int, inside: Sequence[int], labels: Sequence[Any] | None = None, *, public: bool = True
+    ) -> Iterable[int]:
+        """The items that are no candidates, without those that are in from the start."""
+        if self.candidates is None:
+            return ()
+        found = item_numbers("candidates", self.candidates, size, labels, public=public)
+        out: list[int] = np.setdiff1d(np.arange(size), [*found, *inside]).tolist()
+        return out
 
     def _left(self, people: Population, include: Any, exclude: Any) -> Residual:
         """What there is to choose from for these people."""
@@ -309,6 +331,7 @@ class OfflineSelector:
         for argument, given, found in named:
             if given:
                 found += item_numbers(argument, given, people.n_items, people.labels, public=known)
+        excluded += self._no_candidates(people.n_items, included, people.labels, public=known)
         return Residual.of(self.constraint.over(people.n_items), included, excluded, people.labels)
 
     def _check_count(self, people: Population) -> None:
@@ -780,8 +803,8 @@ class PrivateGreedy(OfflineSelector):
     each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
     without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
     under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
-    million, and nobody is warned of a budget that is too small. ``include`` and ``exclude``: public items
-    that are in from the start, and that cannot be chosen; see `OfflineSelector`.
+    million, and nobody is warned of a budget that is too small. ``include``, ``exclude`` and ``candidates``:
+    public items that are in from the start, that cannot be chosen, and that alone can; see `OfflineSelector`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
@@ -831,6 +854,7 @@ class PrivateGreedy(OfflineSelector):
         max_people: int | None = None,
         include: Any = None,
         exclude: Any = None,
+        candidates: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
@@ -842,6 +866,7 @@ class PrivateGreedy(OfflineSelector):
             max_people=max_people,
             include=include,
             exclude=exclude,
+            candidates=candidates,
         )
         if release_gains is not None:
             release_gains = checks.real("release_gains", release_gains, above=0.0, below=1.0)
