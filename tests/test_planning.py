@@ -329,8 +329,9 @@ def test_the_most_served_is_chosen_and_said():
 def test_the_learner_that_serves_most_is_chosen_at_every_epsilon(epsilon):
     """Of those that guarantee nothing; at epsilon 1 this size has no certificate that is worth something."""
     found = dc.plan(2_000, 10, 20_000, dc.Budget(epsilon, 1e-6))
-    assert found.best.name == found.candidates[0].name == "RollingSelector"
-    assert found.best.expected.share > found.candidates[1].expected.share
+    assert found.best.name == "RollingSelector"
+    assert found.best.expected.share > max(one.expected.share for one in found.candidates) - 0.02
+    assert min(one.certified for one in found.candidates) > 0.5 * found.question.trivial
 
 
 def test_a_certificate_that_is_worth_something_is_taken_for_any_order_of_people():

@@ -405,7 +405,7 @@ def _most_served(question: ItemQuestion, candidates: Sequence[Candidate], found:
         if best.proven:
             bound = "At this size its bound on regret guarantees nothing."
     elif (top := every[0]) is not best:
-        bound = bound[:-1] + f", which {top.name} (expected {top.expected}) has none like."
+        bound = bound[:-1] + f"; {top.name} (expected {top.expected}) has none that is worth as much."
     reason = " ".join([*found.says(question), bound])
     return Plan(question, _one_each(every, best), best, reason, simulation=found)
 
@@ -578,8 +578,10 @@ def _sets(question: ItemQuestion) -> int:
 def _seconds(one: Candidate, question: ItemQuestion) -> float:
     """About how long a simulated stream takes."""
     n, k, rounds = question.n_items, question.k, question.rounds
+    rolling = 0.3 * math.sqrt(rounds) * k * n
     numbers = {
-        "RollingSelector": 0.3 * math.sqrt(rounds) * k * n,
+        "RollingSelector": rolling,
+        "BestOfBothSelector": rolling,
         "BanditSelector": 0.12 * rounds * n,
         "ThompsonSelector": 0.02 * rounds * n,
     }
@@ -594,6 +596,6 @@ def _resampled(one: Candidate, question: ItemQuestion) -> Candidate:
     if one.name not in _RESAMPLING or (every != "auto" and every >= least):
         return one
     settings = one.settings | {"resample_every": least}
-    if "min_separation" in settings and one.name != "BestOfBothSelector":
+    if "min_separation" in settings:
         settings |= question.apart(least)
     return replace(one, settings=settings)

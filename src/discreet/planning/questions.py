@@ -6,14 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .. import bounds, online
 from ..bounds import minimization
 from ..constraints import Cardinality, Constraint, Matroid
 from ..core import checks
-from ..privacy import Budget, Seed
+from ..privacy import Budget, Seed, Share, spend_from
 from ..privacy.factorizations import longest_buffered
 from ..privacy.ordered import MOST_ROUNDS
 from .expected import Expected, Size
@@ -85,6 +85,11 @@ class Question(ABC):
     def __post_init__(self) -> None:
         checks.whole("rounds", self.rounds, at_least=1)
         checks.instance("budget", self.budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+
+    @cached_property
+    def share(self) -> Share:
+        """The whole budget, at a gate of its own: as a learner is given it."""
+        return spend_from(self.budget)
 
     @property
     @abstractmethod
@@ -226,7 +231,7 @@ class ItemQuestion(Question):
     def _tight(self, name: str, **options: Any) -> Any:
         """The calibrated settings of a learner for this question."""
         return _tight(
-            name, self.n_items, self.k, self.rounds, self.budget.share(), bound=self.bound, **options
+            name, self.n_items, self.k, self.rounds, self.share, bound=self.bound, **options
         )
 
     def apart(self, batch: int) -> dict[str, Any]:
@@ -300,14 +305,14 @@ class FullInformation(ItemQuestion):
 
     def _windows(self, name: str, **settings: Any) -> dict[str, Any]:
         """Settings of a learner with windows: the first is a quarter of the rounds at most."""
-        shape = (self.n_items, self.k, self.budget.share())
+        shape = (self.n_items, self.k, self.share)
         usual = _tight(name, *shape, bound=self.bound, **settings).first_window
         most = max(self.k, self.rounds // 4)
         return settings if usual <= most else settings | {"first_window": most}
 
     def _phased(self, method: str) -> Candidate:
         settings = self._windows("PhasedSelector", method=method)
-        shape = (self.n_items, self.k, self.budget.share())
+        shape = (self.n_items, self.k, self.share)
         found = _tight("PhasedSelector", *shape, bound=self.bound, **settings)
         return self._candidate(
             "PhasedSelector",
@@ -354,11 +359,12 @@ class FullInformation(ItemQuestion):
         note = "of people weighted by their items"
         for weights in ("norm", None):
             settings: dict[str, Any] = {"weights": weights, "resample_every": "auto"}
-            settings |= self.apart(self._longest)
+            if self.separation is not None:
+                settings |= self.apart(self._tight("BestOfBothSelector", weights=weights).resample_every)
             formula = self._tight("BestOfBothSelector", **settings).certified_regret
             more = {"cut": True, "note": note} if weights else {}
             yield self._candidate("BestOfBothSelector", settings, formula, **more)
-        every = max(1, self.rounds // _SETS)
+        every = max(self.shortest, self.rounds // _SETS)
         settings = dict(weights="norm", rate="falling", resample_every=every, **self.apart(every))
         formula = _regret(self._tight("RunningSumSelector", **settings))
         yield self._candidate("RunningSumSelector", settings, formula, cut=True, note=note)
@@ -401,7 +407,7 @@ class Constrained(ItemQuestion):
         from ..online.frank_wolfe import REGULARIZERS
 
         if self.stream == "stationary" and isinstance(self.constraint, Matroid) and self.budget.delta > 0.0:
-            shape = (self.n_items, None, self.rounds, self.budget.share())
+            shape = (self.n_items, None, self.rounds, self.share)
             leader = _tight("LeaderSelector", *shape, constraint=self.constraint, bound=self.bound)
             yield self._candidate("LeaderSelector", self.apart(leader.longest), math.inf, proven=False)
         for regularizer in REGULARIZERS:
@@ -413,7 +419,7 @@ class Constrained(ItemQuestion):
         if cap is not None:
             asked["items_per_person"] = cap
         shape: dict[str, Any] = {"domain": self.constraint, "rounds": self.rounds, "bound": self.bound}
-        found = _tight("MetaFrankWolfe", self.budget.share(), **shape, **asked)
+        found = _tight("MetaFrankWolfe", self.share, **shape, **asked)
         notes = [] if cap is None else [f"of people cut to {cap} items"]
         notes += ["pure epsilon"] if found.noise == "laplace" else []
         settings, note = asked | {"steps": found.steps}, "; ".join(notes)
@@ -457,7 +463,7 @@ class Minimization(Question):
         free = {"empty_is_free": True} if self.empty_is_free else {}
         for sums, noise in self._sums(("laplace", "spherical")):
             settings: dict[str, Any] = {"sums": sums, "noise": noise, **free}
-            found = _tight("SubmodularMinimizer", self.budget.share(), **shape, **settings)
+            found = _tight("SubmodularMinimizer", self.share, **shape, **settings)
             note = "pure epsilon" if noise != "gaussian" else ""
             yield self._candidate("SubmodularMinimizer", settings, found.certified_regret, note=note)
 
@@ -467,7 +473,7 @@ class Minimization(Question):
         name = "BanditSubmodularMinimizer"
         for form in FORMS:
             try:
-                formula = _tight(name, self.budget.share(), form=form, **shape).certified_regret
+                formula = _tight(name, self.share, form=form, **shape).certified_regret
             except HorizonTooShort:
                 formula = self.trivial
             proven = form != "thompson"
@@ -522,7 +528,7 @@ class Convex(Question):
         """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
         options = self.options(name) | settings
         try:
-            found = _tight(name, self.budget.share(), domain=self.domain, rounds=self.rounds, **options)
+            found = _tight(name, self.share, domain=self.domain, rounds=self.rounds, **options)
         except ValueError:
             return
         yield self._candidate(name, settings, found.certified_regret, note=note)
