@@ -5,8 +5,8 @@ the least and the most, and what its learner then serves of what greedy would in
 orders. Processor seconds are of the plan, and of one stream of the learner that it chose at 40,000 items.
 
 Candidates: synthetic people of 40,000 items; the public ranking is like their popularity, and not equal to
-it: log-normal errors of half a unit. A private preselection takes half of epsilon for noisy counts of one item
-of each person, and the 300 largest; what is left chooses among these.
+it: log-normal errors of half a unit. A private preselection takes half of epsilon for noisy counts of one
+item of each person, and the 300 largest; what is left chooses among these.
 
     python -m benchmarks.planning FOLDER
     python -m benchmarks.planning FOLDER --plans before.json   # the plans alone, for another checkout
@@ -87,7 +87,11 @@ def large_plan() -> dict[str, Any]:
     people, found = synthetic_people(PEOPLE, LARGE, 7), []
     plan = cpu_seconds(lambda: found.append(dc.plan(LARGE, K, PEOPLE, dc.Budget(1.0, DELTA))))
     learner = found[0].learner(seed=0)
-    return {"learner": type(learner).__name__, "plan": plan, "stream": cpu_seconds(lambda: learner.run(people))}
+    return {
+        "learner": type(learner).__name__,
+        "plan": plan,
+        "stream": cpu_seconds(lambda: learner.run(people)),
+    }
 
 
 def candidates() -> dict[str, Any]:
@@ -161,7 +165,7 @@ def knapsacks(folder: Path) -> dict[str, float]:
                 for s in range(ORDERS)
             ]
             found[f"{name}, {what}"] = float(np.mean(shares))
-        with mock.patch.object(module, "costs_of", lambda _: None):
+        with mock.patch.object(module, "costs_of", return_value=None):
             shares = [
                 people.value(PrivateGreedy(both, dc.Budget(epsilon), seed=s).select(people).items)
                 for s in range(ORDERS)
@@ -177,7 +181,11 @@ def main() -> int:
     if options.plans is not None:
         options.plans.write_text(json.dumps(plans(options.folder)))
         return 0
-    record = {"machine": machine(), "before": stored("planning").get("before", {}), "plans": plans(options.folder)}
+    record = {
+        "machine": machine(),
+        "before": stored("planning").get("before", {}),
+        "plans": plans(options.folder),
+    }
     record |= {"large": large_plan(), "candidates": candidates(), "knapsacks": knapsacks(options.folder)}
     rows = [
         [name, one["learner"], *(f"{one[part]:.2f}" for part in ("expected", "low", "high", "came"))]

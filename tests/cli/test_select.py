@@ -438,7 +438,14 @@ def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file, read):
 
 def test_a_weight_out_of_range_is_refused_and_never_dropped(file, capsys, read):
     """Ratings from 1 to 5: without --skip-bad the scale is asked for, with it none of them is lost."""
-    rows = [("a", "x", 5), ("b", "y", 1), ("c", "y", 0.25), ("d", "x", -3), ("e", "x", "many"), ("f", "y", "inf")]
+    rows = [
+        ("a", "x", 5),
+        ("b", "y", 1),
+        ("c", "y", 0.25),
+        ("d", "x", -3),
+        ("e", "x", "many"),
+        ("f", "y", "inf"),
+    ]
     path = file("u,i,w\n" + "".join(f"{u},{i},{w}\n" for u, i, w in rows))
     listed = file("i\nx\ny\n", "items.csv")
     asked = ("--person", "u", "--item", "i", "--weight", "w", "--items", listed)

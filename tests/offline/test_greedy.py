@@ -1021,7 +1021,7 @@ def test_a_dear_item_does_not_fill_a_knapsack_within_an_intersection():
             assert constraint.contains(chosen.items)
             served[name, epsilon] = people.value(chosen.items)
     assert min(served.values()) > 0.66
-    with mock.patch.object(offline_greedy, "costs_of", lambda _: None):  # as it was before
+    with mock.patch.object(offline_greedy, "costs_of", return_value=None):  # as it was before
         chosen = PrivateGreedy(Intersection(Cardinality(10), bag), dc.Budget(math.inf)).select(people)
     assert chosen.items[0] == 0
     assert people.value(chosen.items) < 0.42
@@ -1155,7 +1155,9 @@ def test_a_bound_that_full_sets_exceed_is_refused_before_anything_is_spent():
     """One item keeps to it and two do not: everybody would count for nothing, and chance alone would pick."""
     people = SetFunction([lambda chosen: float(len(chosen))] * 50, 4, 1.0, monotone=True)
     selector = PrivateGreedy(2, BUDGET, seed=0)
-    with pytest.raises(dc.DataError, match=r"outside \[0, 1\]; correct the function or declare another bound"):
+    with pytest.raises(
+        dc.DataError, match=r"outside \[0, 1\]; correct the function or declare another bound"
+    ):
         selector.select(people)
     assert selector.privacy.epsilon() == 0.0
     enough = SetFunction([lambda chosen: float(len(chosen))] * 50, 4, 2.0, monotone=True)

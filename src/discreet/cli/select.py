@@ -138,8 +138,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--candidates",
         metavar="ITEMS",
-        help="items that alone can be chosen, such as last month's most sold; written as for --include, and as"
-        " public. With fewer of them less is left to chance",
+        help="items that alone can be chosen, such as last month's most sold; written as for --include, and"
+        " as public. With fewer of them less is left to chance",
         **several,
     )
     value = parser.add_argument_group("the value of a list to a person")
@@ -534,8 +534,8 @@ def _check_items(options: argparse.Namespace) -> None:
         )
     if options.candidates:
         raise ValueError(
-            "--candidates names items of a public list, and with --items-private the list is chosen privately;"
-            " give --items FILE, with the candidates or with all items"
+            "--candidates names items of a public list, and with --items-private the list is chosen"
+            " privately; give --items FILE, with the candidates or with all items"
         )
     if options.constraint:
         raise ValueError(

@@ -576,8 +576,8 @@ class ContinuousGreedy(OfflineSelector):
     it) need less Laplace and Gaussian noise, which then no longer grows with the number of items.
     ``sensitivity`` is for objectives that are no sum over people: how far one person moves the value of any
     set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
-    ``include``, ``exclude`` and ``candidates``: public items that are in from the start, that cannot be chosen,
-    and that alone can; see
+    ``include``, ``exclude`` and ``candidates``: public items that are in from the start, that cannot be
+    chosen, and that alone can; see
     `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
 
     A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for

@@ -1139,7 +1139,9 @@ class PrivateGreedy(OfflineSelector):
         if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         if isinstance(people, SetFunction):
-            people.value(_full(left))  # a bound that is too small: later, whoever exceeds it counts as nothing
+            people.value(
+                _full(left)
+            )  # a bound that is too small: later, whoever exceeds it counts as nothing
         return left
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:

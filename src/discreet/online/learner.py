@@ -229,7 +229,9 @@ def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
     settings = kind.tight(**options, share=share)
     if isinstance(start, Released) and start.candidates is not None and hasattr(settings, "first_window"):
         # The first window is as long as noise on the items that can be shown asks for.
-        few = kind.tight(**options | {"n_items": max(len(start.candidates), settings.k), "labels": None}, share=share)
+        few = kind.tight(
+            **options | {"n_items": max(len(start.candidates), settings.k), "labels": None}, share=share
+        )
         settings = replace(settings, first_window=few.first_window)
     return settings, share, start
 

@@ -2,8 +2,8 @@
 
 A certificate bounds the worst stream. What to expect depends on people who are not there yet, and real
 catalogues differ: in how steeply popularity falls, how many items a person has, and how much tastes overlap.
-So a share is expected over a family of synthetic catalogues (`CATALOGUES`), or from a public sample, and comes
-with the least and the most of them. Nobody's private data is looked at.
+So a share is expected over a family of synthetic catalogues (`CATALOGUES`), or from a public sample, and
+comes with an interval that holds all of them. Nobody's private data is looked at.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _MOST_ROUNDS, _MOST_ITEMS = 20_000, 50_000
 _MOST_WANTED = 600_000  # items of all people of a stream, about
 _CLUSTERS = 5
 _RANDOM_SETS = 30
+_WIDER = 0.2  # of its length, to either side of an interval
 _LEAST_GAIN = 0.1  # of the way from random sets to the best one: what is less is hardly better than random
 
 
@@ -109,7 +110,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Expected:
-    """Share of the best fixed set's value: the median over simulated catalogues, the least and the most."""
+    """Share of the best fixed set's value: the median over simulated catalogues, in a wide interval.
+
+    It is from the least to the most of them, and a fifth longer on either side: there are other catalogues.
+    """
 
     share: float
     low: float
@@ -118,7 +122,9 @@ class Expected:
     @classmethod
     def of(cls, shares: Sequence[float]) -> Expected:
         """Of one number for each catalogue."""
-        return cls(float(np.median(shares)), min(shares), max(shares))
+        least, most = min(shares), max(shares)
+        wider = _WIDER * (most - least)
+        return cls(float(np.median(shares)), max(0.0, least - wider), max(most, min(1.0, most + wider)))
 
     def __str__(self) -> str:
         return f"{self.share:.2f} ({self.low:.2f} to {self.high:.2f})"
@@ -165,7 +171,7 @@ def crowds(
 
 
 def best_value(people: Population, constraint: Constraint) -> float:
-    """The value of the best fixed set to these people, by greedy; by cost-benefit as well under a knapsack."""
+    """The value of the best fixed set to these people, by greedy; with costs, by cost-benefit as well."""
     costs = costs_of(constraint)
     weights = [np.ones(people.n_items)] + ([] if costs is None else [costs.weights])
     values = []
@@ -227,5 +233,5 @@ def people_needed(served: Sequence[NDArray[np.float64]], at_random: Sequence[flo
     needed = int(below[-1]) + 2
     if needed > gained.size:
         return None
-    digits = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    digits = int(10 ** max(0, math.floor(math.log10(needed)) - 1))
     return -(-needed // digits) * digits

@@ -70,8 +70,8 @@ def plan(
     """Compare every learner that fits the question, and take the best by ``goal``.
 
     ``goal="expected"``: the one that serves most on simulated streams (synthetic people of catalogues that
-    differ, `planning.expected`, or drawn from a public ``sample``). A share comes with the least and the most
-    of them: about four of five catalogues lie within. For any order of people one with a certificate below
+    differ, `planning.expected`, or drawn from a public ``sample``). A share comes with an interval: about
+    four of five catalogues lie within. For any order of people one with a certificate below
     half of what any play can lose is taken, if it serves nine tenths of that. ``"certified"``: the smallest
     certified regret.
 
@@ -252,9 +252,7 @@ class Simulation:
         if question.budget.private and question.budget.epsilon > _LARGE_EPSILON:
             said.append(f"Epsilon {question.budget.epsilon:g} hardly protects anybody: choose 10 or less.")
         if self.hopeless:
-            enough = (
-                f"more than {_LAST_PEOPLE:,}" if self.needed is None else f"about {self.needed:,}"
-            )
+            enough = f"more than {_LAST_PEOPLE:,}" if self.needed is None else f"about {self.needed:,}"
             said.append(
                 f"Expect little: {about}, where random sets serve {chance} ({range_}); {enough} people would"
                 " be needed for clearly more."
@@ -355,13 +353,11 @@ class Plan:
         return "\n".join([self.reason, self.headline, table(*self.rows()), f"chosen: {self.best}"])
 
     def _repr_html_(self) -> str:
-        from .core.text import card, grid, line
+        from ..core.text import card, grid, line
 
         header, rows = self.rows()
         strong = next(place for place, row in enumerate(rows) if row[0])
-        return card(
-            "Plan", line(self.reason), line(self.headline), grid(header, rows, strong=strong)
-        )
+        return card("Plan", line(self.reason), line(self.headline), grid(header, rows, strong=strong))
 
     def _columns(self, regret: float) -> tuple[str, str]:
         return _number(regret), f"{regret / self.rounds:.3f}"
@@ -395,7 +391,9 @@ def _one_each(candidates: Sequence[Candidate], best: Candidate) -> tuple[Candida
 def _most_served(question: ItemQuestion, candidates: Sequence[Candidate], found: Simulation) -> Plan:
     """The plan by expected shares."""
     every = [
-        replace(one, expected=found.shares[one.kind]) for one in _kinds(candidates) if one.kind in found.shares
+        replace(one, expected=found.shares[one.kind])
+        for one in _kinds(candidates)
+        if one.kind in found.shares
     ]
     every.sort(key=lambda one: found.shares[one.kind].share, reverse=True)
     best = next(one for one in every if one.kind == found.best)
@@ -491,9 +489,7 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     more: dict[str, Any] = {"items": question.cap, "bound": question.bound, "sample": sample}
     few = crowds(size, small.constraint, **more)
     kinds = _worth_trying(small)
-    tried = {
-        one.kind: _served(small, one, few) for one in track(kinds, "simulating", progress, after=2.0)
-    }
+    tried = {one.kind: _served(small, one, few) for one in track(kinds, "simulating", progress, after=2.0)}
 
     def share(kind: tuple[Any, ...]) -> float:
         return float(np.mean([share_after(run, question.rounds) for run in tried[kind]]))
@@ -507,7 +503,9 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     needed = people_needed(tried[best], chances)
     if needed is None:
         needed = _people_needed(small, one, more)
-    shares = {kind: Expected.of([share_after(run, question.rounds) for run in runs]) for kind, runs in tried.items()}
+    shares = {
+        kind: Expected.of([share_after(run, question.rounds) for run in runs]) for kind, runs in tried.items()
+    }
     return Simulation(shares, best, Expected.of(chances), count, size.rounds, needed)
 
 
@@ -522,7 +520,7 @@ def _worth_trying(question: ItemQuestion) -> list[Candidate]:
 def _best_kind(
     question: ItemQuestion, kinds: Sequence[Candidate], share: Callable[[tuple[Any, ...]], float]
 ) -> tuple[Any, ...]:
-    """The kind that serves most; of those that serve about as much, the one that guarantees most, or the first.
+    """The kind that serves most; of those that serve about as much, the surest, or the first.
 
     For any order of people, one with a certificate that is worth something, unless it serves much less.
     """

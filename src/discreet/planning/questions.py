@@ -230,9 +230,7 @@ class ItemQuestion(Question):
 
     def _tight(self, name: str, **options: Any) -> Any:
         """The calibrated settings of a learner for this question."""
-        return _tight(
-            name, self.n_items, self.k, self.rounds, self.share, bound=self.bound, **options
-        )
+        return _tight(name, self.n_items, self.k, self.rounds, self.share, bound=self.bound, **options)
 
     def apart(self, batch: int) -> dict[str, Any]:
         """The option for people who return, of a learner with batches of this many rounds.
