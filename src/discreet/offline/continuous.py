@@ -642,9 +642,7 @@ class ContinuousGreedy(OfflineSelector):
             bound=bound,
             sensitivity=sensitivity,
             max_people=max_people,
-            include=include,
-            exclude=exclude,
-            candidates=candidates,
+            given={"include": include, "exclude": exclude, "candidates": candidates},
         )
         if not isinstance(self.constraint, Matroid | Knapsack):
             raise TypeError(

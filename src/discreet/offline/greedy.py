@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -227,9 +227,7 @@ class OfflineSelector:
         bound: float,
         sensitivity: float | None,
         max_people: int | None,
-        include: Any,
-        exclude: Any,
-        candidates: Any,
+        given: Mapping[str, Any],
     ) -> None:
         if isinstance(constraint, int | np.integer):
             constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
@@ -247,9 +245,9 @@ class OfflineSelector:
             bound=checks.bound(bound),
             sensitivity=sensitivity,
             max_people=max_people,
-            include=_given("include", include),
-            exclude=_given("exclude", exclude),
-            candidates=None if candidates is None else _given("candidates", candidates),
+            include=_given("include", given["include"]),
+            exclude=_given("exclude", given["exclude"]),
+            candidates=None if given["candidates"] is None else _given("candidates", given["candidates"]),
             _allowance=budget if isinstance(budget, Allowance) else Allowance(budget, seed),
             _turns=Turns("selector"),
         )
@@ -331,7 +329,8 @@ class OfflineSelector:
         for argument, given, found in named:
             if given:
                 found += item_numbers(argument, given, people.n_items, people.labels, public=known)
-        excluded += self._no_candidates(people.n_items, included, people.labels, public=known)
+        if self.candidates is not None:
+            excluded += self._no_candidates(people.n_items, included, people.labels, public=known)
         return Residual.of(self.constraint.over(people.n_items), included, excluded, people.labels)
 
     def _check_count(self, people: Population) -> None:
@@ -864,9 +863,7 @@ class PrivateGreedy(OfflineSelector):
             bound=bound,
             sensitivity=sensitivity,
             max_people=max_people,
-            include=include,
-            exclude=exclude,
-            candidates=candidates,
+            given={"include": include, "exclude": exclude, "candidates": candidates},
         )
         if release_gains is not None:
             release_gains = checks.real("release_gains", release_gains, above=0.0, below=1.0)
@@ -1047,7 +1044,7 @@ class PrivateGreedy(OfflineSelector):
         if constraint is None:
             raise ValueError("no item can be added to those of include; there is nothing to choose")
         size = self.max_people if self._one_way else size
-        costs = costs_of(constraint)
+        costs = None if isinstance(constraint, Matroid) else costs_of(constraint)
         monotone = people is None or people.monotone
         if costs is not None and not monotone:
             costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
