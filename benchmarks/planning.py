@@ -16,6 +16,7 @@ The results go to benchmarks/results/planning.json; ``before`` there is of the c
 
 from __future__ import annotations
 
+import collections
 import json
 import math
 import sys
@@ -26,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import discreet as dc
-from benchmarks.shared import arguments, cpu_seconds, eshop, eshop_products, machine, msweb, retail
-from discreet.constraints import Cardinality, Intersection, Knapsack
+from benchmarks.shared import arguments, cpu_seconds, eshop, machine, msweb, retail, table_rows
+from discreet.constraints import Cardinality, Constraint, Intersection, Knapsack
 from discreet.core.text import table
 from discreet.objectives import Coverage, greedy
 from discreet.offline import PrivateGreedy
@@ -40,7 +41,7 @@ QUESTIONS = [
 ]
 SETS = {"msweb": 5, "eshop": 5, "retail": 10}
 LARGE, PEOPLE, K, FEW = 40_000, 30_000, 10, 300
-PRICES = 300.0
+LIMITS = (10.0, 20.0, 30.0)
 
 
 def best_of(people: Coverage, k: int) -> float:
@@ -148,30 +149,32 @@ def _bought(people: Coverage, epsilon: float, best: float) -> float:
     return float(np.mean(shares))
 
 
-def knapsacks(folder: Path) -> dict[str, float]:
-    """At most ten products of eshop for 300: the share of sessions served, and without weighing costs."""
+def knapsacks(folder: Path) -> dict[str, Any]:
+    """At most ten products of online_retail for a limit: shares of customers, and without weighing costs."""
     from unittest import mock
 
     from discreet.offline import greedy as module
 
-    people = eshop(folder)
-    bag = Knapsack(eshop_products(folder, people)[1], PRICES)
-    both, found = Intersection(Cardinality(10), bag), {}
-    for epsilon in (math.inf, 1.0):
-        name = f"epsilon {epsilon:g}"
-        for what, constraint in {"knapsack alone": bag, "with at most 10": both}.items():
-            shares = [
-                people.value(PrivateGreedy(constraint, dc.Budget(epsilon), seed=s).select(people).items)
-                for s in range(ORDERS)
-            ]
-            found[f"{name}, {what}"] = float(np.mean(shares))
-        with mock.patch.object(module, "costs_of", return_value=None):
-            shares = [
-                people.value(PrivateGreedy(both, dc.Budget(epsilon), seed=s).select(people).items)
-                for s in range(ORDERS)
-            ]
-        found[f"{name}, with at most 10, before"] = float(np.mean(shares))
+    people, paid = retail(folder), collections.defaultdict(list)
+    for row in table_rows(folder, "online_retail/lines"):
+        paid[row["stock_code"]].append(float(row["unit_price"]))
+    assert people.labels is not None
+    prices = [max(0.01, float(np.median(paid[str(label)]))) for label in people.labels]
+    found = {}
+    for limit in LIMITS:
+        bag = Knapsack(prices, limit)
+        both = Intersection(Cardinality(10), bag)
+        for epsilon in (math.inf, 1.0):
+            row = {"knapsack alone": _mean(people, bag, epsilon), "at most 10": _mean(people, both, epsilon)}
+            with mock.patch.object(module, "costs_of", return_value=None):
+                row["at most 10, before"] = _mean(people, both, epsilon)
+            found[f"{limit:g}, epsilon {epsilon:g}"] = row
     return found
+
+
+def _mean(people: Coverage, constraint: Constraint, epsilon: float) -> float:
+    selectors = [PrivateGreedy(constraint, dc.Budget(epsilon), seed=seed) for seed in range(ORDERS)]
+    return float(np.mean([people.value(one.select(people).items) for one in selectors]))
 
 
 def main() -> int:

@@ -334,7 +334,7 @@ def test_the_learner_that_serves_most_is_chosen_at_every_epsilon(epsilon):
     """Of those that guarantee nothing; at epsilon 1 this size has no certificate that is worth something."""
     found = dc.plan(2_000, 10, 20_000, dc.Budget(epsilon, 1e-6))
     assert found.best.name == "RollingSelector"
-    assert found.best.expected.share > max(one.expected.share for one in found.candidates) - 0.02
+    assert found.best.expected.share > max(one.expected.share for one in found.candidates) - 0.03
     assert min(one.certified for one in found.candidates) > 0.5 * found.question.trivial
 
 
@@ -343,8 +343,9 @@ def test_a_certificate_that_is_worth_something_is_taken_for_any_order_of_people(
     top = found.candidates[0]
     assert found.best.certified < 0.5 * found.question.trivial
     assert found.best.expected.share > 0.9 * top.expected.share
-    assert top.name == "RollingSelector"
-    assert not top.proven
+    [rolling] = [one for one in found.candidates if one.name == "RollingSelector"]
+    assert not rolling.proven
+    assert found.best.name in ("BestOfBothSelector", "RunningSumSelector")
 
 
 def test_where_nothing_helps_it_says_so_first_and_how_many_people_would():

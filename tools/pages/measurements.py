@@ -100,8 +100,9 @@ def plans_candidates() -> str:
 @block
 def plans_knapsacks() -> str:
     found = stored("planning")["knapsacks"]
-    return markdown(["at most 300 for products of eshop_clicks", "share of sessions served"],
-                    [[name, f"{share:.3f}"] for name, share in found.items()])  # fmt: skip
+    kinds = list(next(iter(found.values())))
+    rows = [[name, *(f"{row[kind]:.2f}" for kind in kinds)] for name, row in found.items()]
+    return markdown(["limit", *kinds], rows)
 
 
 @block

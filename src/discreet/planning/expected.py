@@ -149,16 +149,18 @@ def crowds(
     constraint: Constraint,
     count: int = FEWEST,
     *,
+    first: int = 0,
     items: float | None = None,
     bound: float = 1.0,
     sample: Population | None = None,
 ) -> list[Crowd]:
-    """The first ``count`` simulated streams; ``items`` of a person, where that is known.
+    """Simulated streams, from number ``first`` to ``count``; ``items`` of a person, where that is known.
 
     Those of a public ``sample`` are drawn from it.
     """
     found = []
-    for run, taste in enumerate(CATALOGUES[:count]):
+    for run in range(first, count):
+        taste = CATALOGUES[run]
         if sample is not None:
             rng = PublicRandomness.seeded([20_002, run]).generator
             people = sample[rng.integers(len(sample), size=size.rounds)]

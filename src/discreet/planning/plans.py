@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -46,6 +46,9 @@ _SECONDS = 1.0  # that the chosen learner may be simulated for, roughly
 _MOST_SETS, _FEWEST_SETS = 200, 20  # that learners with many of them are simulated with, in all
 _SLOW = 0.3  # seconds of a simulated stream from which on a learner without a guarantee is not tried
 _RESAMPLING = ("HedgeSelector", "RunningSumSelector", "BestOfBothSelector", "MetaFrankWolfe")
+
+
+Shares = dict[tuple[Any, ...], list[float]]  # of each kind, stream by stream
 
 
 # --- questions --------------------------------------------------------------------------------------
@@ -481,7 +484,7 @@ def _on_synthetic_people(question: ItemQuestion, progress: bool) -> Simulation:
 
 
 def _compared(question: ItemQuestion, sample: Population | None, progress: bool) -> Simulation:
-    """Every kind of candidate on a few streams, and the best of them on more, as time allows."""
+    """Every kind of candidate on a few streams, and the best two or three on more, as time allows."""
     size = Size.of(question.rounds, question.n_items, question.k)
     if sample is not None or isinstance(question.sets, Constraint):
         size = replace(size, n_items=question.n_items, k=question.k)
@@ -491,22 +494,32 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     kinds = _worth_trying(small)
     tried = {one.kind: _served(small, one, few) for one in track(kinds, "simulating", progress, after=2.0)}
 
-    def share(kind: tuple[Any, ...]) -> float:
-        return float(np.mean([share_after(run, question.rounds) for run in tried[kind]]))
+    def shares() -> Shares:
+        return {kind: [share_after(run, question.rounds) for run in runs] for kind, runs in tried.items()}
 
-    best = _best_kind(small, kinds, share)
+    own = {one.kind: one for one in _kinds(question.candidates())}  # with what they certify at full size
+    rivals = [own[one.kind] for one in kinds if one.kind in own]
+    found = shares()
+    first = _best_kind(question, rivals, found)
+    most: dict[str, tuple[Any, ...]] = {}  # the best of each learner
+    for kind in sorted(tried, key=lambda kind: sum(found[kind]), reverse=True):
+        most.setdefault(kind[0], kind)
+    finals = {first, *list(most.values())[:2]}
+    last = [one for one in kinds if one.kind in finals]
+    slowest = max(_seconds(one, small) for one in last)
+    count = min(len(CATALOGUES), max(FEWEST, int(_SECONDS / slowest)))
+    others = crowds(size, small.constraint, count, first=FEWEST, **more)
+    for one in track(last, "simulating", progress, after=2.0):
+        tried[one.kind] += _served(small, one, others, FEWEST)
+    found = shares()
+    best = _best_kind(question, [own[one.kind] for one in last], found)
     one = next(one for one in kinds if one.kind == best)
-    count = min(len(CATALOGUES), max(FEWEST, int(_SECONDS / _seconds(one, small))))
-    every = few + crowds(size, small.constraint, count, **more)[FEWEST:]
-    tried[best] += _served(small, one, every[FEWEST:], FEWEST)
-    chances = [crowd.at_random for crowd in every]
+    chances = [crowd.at_random for crowd in few + others]
     needed = people_needed(tried[best], chances)
     if needed is None:
         needed = _people_needed(small, one, more)
-    shares = {
-        kind: Expected.of([share_after(run, question.rounds) for run in runs]) for kind, runs in tried.items()
-    }
-    return Simulation(shares, best, Expected.of(chances), count, size.rounds, needed)
+    expected = {kind: Expected.of(runs) for kind, runs in found.items()}
+    return Simulation(expected, best, Expected.of(chances), count, size.rounds, needed)
 
 
 def _worth_trying(question: ItemQuestion) -> list[Candidate]:
@@ -517,22 +530,29 @@ def _worth_trying(question: ItemQuestion) -> list[Candidate]:
     return [one for one in kinds if one in quick or one in sure] or kinds
 
 
-def _best_kind(
-    question: ItemQuestion, kinds: Sequence[Candidate], share: Callable[[tuple[Any, ...]], float]
-) -> tuple[Any, ...]:
+def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Shares) -> tuple[Any, ...]:
     """The kind that serves most; of those that serve about as much, the surest, or the first.
 
-    For any order of people, one with a certificate that is worth something, unless it serves much less.
+    For any order of people, one with a certificate that is worth something, unless it serves much less. About
+    as much: within two standard errors of the difference, stream by stream.
     """
-    most = max(share(one.kind) for one in kinds)
-    if question.stream == "adversarial":
-        sure = [one for one in kinds if one.certified < _WORTH * question.trivial]
-        if sure:
-            best = max(sure, key=lambda one: share(one.kind))
-            if share(best.kind) >= _KEPT * most:
-                return best.kind
-    alike = [one for one in kinds if share(one.kind) >= most - _ALIKE]
-    sure = [one for one in alike if one.certified < question.without_learning[1]]
+
+    def served(one: Candidate) -> float:
+        return float(np.mean(shares[one.kind]))
+
+    def behind(one: Candidate) -> bool:
+        pairs = list(zip(shares[top.kind], shares[one.kind], strict=False))
+        less = [first - second for first, second in pairs]
+        return float(np.mean(less)) > max(_ALIKE, 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less)))
+
+    top, worth = max(kinds, key=served), _WORTH * question.trivial
+    sure = [one for one in kinds if one.certified < worth]
+    if question.stream == "adversarial" and sure:
+        best = max(sure, key=served)
+        if served(best) >= _KEPT * served(top):
+            return best.kind
+    alike = [one for one in kinds if not behind(one)]
+    sure = [one for one in alike if one.certified < worth]
     return min(sure, key=lambda one: one.certified).kind if sure else alike[0].kind
 
 
