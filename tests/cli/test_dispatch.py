@@ -69,7 +69,7 @@ def test_no_option_is_dropped_for_a_second_one(name, capsys):
             continue
         assert_refused(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
         assert action.default is default
-    given = {"--constraint", "--include", "--exclude", "--show"}
+    given = {"--constraint", "--include", "--exclude", "--candidates", "--show"}
     expected = {"select": given, "simulate": {"--stream", "--learner", "--epsilon"}}
     expected["report"] = {"--retention"}
     assert repeatable == expected.get(name, set())

@@ -432,13 +432,49 @@ def test_bad_rows_are_left_out_when_asked_and_their_people_stay(file, read):
     listed = file("i\nx\ny\n", "items.csv")
     people = read(path, "--person", "u", "--item", "i", "--weight", "w", "--items", listed, "--skip-bad")
     assert len(people) == 5  # a, b, c, d, e
-    assert people.indptr.tolist() == [0, 1, 1, 1, 1, 1]
+    assert people.indptr.tolist() == [0, 1, 1, 1, 2, 2]  # a weight of 2 counts as 1
     assert people.n_items == 2
+
+
+def test_a_weight_out_of_range_is_refused_and_never_dropped(file, capsys, read):
+    """Ratings from 1 to 5: without --skip-bad the scale is asked for, with it none of them is lost."""
+    rows = [
+        ("a", "x", 5),
+        ("b", "y", 1),
+        ("c", "y", 0.25),
+        ("d", "x", -3),
+        ("e", "x", "many"),
+        ("f", "y", "inf"),
+    ]
+    path = file("u,i,w\n" + "".join(f"{u},{i},{w}\n" for u, i, w in rows))
+    listed = file("i\nx\ny\n", "items.csv")
+    asked = ("--person", "u", "--item", "i", "--weight", "w", "--items", listed)
+    refused = inside(capsys, "select", path, *asked, "--k", 1, "--epsilon", 1)
+    assert_refused(refused, "weights must lie in [0, 1], so divide ratings by the highest there can be")
+    assert "--skip-bad" not in refused.err
+    people = read(path, *asked, "--skip-bad")
+    assert len(people) == 6
+    assert people.data.tolist() == [1.0, 1.0, 0.25, 1.0]
+
+
+def test_what_is_skipped_is_said_as_a_rule(file, capsys, tmp_path):
+    """The same words whatever is left out: what is wrong with somebody's row shows in nothing."""
+    listed = file("i\nx\ny\n", "items.csv")
+    asked = ("--person", "u", "--item", "i", "--weight", "w", "--items", listed, "--skip-bad")
+    said = set()
+    for name, row in (("good", "b,y,1"), ("bad", "b,,1"), ("high", "b,y,7"), ("none", "b,y,many")):
+        path = file(f"u,i,w\na,x,1\n{row}\n", f"{name}.csv")
+        reading = selected(capsys, path, *asked, "--k", 1, "--epsilon", 1)["reading"]
+        said.add(tuple(one for one in reading if "left out" in one or "nearest number within" in one))
+        ended = inside(capsys, "prepare", path, *asked, "--highest", 1, "--to", tmp_path / name)
+        assert "outside [0, 1] counted as the nearest" in " ".join(ended.out.split())
+    [rule] = said
+    assert len(rule) == 2
 
 
 def test_rows_that_are_left_out_bring_no_items(file, read):
     """An item that only bad rows have is not among those that are chosen from."""
-    path = file("u,i,w\na,x,1\nb,y,2\n,z,1\nc,x,1\n")
+    path = file("u,i,w\na,x,1\nb,y,many\n,z,1\nc,x,1\n")
     people = read(path, "--person", "u", "--item", "i", "--weight", "w", "--items-from-data", "--skip-bad")
     assert (people.labels, len(people)) == (("x",), 3)
 

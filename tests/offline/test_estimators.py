@@ -609,3 +609,35 @@ def test_bounds_are_tried_on_public_data():
     with pytest.warns(UserWarning, match=r"bounds cut 100 % of the entries of feature 3"):
         assert selector.clipped(np.clip(X, 0, 0.4)).tolist() == [0.0, 0.0, 0.0, 1.0]
     assert selector.clipped(np.clip(X, 0.5, 1.0)).tolist() == [0.0] * 4
+
+
+def test_a_log_scale_sees_what_long_tails_hide():
+    """Amounts whose logarithms tell of the class, at bounds that were a guess."""
+    rng = np.random.default_rng(8)
+    logs = rng.normal(size=(3_000, 20))
+    kinds = (logs[:, :4].sum(axis=1) > 0.0).astype(int)
+    table, found = np.exp(2.0 * logs), {}
+    for scale in ("linear", "log"):
+        chosen = [
+            PrivateFeatureSelector(4, 1.0, bounds=(0, 2_000), classes=[0, 1], scale=scale, random_state=seed)
+            .fit(table, kinds)
+            .get_support(indices=True)
+            for seed in range(10)
+        ]
+        found[scale] = sum(int((one < 4).sum()) for one in chosen)
+    assert found["log"] >= 38
+    assert found["linear"] <= 30
+    with pytest.raises(ValueError, match="scale='square' is not one of"):
+        PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1], scale="square").fit(table, kinds)
+
+
+def test_scaled_entries_depend_on_themselves_alone_and_keep_their_order():
+    """So one person moves covariances by as much as at the linear scale: entries stay within [0, 1]."""
+    table = np.array([[-5.0, 0.0], [0.0, 1e-9], [3.0, 7.0], [10.0, 1e300]])
+    for scale in estimators.SCALES:
+        whole = estimators.scaled_to((0, 10), table, scale)
+        assert whole.min() == 0.0
+        assert whole.max() == 1.0
+        assert (np.diff(whole, axis=0) >= 0.0).all()
+        alone = np.vstack([estimators.scaled_to((0, 10), row[None], scale) for row in table])
+        np.testing.assert_array_equal(whole, alone)

@@ -492,3 +492,25 @@ def test_other_families_start_from_given_items():
     assert chosen.items[0] == 4
     second = max((1, 2, 3), key=lambda item: people.value([4, item]))
     assert chosen.items[1] == second
+
+
+def test_candidates_alone_are_chosen_from():
+    """The same as excluding all others: transcripts, certificate and account; included ones stay in."""
+    rng = np.random.default_rng(3)
+    people = Coverage(rng.random((200, 8)) < 0.3, labels=list("abcdefgh"))
+    for more in ({}, {"include": ["g"]}, {"exclude": ["b"]}):
+        few = PrivateGreedy(3, dc.Budget(1.0), candidates=list("abch"), seed=4, **more)
+        others = {*"defg"} - {*more.get("include", ())}
+        same = PrivateGreedy(3, dc.Budget(1.0), seed=4, include=more.get("include"),
+                             exclude=[*others, *more.get("exclude", ())])  # fmt: skip
+        assert few.certified_loss(200, 8) == same.certified_loss(200, 8)
+        chosen = few.select(people)
+        assert chosen.items == same.select(people).items
+        assert {*chosen.labels} <= {*"abch"} | {*more.get("include", ())}
+        assert few.privacy.epsilon() == same.privacy.epsilon()
+    with pytest.raises(ValueError, match="candidates"):
+        PrivateGreedy(3, dc.Budget(1.0), candidates=["nothing"]).select(people)
+    fewer = PrivateGreedy(3, dc.Budget(0.2), candidates=range(4)).certified_loss(200, 8)
+    assert fewer < PrivateGreedy(3, dc.Budget(0.2)).certified_loss(200, 8)
+    fractional = ContinuousGreedy(3, dc.Budget(1.0, 1e-6), candidates=[0, 1, 2, 7], seed=0).select(people)
+    assert {*fractional.items} <= {0, 1, 2, 7}

@@ -392,6 +392,37 @@ def test_functions_that_wait_are_not_saved(tmp_path):
 # --- a start from what was released -----------------------------------------------------------------
 
 
+def test_candidates_alone_are_shown_and_cost_nothing(setting):
+    """A public ranking: its first items come first, the others never, and the account is the same."""
+    usual = setting.make(labels=NAMES)
+    few = 5 if not usual._constrained else 6
+    ranking = [NAMES[item] for item in (6, 2, 4, 1, 3, 5)]
+    start = Released.ranked(ranking, N_ITEMS, labels=NAMES, candidates=few)
+    learner = setting.make(labels=NAMES, start=start)
+    assert learner.privacy.epsilon(1e-3) <= usual.privacy.epsilon(1e-3)
+    trace = learner.run(setting.people(20))
+    shown = {*trace.selections.ravel().tolist()} - {-1}
+    assert shown <= {NAMES.index(name) for name in ranking[:few]}
+    if learner._width > 1 and not learner._constrained:
+        one = Released.ranked(ranking, N_ITEMS, labels=NAMES, candidates=1)
+        with pytest.raises(ValueError, match="1 items would be left"):
+            setting.make(labels=NAMES, start=one)
+
+
+def test_a_public_ranking_is_checked_and_shortens_the_first_window():
+    budget = dc.Budget(0.1)
+    for kind in (dc.online.PhasedSelector, dc.online.RollingSelector):
+        start = Released.ranked(range(50), 5_000, candidates=50)
+        learner = kind(5_000, 5, budget, start=start, seed=0)
+        assert learner.settings.first_window == kind(50, 5, budget).settings.first_window
+        assert learner.settings.first_window < kind(5_000, 5, budget).settings.first_window
+        assert [*learner.choose().items] == [0, 1, 2, 3, 4]  # the ranking's own, until something is known
+    with pytest.raises(ValueError, match="candidates=9 is too large"):
+        Released.ranked([3, 1], 5, candidates=9)
+    with pytest.raises(ValueError, match="ranking"):
+        Released.ranked(["tee"], 2, labels=["tea", "jam"])
+
+
 def test_a_start_is_worth_something_and_costs_nothing():
     rng = np.random.default_rng(4)
     n_items, k = 30, 3

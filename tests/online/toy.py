@@ -45,7 +45,7 @@ class ToySelector(OnlineSelector):
     _settings_type = ToySettings
     _state = ("_sum",)
 
-    def __init__(self, n_items, k, rounds, budget, *, bound=1.0, labels=None, seed=None):
+    def __init__(self, n_items, k, rounds, budget, *, bound=1.0, labels=None, start=None, seed=None):
         super().__init__(*tightened(ToySettings, locals()))
 
     def _begin(self) -> None:

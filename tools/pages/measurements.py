@@ -77,6 +77,44 @@ def bandit_exponents() -> str:
 
 
 @block
+def plans_kept() -> str:
+    record, rows = stored("planning"), []
+    for name, now in record["plans"].items():
+        before = record["before"]["plans"][name]
+        said = [f"{one['expected']:.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in (before, now)]
+        came = [f"{one['came']:.2f} `{one['learner']}`" for one in (before, now)]
+        rows.append([name, said[0], came[0], said[1], came[1]])
+    return markdown(["data set, feedback, epsilon", "promised before", "came", "promised", "comes"], rows)
+
+
+@block
+def plans_candidates() -> str:
+    found = stored("planning")["candidates"]
+    kinds = list(next(iter(found.values())))
+    rows = [[name, *(f"{row[kind]:.2f}" for kind in kinds)] for name, row in found.items()]
+    return markdown(
+        ["people, epsilon", *(f"`{kind}`".replace(", ", "`, ").rstrip("`") for kind in kinds)], rows
+    )
+
+
+@block
+def plans_knapsacks() -> str:
+    found = stored("planning")["knapsacks"]
+    kinds = list(next(iter(found.values())))
+    rows = [[name, *(f"{row[kind]:.2f}" for kind in kinds)] for name, row in found.items()]
+    return markdown(["limit", *kinds], rows)
+
+
+@block
+def plans_seconds() -> str:
+    large = stored("planning")["large"]
+    return (
+        f"At 40,000 items and 30,000 people the default plan takes {large['plan']:.1f} s of processor time,\n"
+        f"and its learner (`{large['learner']}`) {large['stream']:.1f} s for the stream."
+    )
+
+
+@block
 def offline_pickups() -> str:
     uber = stored("offline")["uber"]
     ranks = list(uber["mean"])

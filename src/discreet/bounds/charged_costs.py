@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..constraints import Knapsack
+from ..constraints import Cardinality, Constraint, Intersection, Knapsack
 
 # Weights are multiples of 2^-BITS: an exact sum of gains times a weight is exact again.
 BITS = 16
@@ -24,8 +25,11 @@ class ChargedCosts:
     each moves by at most ``bound`` again, and what a rate means is the same as without costs. Feasibility
     goes by true costs. Weights are rounded down to multiples of 2^-16, which is part of ``charged``.
 
+    Together with at most k items (or other limits on how many there are) the rank is at most k, and no item
+    counts as less than capacity / k: where any k items fit, costs do not count at all.
+
     ``large`` are the items above half the capacity: the only ones that a best set may owe its value to while
-    leaving no room for what cost-benefit picks would take.
+    leaving no room for what cost-benefit picks would take. ``proven``: whether `ratio` is known.
     """
 
     weights: NDArray[np.float64]
@@ -34,11 +38,13 @@ class ChargedCosts:
     capacity: float
     slack: float  # the most by which a feasible set's charged costs exceed its true ones
     dearest_small: float
+    proven: bool = True
 
     @classmethod
-    def of(cls, bag: Knapsack) -> ChargedCosts:
-        """The weights of a knapsack."""
-        costs, capacity, rank = bag.costs, bag.capacity, bag.rank
+    def of(cls, bag: Knapsack, at_most: int | None = None) -> ChargedCosts:
+        """The weights of a knapsack, of which at most so many items are taken."""
+        costs, capacity = bag.costs, bag.capacity
+        rank = bag.rank if at_most is None else max(1, min(bag.rank, at_most))
         affordable = bag.addable([])
         floor = capacity / min(rank, 1 << (BITS - 1))  # so that no weight is rounded to nothing
         raised = np.maximum(costs, floor)
@@ -75,6 +81,9 @@ class ChargedCosts:
         the capacity, and when one of them does not fit S costs more than o does, so more than they all do
         together: with a the ratio of picks to f(T without o), the better of S and the best single item is
         of value 1 / (1 + 1/a) of f(T).
+
+        With at most k items beside the knapsack picks also end when there are k. Each counts for capacity / k
+        at least, so that S then has a charged cost of the whole capacity: more than either case asks for.
         """
         half = self.capacity / 2.0
         small = -math.expm1(-(self.capacity - self.dearest_small) / (self.capacity + self.slack))
@@ -83,7 +92,53 @@ class ChargedCosts:
         return small, -math.expm1(-half / (half + self.slack))
 
     @property
-    def ratio(self) -> float:
-        """The share of the best set's value that the method achieves, before the loss of privacy."""
+    def ratio(self) -> float | None:
+        """The share of the best set's value that the method achieves, before the loss of privacy.
+
+        None where that is not known.
+        """
+        if not self.proven:
+            return None
         small, rest = self.ratios
         return small if rest is None else min(small, 1.0 / (1.0 + 1.0 / rest))
+
+
+def costs_of(constraint: Constraint) -> ChargedCosts | None:
+    """The weights of a knapsack, alone or together with other constraints; None where there is none.
+
+    Of several knapsacks an item costs the largest part of a capacity that it takes. `ChargedCosts.ratio` is
+    known for one knapsack, alone or with at most k items. Elsewhere weights are a heuristic (they keep one
+    dear item from filling the knapsack, as costs do alone), and no second choice is paid for to save a ratio.
+
+    >>> bag = Knapsack([90.0, 5.0, 10.0, 20.0], capacity=100.0)
+    >>> costs_of(Intersection(Cardinality(2), bag)).weights.tolist()
+    [0.5555419921875, 1.0, 1.0, 1.0]
+    >>> costs_of(Cardinality(2)) is None
+    True
+    """
+    if isinstance(constraint, Knapsack):
+        return ChargedCosts.of(constraint)
+    parts = list(_parts(constraint))
+    bags = [part for part in parts if isinstance(part, Knapsack)]
+    if not bags:
+        return None
+    known = len(bags) == 1 and all(isinstance(part, Knapsack | Cardinality) for part in parts)
+    found = ChargedCosts.of(bags[0] if len(bags) == 1 else _joined(bags), constraint.rank)
+    if known and constraint.rank < 1 << (BITS - 1):
+        return found
+    return replace(found, large=found.large[:0], proven=False)
+
+
+def _parts(constraint: Constraint) -> Iterator[Constraint]:
+    """The constraints that an intersection is made of."""
+    if not isinstance(constraint, Intersection):
+        yield constraint
+        return
+    for part in constraint.constraints:
+        yield from _parts(part)
+
+
+def _joined(bags: list[Knapsack]) -> Knapsack:
+    """One knapsack with the largest part that an item takes of any; 2 where an item does not fit."""
+    taken = [np.where(bag.addable([]), bag.costs / (bag.capacity or 1.0), 2.0) for bag in bags]
+    return Knapsack(np.max(taken, axis=0), 1.0)

@@ -65,8 +65,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--skip-bad": _FLAG
     | {
-        "help": "leave out rows with an empty cell, a bad weight or an item that --items does not list,"
-        " instead of refusing the file",
+        "help": "leave out rows with an empty cell, a weight that is no number or an item that --items does"
+        " not list, instead of refusing the file; a weight out of range counts as the nearest within",
     },
     "--insecure-diagnostics": _FLAG | {"help": "say which row of a file was refused: NOT PRIVATE"},
     "--weight": {
@@ -104,6 +104,22 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 TEXT = ("--separator", "--items-columns")
 EVENTS = ("--person", "--item", "--items", "--items-item", "--columns", *TEXT)
 PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
+
+
+def skipping(options: argparse.Namespace, highest: float) -> list[str]:
+    """What --skip-bad does to rows, in words: a rule that looks at each row alone, and no count."""
+    if not options.skip_bad:
+        return []
+    weight = " or whose weight is no number" if options.weight is not None else ""
+    left_out = [
+        f"Rows with a missing cell or of another width{weight}, and those of an item that is not listed, were"
+        " left out, each for what stands in it alone; whoever has one still counts as somebody. How many"
+        " there were is private, and not said."
+    ]
+    if options.weight is not None:
+        within = f"outside [0, {highest:g}]" if math.isfinite(highest) else "below 0"
+        left_out.append(f"Weights {within} counted as the nearest number within.")
+    return left_out
 
 
 def add(group: argparse._ActionsContainer, *names: str, **changed: Any) -> None:

@@ -89,8 +89,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_json(_result(options, found)))
     else:
-        lines = [wrapped(found.headline), fitted(*found.rows()), wrapped(f"chosen: {found.best}")]
-        print("\n".join([*lines, wrapped(found.reason)]))
+        lines = [wrapped(found.reason), wrapped(found.headline), fitted(*found.rows())]
+        print("\n".join([*lines, wrapped(f"chosen: {found.best}")]))
     return 0
 
 
@@ -111,6 +111,7 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
         "vacuous": found.vacuous,
         "hopeless": found.hopeless,
         "random_sets_expected_share": None if found.simulation is None else found.simulation.at_random.share,
+        "people_needed": None if found.simulation is None else found.simulation.needed,
         "without_learning": found.at_random,
         "rounds_needed": found.rounds_needed,
         "epsilon_needed": found.epsilon_needed,
@@ -119,7 +120,7 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
                 "learner": one.name,
                 "settings": one.settings,
                 "expected_share": None if one.expected is None else one.expected.share,
-                "expected_spread": None if one.expected is None else one.expected.spread,
+                "expected_range": None if one.expected is None else [one.expected.low, one.expected.high],
                 "certified": one.certified,
                 "certified_per_round": one.average,
                 "formula": one.formula,

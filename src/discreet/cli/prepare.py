@@ -18,6 +18,8 @@ from .common import (
     events_of,
     given,
     read_items,
+    skipping,
+    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -98,10 +100,13 @@ def run(options: argparse.Namespace) -> int:
             source, items=_items(options), cap=options.cap, buckets=options.buckets, highest=highest, **asked
         )
     # Neither the number of buckets, which may follow from that of the rows, nor a digest of what they hold.
+    rule = skipping(options, store.highest)
     said = {"store": options.to, "n_items": store.n_items, "catalogue": store.catalogue}
+    said |= {"left_out": " ".join(rule)} if rule else {}
     text = f"{options.to}: people over {store.n_items:,} items"
     if store.catalogue == "from data":
         text += "; CONDITIONAL on the list of items, which was taken from data"
+    text = "\n".join([text, *map(wrapped, rule)])
     print(as_json(said) if options.json else text)
     return 0
 

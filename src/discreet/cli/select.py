@@ -35,6 +35,7 @@ from .common import (
     noting,
     printable,
     read_items,
+    skipping,
     warn_of_budget,
     wrapped,
     write_whole,
@@ -132,6 +133,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--exclude",
         metavar="ITEMS",
         help="items that cannot be chosen, such as what is sold out; written as for --include, and as public",
+        **several,
+    )
+    what.add_argument(
+        "--candidates",
+        metavar="ITEMS",
+        help="items that alone can be chosen, such as last month's most sold; written as for --include, and"
+        " as public. With fewer of them less is left to chance",
         **several,
     )
     value = parser.add_argument_group("the value of a list to a person")
@@ -344,7 +352,8 @@ class Listing:
 class SelectRequest:
     """The options, checked before anything is read.
 
-    ``include`` and ``exclude``: texts as they were written, and the lines of files. ``max_people``: the
+    ``include``, ``exclude`` and ``candidates``: texts as they were written, and the lines of files.
+    ``max_people``: the
     public bound on the number of people; None where the number itself is public.
     """
 
@@ -354,6 +363,7 @@ class SelectRequest:
     vectors: tuple[str, ...]
     include: tuple[str | list[str], ...]
     exclude: tuple[str | list[str], ...]
+    candidates: tuple[str | list[str], ...]
     max_people: int | None
 
     @classmethod
@@ -370,13 +380,14 @@ class SelectRequest:
         rules = tuple(map(Rule.read, options.constraint))
         include = tuple(_labels("--include", text) for text in options.include)
         exclude = tuple(_labels("--exclude", text) for text in options.exclude)
+        candidates = tuple(_labels("--candidates", text) for text in options.candidates)
         stored = len(options.files) == 1 and _is_store(options.files[0])
         (_check_store if stored else _check_file)(options)
         vectors = _vectors(options, stored)
         if not stored:
             _check_items(options)
         most = None if options.neighbours == "replace" else int(options.max_people or MOST_PEOPLE)
-        return cls(options, stored, rules, vectors, include, exclude, most)
+        return cls(options, stored, rules, vectors, include, exclude, candidates, most)
 
     @property
     def columns(self) -> list[str]:
@@ -453,6 +464,7 @@ class SelectRequest:
             max_people=self.options.max_people,
             include=listed.named("--include", self.include),
             exclude=[] if listed.catalogue in ("private", "seeded") else self.excluded(listed),
+            candidates=listed.named("--candidates", self.candidates) if self.candidates else None,
         )
 
     def excluded(self, listed: Listing) -> list[Any]:
@@ -519,6 +531,11 @@ def _check_items(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--items-private {options.items_private:g} needs --delta above 0, e.g. 1e-6: the chance that an"
             " item of one person alone is listed"
+        )
+    if options.candidates:
+        raise ValueError(
+            "--candidates names items of a public list, and with --items-private the list is chosen"
+            " privately; give --items FILE, with the candidates or with all items"
         )
     if options.constraint:
         raise ValueError(
@@ -971,7 +988,7 @@ class SelectionReport:
         """The options that decide the result; files by name, since a path can say more than it should."""
         options = vars(self.request.options)
         settings = {name: value for name, value in options.items() if name not in _BESIDE}
-        for name in ("include", "exclude"):
+        for name in ("include", "exclude", "candidates"):
             given = settings[name]
             settings[name] = [f"@{Path(text[1:]).name}" if text[:1] == "@" else text for text in given]
         settings["file"] = ", ".join(map(_file_name, options["files"]))
@@ -1001,6 +1018,7 @@ class SelectionReport:
         if options.vectors:
             said.append("the vectors of the items")
         said += [f"which items were {name[2:]}d" for name in given(options, ("include", "exclude"))]
+        said += ["which items were candidates"] if options.candidates else []
         if self.request.max_people is None:
             counted = ", those with a row that can be read" if options.skip_bad else ""
             said.append(f"the number of people, {len(people):,}{counted}")
@@ -1037,6 +1055,7 @@ class SelectionReport:
                 else []
             ),
             *_WORDS.get(options.objective, ()),
+            *([] if self.request.stored else skipping(options, 1.0)),
             *self._certificate(),
             *self._chance(),
             "The list does not show how many people want an item, nor that these items are the best: every"
@@ -1120,8 +1139,13 @@ class SelectionReport:
         options, people, greedy = self.request.options, self.chosen.people, self.chosen.greedy
         if greedy is None or greedy.budget.neighbours != "replace":
             return []
-        if greedy.ratio is None or greedy.method_used is None:
+        if greedy.method_used is None:
             return []
+        if greedy.ratio is None:
+            return [
+                "Nothing is certified about how good the list is: for a --constraint knapsack together with"
+                " other limits than --k no bound is known."
+            ]
         count, most = len(people), len(people) * greedy.bound
         loss = greedy.certified_loss(count, people.n_items)
         if loss >= greedy.ratio * most:
@@ -1132,6 +1156,7 @@ class SelectionReport:
         private = options.items_private is not None
         among = " of these items" if private else ""
         beside = ["with the given items"] if options.include else []
+        beside += ["of the candidates"] if options.candidates else []
         beside += ["without the excluded ones"] if options.exclude and not private else []
         among += f" {' and '.join(beside)}" if beside else ""
         if options.objective != "any":
@@ -1175,7 +1200,8 @@ class SelectionReport:
         single = people.gains([])
         best: tuple[int, ...] = ()
         if greedy is not None:
-            free = PrivateGreedy(greedy.constraint, Budget(math.inf), bound=greedy.bound)
+            few = greedy.candidates
+            free = PrivateGreedy(greedy.constraint, Budget(math.inf), bound=greedy.bound, candidates=few)
             best = free.select(people, include=greedy.include, exclude=greedy.exclude).items
         return {
             "people": count,

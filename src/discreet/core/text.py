@@ -110,8 +110,13 @@ def _row(tag: str, cells: Sequence[str], right: Sequence[bool], *, bold: bool) -
 T = TypeVar("T")
 
 
-def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -> Iterator[T]:
-    """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is."""
+def track(
+    work: Iterable[T], what: str, shown: bool, total: int | None = None, *, after: float = 0.0
+) -> Iterator[T]:
+    """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is.
+
+    ``after``: only once so many seconds have passed.
+    """
     if shown is not True:
         yield from work
         return
@@ -119,11 +124,13 @@ def track(work: Iterable[T], what: str, shown: bool, total: int | None = None) -
     start, last = time.monotonic(), 0.0
     for place, item in enumerate(work):
         now, done = time.monotonic(), item.start if isinstance(item, slice) else place
-        if now - last >= 0.2:
+        if now - last >= 0.2 and now - start >= after:
             left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
             print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
             last = now
         yield item
+    if time.monotonic() - start < after:
+        return
     print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)
 
 

@@ -246,8 +246,7 @@ class EventReader:
             raise unlisted(batch, "person", int(np.argmax(who == UNLISTED)))
         weights = None
         if "weight" in batch.columns:
-            weights = amounts(batch.columns["weight"])
-            rows.weighed(weights, self._highest)
+            weights = rows.weighed(amounts(batch.columns["weight"]), self._highest)
         facts = {} if self._facts is None else self._facts.of(batch)
         for role, found in facts.items():
             rows.need(role, found != MISSING)
@@ -381,10 +380,17 @@ class GoodRows:
         """Those that have this cell."""
         self.keep(there, lambda row: self._batch.missing(role, row))
 
-    def weighed(self, weights: NDArray[np.float64], highest: float) -> None:
-        """Those whose weight is allowed."""
+    def weighed(self, weights: NDArray[np.float64], highest: float) -> NDArray[np.float64]:
+        """Those whose weight is allowed, and the weights.
+
+        Where bad rows are left out, a number out of range counts as the nearest one within: of ratings from 1
+        to 5 those of 1 alone would stay.
+        """
+        if self._batch.source.skip_bad:
+            weights = np.clip(weights, 0.0, highest)
         right = (weights >= 0.0) & (weights <= highest) & (weights < np.inf)
         self.keep(right, lambda row: _bad_weight(self._batch, row, highest))
+        return weights
 
     def numbers(self, names: Names, column: Column) -> NDArray[np.int64]:
         """The numbers of good rows' labels; no other row's label gets one."""
@@ -415,6 +421,7 @@ def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
         row,
         f"column {batch.asked['weight']!r} has a weight that is not allowed; weights must {allowed(highest)}",
         f"{cell:g}" if isinstance(cell, float) else repr(cell),
+        skippable=False,  # it would count as the nearest that is allowed
     )
 
 

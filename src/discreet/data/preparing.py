@@ -237,8 +237,7 @@ class Work:
         somebody = rows.good
         weights = np.zeros(0)
         if "weight" in batch.columns:
-            weights = amounts(batch.columns["weight"])
-            rows.weighed(weights, self.highest)
+            weights = rows.weighed(amounts(batch.columns["weight"]), self.highest)
         # Only what stands in rows that are kept gets into a list that is taken from data.
         what = rows.numbers(self.names, batch.columns["item"])
         rows.need("item", what != MISSING)

@@ -21,7 +21,8 @@ class SetFunction(Population):
 
     ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
     that is seen is held to it, and the details of an error name the person and the set. (So where at most k
-    items are chosen, a bound of sets of k items will do.) ``monotone=True`` declares that f never falls and
+    items are chosen, a bound of sets of k items will do; `offline.PrivateGreedy` looks at one such set before
+    anything is spent.) ``monotone=True`` declares that f never falls and
     is never negative, which makes one person's influence smaller; the values seen are held to that as well.
     Submodularity is taken on trust.
 

@@ -576,7 +576,8 @@ class ContinuousGreedy(OfflineSelector):
     it) need less Laplace and Gaussian noise, which then no longer grows with the number of items.
     ``sensitivity`` is for objectives that are no sum over people: how far one person moves the value of any
     set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
-    ``include`` and ``exclude``: public items that are in from the start, and that cannot be chosen; see
+    ``include``, ``exclude`` and ``candidates``: public items that are in from the start, that cannot be
+    chosen, and that alone can; see
     `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
 
     A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
@@ -631,6 +632,7 @@ class ContinuousGreedy(OfflineSelector):
         calibration: str = "tight",
         include: Any = None,
         exclude: Any = None,
+        candidates: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
@@ -640,8 +642,7 @@ class ContinuousGreedy(OfflineSelector):
             bound=bound,
             sensitivity=sensitivity,
             max_people=max_people,
-            include=include,
-            exclude=exclude,
+            given={"include": include, "exclude": exclude, "candidates": candidates},
         )
         if not isinstance(self.constraint, Matroid | Knapsack):
             raise TypeError(
@@ -837,8 +838,8 @@ class ContinuousGreedy(OfflineSelector):
         """Climb on functions of a point of the polytope, which are smooth and not linear along an item."""
         if self.noise == "exponential" or self.calibration == "published":
             raise ValueError('points need noise="laplace" or "gaussian", and calibration="tight"')
-        if self.sensitivity is not None or any((*given, self.include, self.exclude)):
-            raise ValueError("sensitivity=, include= and exclude= are for sets; leave them out")
+        if self.sensitivity is not None or any((*given, self.include, self.exclude, self.candidates)):
+            raise ValueError("sensitivity=, include=, exclude= and candidates= are for sets; leave them out")
         if (people.upper != 1.0).any():
             raise ValueError("amounts must lie in [0, 1], as the polytope's points do; rescale them")
         if max(people.bound, people.gradient_bound) > self.bound * (1.0 + 1e-12):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bounds import charged_costs, greedy
-from ..bounds.charged_costs import ChargedCosts
-from ..constraints import Cardinality, Constraint, Knapsack, Matroid
+from ..bounds.charged_costs import ChargedCosts, costs_of
+from ..constraints import Cardinality, Constraint, Matroid
 from ..constraints.base import Items, item_set
 from ..constraints.residual import rest_of
 from ..core import checks
 from ..core.guards import Turns, fixed, settle
 from ..core.names import item_numbers, listed
 from ..core.text import track
-from ..objectives import MutualInformation, Population, answers
+from ..objectives import MutualInformation, Population, SetFunction, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import (
     Account,
@@ -201,6 +201,10 @@ class OfflineSelector:
     fewer items are left than the constraint allows, all of them are taken, and nothing is spent. What is
     asked before there are people (``certified_loss``, ``plan``) takes numbers, and labels only under a
     `Cardinality`, where it does not matter which items they are.
+
+    ``candidates``: the items that can be chosen, as public as the others (a catalogue's own order, last
+    month's releases, facts of the items); all others are out. Noise then decides among these alone: with
+    m of n items what a pick loses to it falls from ln(n) to ln(m).
     """
 
     constraint: Constraint
@@ -209,6 +213,7 @@ class OfflineSelector:
     max_people: int | None
     include: tuple[Any, ...]
     exclude: tuple[Any, ...]
+    candidates: tuple[Any, ...] | None
     _allowance: Allowance
     _turns: Turns
     _residual: Residual | None = None  # once it was chosen for people, who know their labels
@@ -222,8 +227,7 @@ class OfflineSelector:
         bound: float,
         sensitivity: float | None,
         max_people: int | None,
-        include: Any,
-        exclude: Any,
+        given: Mapping[str, Any],
     ) -> None:
         if isinstance(constraint, int | np.integer):
             constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
@@ -241,8 +245,9 @@ class OfflineSelector:
             bound=checks.bound(bound),
             sensitivity=sensitivity,
             max_people=max_people,
-            include=_given("include", include),
-            exclude=_given("exclude", exclude),
+            include=_given("include", given["include"]),
+            exclude=_given("exclude", given["exclude"]),
+            candidates=None if given["candidates"] is None else _given("candidates", given["candidates"]),
             _allowance=budget if isinstance(budget, Allowance) else Allowance(budget, seed),
             _turns=Turns("selector"),
         )
@@ -282,13 +287,28 @@ class OfflineSelector:
             return known
         if not isinstance(constraint, Cardinality):
             inside = item_numbers("include", self.include, size)
-            return Residual.of(constraint, inside, item_numbers("exclude", self.exclude, size))
+            outside = [*item_numbers("exclude", self.exclude, size), *self._no_candidates(size, inside)]
+            return Residual.of(constraint, inside, outside)
         # Which ones they are makes no difference, and labels are not known yet.
         given = (*self.include, *self.exclude)
         if len(given) > size:
             raise ValueError(f"include and exclude hold {len(given)} items; there are n_items={size}")
         first = len(self.include)
-        return Residual.of(constraint, range(first), range(first, len(given)), given)
+        out = len(given)
+        if self.candidates is not None:
+            out = size - len({*self.candidates} - {*given})
+            given += (None,) * (out - len(given))
+        return Residual.of(constraint, range(first), range(first, out), given)
+
+    def _no_candidates(
+        self, size: int, inside: Sequence[int], labels: Sequence[Any] | None = None, *, public: bool = True
+    ) -> Iterable[int]:
+        """The items that are no candidates, without those that are in from the start."""
+        if self.candidates is None:
+            return ()
+        found = item_numbers("candidates", self.candidates, size, labels, public=public)
+        out: list[int] = np.setdiff1d(np.arange(size), [*found, *inside]).tolist()
+        return out
 
     def _left(self, people: Population, include: Any, exclude: Any) -> Residual:
         """What there is to choose from for these people."""
@@ -309,6 +329,8 @@ class OfflineSelector:
         for argument, given, found in named:
             if given:
                 found += item_numbers(argument, given, people.n_items, people.labels, public=known)
+        if self.candidates is not None:
+            excluded += self._no_candidates(people.n_items, included, people.labels, public=known)
         return Residual.of(self.constraint.over(people.n_items), included, excluded, people.labels)
 
     def _check_count(self, people: Population) -> None:
@@ -671,11 +693,6 @@ def _of_each(each: float, picks: int) -> tuple[float, float]:
     return picks * each, math.sqrt(picks) * each
 
 
-def costs_of(constraint: Constraint) -> ChargedCosts | None:
-    """The weights of a knapsack; None for other constraints."""
-    return ChargedCosts.of(constraint) if isinstance(constraint, Knapsack) else None
-
-
 class Scores(Protocol):
     """A growing set and the score of every item on top of it."""
 
@@ -755,9 +772,10 @@ def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[
 class PrivateGreedy(OfflineSelector):
     """Items picked one after the other, by the exponential mechanism on what each would add.
 
-    ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack gains are weighed against costs
-    (`bounds.charged_costs.ChargedCosts`), and if some item costs more than half the capacity, the best of
-    those is picked as well and a last private choice is made between it and the picks.
+    ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack, alone or in an intersection,
+    gains are weighed against costs (`bounds.charged_costs`). If some item costs more than half the capacity,
+    the best of those is picked as well and a last private choice is made between it and the picks, where a
+    guarantee is had by that: for a knapsack alone or with a `Cardinality`.
 
     ``select(people)`` takes a population. Scores are sums over its people, each person's part rounded down
     to a public step and held to [0, ``bound``]: exact, and never divided by the number of people. With
@@ -784,8 +802,8 @@ class PrivateGreedy(OfflineSelector):
     each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
     without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
     under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
-    million, and nobody is warned of a budget that is too small. ``include`` and ``exclude``: public items
-    that are in from the start, and that cannot be chosen; see `OfflineSelector`.
+    million, and nobody is warned of a budget that is too small. ``include``, ``exclude`` and ``candidates``:
+    public items that are in from the start, that cannot be chosen, and that alone can; see `OfflineSelector`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
@@ -798,7 +816,8 @@ class PrivateGreedy(OfflineSelector):
     privacy definition that the gate keeps to, and one account shows everything that left through it.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
-    1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems.
+    1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems, and that of its charged
+    costs for a knapsack, alone or with at most k items. Nothing is known of a knapsack with other limits.
 
     Gupta, Ligett, McSherry, Roth and Talwar (2010); Mitrovic, Bun, Krause and Karbasi (2017); the discrete
     steps of paper 003. ``epsilon=inf`` is plain greedy, the first of equals.
@@ -834,6 +853,7 @@ class PrivateGreedy(OfflineSelector):
         max_people: int | None = None,
         include: Any = None,
         exclude: Any = None,
+        candidates: Any = None,
         seed: Seed = None,
     ) -> None:
         super().__init__(
@@ -843,8 +863,7 @@ class PrivateGreedy(OfflineSelector):
             bound=bound,
             sensitivity=sensitivity,
             max_people=max_people,
-            include=include,
-            exclude=exclude,
+            given={"include": include, "exclude": exclude, "candidates": candidates},
         )
         if release_gains is not None:
             release_gains = checks.real("release_gains", release_gains, above=0.0, below=1.0)
@@ -879,7 +898,7 @@ class PrivateGreedy(OfflineSelector):
     def ratio(self) -> float | None:
         """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
         constraint: Constraint | None = self.constraint
-        if self._residual is not None or isinstance(constraint, Knapsack):
+        if self._residual is not None or costs_of(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
         return 1.0 if constraint is None else ratio(constraint, costs_of(constraint))
 
@@ -902,7 +921,10 @@ class PrivateGreedy(OfflineSelector):
         """
         size = checks.whole("n_people", n_people, at_least=1)
         if self.ratio is None:
-            raise ValueError(f"no guarantee is known for {self.constraint!r}; use matroids or a knapsack")
+            raise ValueError(
+                f"no guarantee is known for {self.constraint!r}; use matroids, or one knapsack, alone or with"
+                " a Cardinality"
+            )
         left = self._over(n_items)
         if left.constraint is None:
             return 0.0
@@ -1022,7 +1044,7 @@ class PrivateGreedy(OfflineSelector):
         if constraint is None:
             raise ValueError("no item can be added to those of include; there is nothing to choose")
         size = self.max_people if self._one_way else size
-        costs = costs_of(constraint)
+        costs = None if isinstance(constraint, Matroid) else costs_of(constraint)
         monotone = people is None or people.monotone
         if costs is not None and not monotone:
             costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
@@ -1113,6 +1135,10 @@ class PrivateGreedy(OfflineSelector):
             people.check_picks(_most_items(left))
         if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
+        if isinstance(people, SetFunction):
+            people.value(
+                _full(left)
+            )  # a bound that is too small: later, whoever exceeds it counts as nothing
         return left
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:
@@ -1213,6 +1239,18 @@ def _most_items(left: Residual) -> int:
     """The most items that there can be in the end."""
     picked = 0 if left.constraint is None else min(left.constraint.rank, int(left.free.size))
     return picked + int(left.included.size)
+
+
+def _full(left: Residual) -> list[int]:
+    """A public set that nothing fits on top of: the first items that there are."""
+    chosen: list[int] = []
+    for _ in range(0 if left.constraint is None else left.constraint.rank):
+        assert left.constraint is not None
+        fits = addable(left.constraint, int(left.free.size), chosen)
+        if not fits.size:
+            break
+        chosen.append(int(fits[0]))
+    return left.items(chosen)
 
 
 def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .phased import PhasedSelector as PhasedSelector
     from .registry import AuditExample as AuditExample
     from .registry import register as register
+    from .released import Released as Released
     from .rolling import RollingSelector as RollingSelector
     from .running_sums import RunningSumSelector as RunningSumSelector
     from .segments import Segments as Segments
@@ -39,6 +40,7 @@ _BASES = {
     "Guarantee": f"{__name__}.learner",
     "OnlineLearner": f"{__name__}.learner",
     "OnlineSelector": f"{__name__}.learner",
+    "Released": f"{__name__}.released",
     "Segments": f"{__name__}.segments",
     "register": f"{__name__}.registry",
 }

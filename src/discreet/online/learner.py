@@ -226,8 +226,15 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
     """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start."""
-    share = spend_from(given["budget"], given["seed"])
-    return kind.tight(**asked(given), share=share), share, given.get("start")
+    share, start, options = spend_from(given["budget"], given["seed"]), given.get("start"), asked(given)
+    settings = kind.tight(**options, share=share)
+    if isinstance(start, Released) and start.candidates is not None and hasattr(settings, "first_window"):
+        # The first window is as long as noise on the items that can be shown asks for.
+        few = kind.tight(
+            **options | {"n_items": max(len(start.candidates), settings.k), "labels": None}, share=share
+        )
+        settings = replace(settings, first_window=few.first_window)
+    return settings, share, start
 
 
 def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] | None:
@@ -828,9 +835,12 @@ class OnlineSelector(OnlineLearner):
 
     def _begin_with(self, released: Released) -> None:
         checks.instance("start", released, Released, "last_month.released")
-        self._start(released.over(self.n_items, self.labels))
+        known = released.over(self.n_items, self.labels)
+        self._start(replace(known, items=known.items[: self.k]))
         self._gate.add_caveats(*released.caveats)
         self._catalogue.changed = True
+        if known.candidates is not None:
+            self.retire_items(np.setdiff1d(np.arange(self.n_items), known.candidates))
 
     # --- for users -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.names import item_numbers, listed, plain_label
 
 Floats = NDArray[np.float64]
 _CORRELATION = 0.9  # between segments, as long as nothing is known about it
@@ -32,7 +33,7 @@ class Released:
     average, by released sums, ``deviations`` how far off that may be, and ``people`` how many people these
     were about; None and 0 where only sets were released. NaN is an item of which nothing is known. ``labels``
     are the items' names. ``caveats`` is what accounts have to say of these releases, and of whatever follows
-    from them.
+    from them. ``candidates`` are the items that can be shown; None for all of them.
     """
 
     items: tuple[int, ...]
@@ -42,6 +43,35 @@ class Released:
     people: int = 0
     deviations: NDArray[np.float64] | None = None
     caveats: tuple[str, ...] = ()
+    candidates: tuple[int, ...] | None = None
+
+    @classmethod
+    def ranked(
+        cls,
+        ranking: Sequence[Any],
+        n_items: int,
+        *,
+        labels: Sequence[Any] | None = None,
+        candidates: int | None = None,
+    ) -> Released:
+        """A public ranking of items, in place of releases: its first items are shown until there are some.
+
+        By labels, or by numbers where there are none. With ``candidates=m`` its first m items alone can be
+        shown: noise then decides among these, which helps most where there are many items, few people or
+        a small epsilon. The ranking and m must be public: a catalogue's own order, facts of the items, what
+        was released before; never counts of the people who are learned from.
+
+        >>> start = Released.ranked(["maps", "tents"], 3, labels=["shoes", "maps", "tents"], candidates=2)
+        >>> start.items, start.candidates
+        ((1, 2), (1, 2))
+        """
+        size = checks.whole("n_items", n_items, at_least=1)
+        named = None if labels is None else tuple(map(plain_label, labels))
+        items = tuple(dict.fromkeys(item_numbers("ranking", listed("ranking", ranking), size, named)))
+        kept = None
+        if candidates is not None:
+            kept = items[: checks.whole("candidates", candidates, at_least=1, at_most=len(items))]
+        return cls(items, size, named, candidates=kept)
 
     def discounted(self, part: float) -> Released:
         """The same, as of fewer people: for tastes that have changed since."""
@@ -67,7 +97,10 @@ class Released:
             return found
 
         known = carried(self.values), self.people, carried(self.deviations)
-        return Released(items, n_items, labels, *known, self.caveats)
+        kept = self.candidates
+        if kept is not None:
+            kept = tuple(int(moved[item]) for item in kept if moved[item] >= 0)
+        return Released(items, n_items, labels, *known, self.caveats, kept)
 
 
 # --- segments that share what they have released: each is drawn towards all ------------------------------

@@ -54,7 +54,7 @@ from .config import ExperimentConfig, PopulationConfig
 from .shares import Measure, visible_lift
 
 if TYPE_CHECKING:
-    from ..planning import Expected
+    from ..planning.expected import Expected
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
 MOST_SEGMENTS = 50
@@ -551,6 +551,11 @@ class Forecast:
     random: Expected
     people: int
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether that is hardly better than random sets: by less than a tenth of the way to the best."""
+        return self.learned.share - self.random.share < 0.1 * (1.0 - self.random.share)
+
 
 def release_plan(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
     """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
@@ -618,21 +623,20 @@ def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) 
 
 @lru_cache(maxsize=256)
 def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast:
-    from ..planning import Size, at_random, best_values, served, streams
+    from ..planning.expected import Expected, Size, crowds, served, share_after
 
     asked, whom = ExperimentConfig.read(config), PopulationConfig.read(people)
     size = Size.of(visitors, n_items, asked.k)
     asked = msgspec.structs.replace(asked, items=[str(item) for item in range(size.n_items)], bound=1.0)
-    crowds, sets = streams(size, 1.0, None), Cardinality(size.k, size.n_items)
-    best = best_values(crowds, sets)
+    found = crowds(size, Cardinality(size.k, size.n_items))
 
     def learner(run: int) -> OnlineSelector:
         made = _begun(asked, whom, run).learner
         assert isinstance(made, OnlineSelector)
         return made
 
-    found = served(learner, crowds, best)
-    return Forecast(found, at_random(crowds, best, sets), size.rounds)
+    shares = [share_after(served(learner, crowd, run), visitors) for run, crowd in enumerate(found)]
+    return Forecast(Expected.of(shares), Expected.of([crowd.at_random for crowd in found]), size.rounds)
 
 
 def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int | None]:
