@@ -198,7 +198,8 @@ def curvature_for_lipschitz():
     grown = 5 * log(1e6) ** 2.5 / (2 * 4 * sqrt(1e6))  # L / |C| times the printed H, on the unit ball
     noise = tree_noise(5, 10**6, (1 + grown) * levels(10**6) / 4)
     moved = math.fsum(min(2.0, (1 + noise) / (grown * t)) for t in range(1, 10**6))
-    yield f"certifies {big(grown * 1e6 / 2 + 2 + moved)} for the printed H times"  # nothing holds the first point: |C| = 2
+    first = 2  # nothing holds the first point: |C| = 2
+    yield f"certifies {big(grown * 1e6 / 2 + first + moved)} for the printed H times"
 
 
 def held_leader(p: int, epsilon: float, length: float = 1.0) -> float:

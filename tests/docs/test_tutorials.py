@@ -102,7 +102,8 @@ def _named():
     }
     likes = (rng.random((20, 6)) < 0.3).astype(float)
     found |= {"bounds": dc.bounds, "ExponentialChoice": dc.privacy.ExponentialChoice}
-    found |= {"log": math.log, "exp": math.exp, "inf": math.inf, "Gate": dc.privacy.Gate, "Logistic": Logistic}
+    found |= {"log": math.log, "exp": math.exp, "inf": math.inf}
+    found |= {"Gate": dc.privacy.Gate, "Logistic": Logistic}
     found |= {"Squared": Squared, "Cardinality": dc.constraints.Cardinality}
     found |= {"Intersection": dc.constraints.Intersection}
     found |= {"TreeSum": dc.privacy.TreeSum, "people": dc.objectives.Coverage(likes), "p": likes, "rng": rng}

@@ -76,8 +76,8 @@ def norm_of_expert_costs() -> str:
     return (
         f"A cost vector of 1000 ones has length {worst:.1f}. Theorem 4 plus regularising at its best H,"
         f" T = 10^11, grows as p^{whole:.2f} for costs in [0, 1]^p, and as p^{short:.2f} for vectors of"
-        f" length 1. The certificate of `LinearLeader(Simplex(p), 10**11, ..., box=(0, 1))` at epsilon 1 grows"
-        f" as p^{ours:.2f} from p = 10 to 1,000, like the others."
+        f" length 1. The certificate of `LinearLeader(Simplex(p), 10**11, ..., box=(0, 1))` at epsilon 1"
+        f" grows as p^{ours:.2f} from p = 10 to 1,000, like the others."
     )
 
 
@@ -221,8 +221,8 @@ def slips_of_two_proofs() -> str:
     bound = 4.0 * n * 4.0 * math.log(rounds) ** 1.5 / epsilon
     return (
         f"n = {n}, G = 4, T = 1,000, epsilon {epsilon:g}. The length of a node's noise is Gamma of shape n"
-        f" and scale {scale:,.0f}: mean {n * scale:,.0f}, standard deviation {math.sqrt(n) * scale:,.0f}. With"
-        f" the printed scale n and shape {printed:,.0f} they would be {n * printed:,.0f} and"
+        f" and scale {scale:,.0f}: mean {n * scale:,.0f}, standard deviation {math.sqrt(n) * scale:,.0f}."
+        f" With the printed scale n and shape {printed:,.0f} they would be {n * printed:,.0f} and"
         f" {n * math.sqrt(printed):,.0f}; exchanging the two changes the second alone, ln for log2 both. The"
         f" bound that follows, {bound:,.0f}, holds: the root mean square is {length:,.0f}."
         f" Lemma 5 at n = 1: the n + 1 chances of 1 / (n + 1) sum to {sum([1 / 2] * 2):g}, not"

@@ -191,8 +191,9 @@ def depth_of_a_tree() -> str:
         rows.append(f"{over:.2f} at T = {rounds:,} (all {learner.steps}: {learner.privacy.epsilon():.3f})")
     return (
         f'Each expert of `MetaFrankWolfe(calibration="published")` has this many times the epsilon it'
-        f" claims (n = 10, delta 1e-6): {'; '.join(rows)}. All experts together stay below the claimed {budget.epsilon:g}: the"
-        " composition theorem used is loose by more than what the levels cost."
+        f" claims (n = 10, delta 1e-6): {'; '.join(rows)}. All experts together stay below the"
+        f" claimed {budget.epsilon:g}: the composition theorem used is loose by more than what the levels"
+        " cost."
     )
 
 
