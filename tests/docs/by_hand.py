@@ -194,11 +194,12 @@ def curvature_for_lipschitz():
 
     yield f"grows as p^{exponent(bound(p)(p * logs / sqrt(rounds)) for p in (10, 1000))} with the printed"
     yield f"as p^{exponent(least(bound(p), 1e-9, 1) for p in (10, 1000))} with H"
-    yield f"for the printed H (trivial: {big(2e6)}) and {big(held_leader(5, 4))} for its own"
+    yield f"(trivial: {big(2e6)}) and {big(held_leader(5, 4))} for its own"
     grown = 5 * log(1e6) ** 2.5 / (2 * 4 * sqrt(1e6))  # L / |C| times the printed H, on the unit ball
     noise = tree_noise(5, 10**6, (1 + grown) * levels(10**6) / 4)
     moved = math.fsum(min(2.0, (1 + noise) / (grown * t)) for t in range(1, 10**6))
-    yield f"certifies {big(grown * 1e6 / 2 + 2 + moved)} for"  # nothing holds the first point: |C| = 2
+    first = 2  # nothing holds the first point: |C| = 2
+    yield f"certifies {big(grown * 1e6 / 2 + first + moved)} for the printed H times"
 
 
 def held_leader(p: int, epsilon: float, length: float = 1.0) -> float:
@@ -221,7 +222,7 @@ def norm_of_expert_costs():
 
     yield f"grows as p^{exponent(best(p, sqrt(p)) for p in (10, 1000))} for costs"
     yield f"and as p^{exponent(best(p, 1) for p in (10, 1000))} for vectors"
-    yield f"box=(0, 1))` grows as p^{exponent(certified(p) for p in (10, 1000))} over"
+    yield f"at epsilon 1 grows as p^{exponent(certified(p) for p in (10, 1000))} from"
 
 
 def radius_beyond_the_domain():
@@ -308,11 +309,13 @@ def steps_and_free_privacy():
 
 
 def formulas_of_appendix_b():
-    rate = 1 / (2 * sqrt(32 * 1e8 * log(2 / DELTA)))
-    gamma = sqrt(4 * 1000 * log(1000) / (rate * 1e8))
-    first = 2 * (2 * 1000 * log(1000) / (gamma * rate) + rate * 1e8) + gamma * 1e8
+    rate = 1 / (2 * sqrt(32 * 1e16 * log(2 / DELTA)))
+    gamma = sqrt(4 * 1000 * log(1000) / (rate * 1e16))
+    first = 2 * (2 * 1000 * log(1000) / (gamma * rate) + rate * 1e16) + gamma * 1e16
     yield f"n k^2 ln n = {4 * 1000 * log(1000):,.0f} where n k^3 = {8 * 1000:,} stands"
-    yield f"inequality: {big(first)}"
+    yield f"inequality: {big(first)} at epsilon 1 and T = 10^16, where g = {gamma:.2f}; below"
+    # Where that g, which falls as T^(-1/4), is 1: sqrt(T) = n k^2 ln n / (rate sqrt(T)).
+    yield f"below T = {big((4 * 1000 * log(1000) * 2 * sqrt(32 * log(2 / DELTA))) ** 2)} its best g"
 
 
 def continuous_display():
@@ -326,8 +329,9 @@ def continuous_display():
 
 def slips_of_two_proofs():
     scale = 4 * (ceil(log2(1000)) + 1) / 0.1
-    yield f"scale {scale:,.0f}: standard deviation {sqrt(50) * scale:,.0f}"
-    yield f"would be {50 * sqrt(4 * (ceil(log(1000)) + 1) / 0.1):,.0f}"
+    yield f"scale {scale:,.0f}: mean {50 * scale:,.0f}, standard deviation {sqrt(50) * scale:,.0f}"
+    shape = 4 * (ceil(log(1000)) + 1) / 0.1
+    yield f"shape {shape:,.0f} they would be {50 * shape:,.0f} and {50 * sqrt(shape):,.0f}"
     yield f"root mean square is {sqrt(9 * 50 * 51) * scale:,.0f}"  # nine nodes at most up to 1,000
 
 

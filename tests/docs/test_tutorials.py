@@ -102,7 +102,8 @@ def _named():
     }
     likes = (rng.random((20, 6)) < 0.3).astype(float)
     found |= {"bounds": dc.bounds, "ExponentialChoice": dc.privacy.ExponentialChoice}
-    found |= {"log": math.log, "inf": math.inf, "Gate": dc.privacy.Gate, "Logistic": Logistic}
+    found |= {"log": math.log, "exp": math.exp, "inf": math.inf}
+    found |= {"Gate": dc.privacy.Gate, "Logistic": Logistic}
     found |= {"Squared": Squared, "Cardinality": dc.constraints.Cardinality}
     found |= {"Intersection": dc.constraints.Intersection}
     found |= {"TreeSum": dc.privacy.TreeSum, "people": dc.objectives.Coverage(likes), "p": likes, "rng": rng}
@@ -146,6 +147,7 @@ def test_the_table_of_statements_covers_the_papers():
     numbered = {
         "000": "Algorithm 1-4 Theorem 1-10 Lemma 1-7 Proposition 1-3 Section 1-5",
         "001": "Algorithm 4-4 Theorem 3-10 Lemma 2-10",
+        "002": "Theorem 10-10 Lemma 1-7 Proposition 3-3",
         "003": "Algorithm 1-3 Theorem 1-4 Lemma 1-5 Section 1-4",
         "004": "Algorithm 1-1 Algorithm 3-3 Theorem 3-6 Table 1-2 Section 2-3",
     }
@@ -157,6 +159,10 @@ def test_the_table_of_statements_covers_the_papers():
                 for one, end in re.findall(r"(\d+)(?: to (\d+))?", numbers):
                     listed |= set(range(int(one), int(end or one) + 1))
             assert set(range(int(first), int(last) + 1)) <= listed, (paper, kind, listed)
+    rows = "; ".join(row.split(" |")[1] for row in STATEMENTS if row.startswith("004"))
+    found = re.findall(r"Table (\d), lines? (\d)(?: \(experts\))?(?: and (\d))?", rows)
+    lines = {(table, line) for table, *both in found for line in both if line}
+    assert lines == {("1", line) for line in "123"} | {("2", line) for line in "1234"}
 
 
 def test_the_site_builds(tmp_path):

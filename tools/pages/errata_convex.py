@@ -46,8 +46,9 @@ def curvature_for_lipschitz() -> str:
     return (
         f"Theorem 4 plus the cost of regularising, T = 10^12: it grows as p^{slopes[0]:.2f} with the printed"
         f" H and as p^{slopes[1]:.2f} with H = sqrt(2 p ln^2.5 T / (epsilon T)). At p = 5, T = 10^6,"
-        f" epsilon 4 the library certifies {big(learner.certified_regret)} for the printed H (trivial:"
-        f" {big(learner.domain.diameter * 10**6)}) and {big(better.certified_regret)} for its own."
+        f" epsilon 4, on the unit ball with L = 1, the library certifies {big(learner.certified_regret)} for"
+        f" the printed H times L / |C| (trivial: {big(learner.domain.diameter * 10**6)}) and"
+        f" {big(better.certified_regret)} for its own."
     )
 
 
@@ -75,8 +76,8 @@ def norm_of_expert_costs() -> str:
     return (
         f"A cost vector of 1000 ones has length {worst:.1f}. Theorem 4 plus regularising at its best H,"
         f" T = 10^11, grows as p^{whole:.2f} for costs in [0, 1]^p, and as p^{short:.2f} for vectors of"
-        f" length 1. The certificate of `LinearLeader(Simplex(p), 10**11, ..., box=(0, 1))` grows as"
-        f" p^{ours:.2f} over the same p."
+        f" length 1. The certificate of `LinearLeader(Simplex(p), 10**11, ..., box=(0, 1))` at epsilon 1"
+        f" grows as p^{ours:.2f} from p = 10 to 1,000, like the others."
     )
 
 
@@ -161,7 +162,7 @@ def scale_of_costs() -> str:
         f" {regrets[0] / regrets[1]:.1f} times smaller, and so is the bound in the proof ({high / low:.1f}"
         f" times, from {big(high)} to {big(low)}). M^2 would be {0.01**-2:,.0f} times. The certificate of"
         f" `ApproximateLeader` for gradients a hundredth as long is {steep / flat:.1f} times smaller:"
-        f" {big(flat)}, not {big(steep)}. In two coordinates, with L = B = 1, H = 1/2 and all three a"
+        f" {big(flat)}, not {big(steep)}. On the unit disc, with L = B = 1, H = 1/2 and all three a"
         f" hundredth of that, paper 004's Theorem 6 is {big(display(1.0))} times smaller at epsilon 1 and"
         f" {big(display(0.01))} times at 0.01; what the library certifies for its published settings (10^9"
         f" rounds, epsilon 8) {costly / cheap:.1f} times, from {big(costly)} to {big(cheap)}."
@@ -220,9 +221,10 @@ def slips_of_two_proofs() -> str:
     bound = 4.0 * n * 4.0 * math.log(rounds) ** 1.5 / epsilon
     return (
         f"n = {n}, G = 4, T = 1,000, epsilon {epsilon:g}. The length of a node's noise is Gamma of shape n"
-        f" and scale {scale:,.0f}: standard deviation {math.sqrt(n) * scale:,.0f}. With the printed"
-        f" parameters it would be {n * math.sqrt(printed):,.0f}; the means are n times the scale either"
-        f" way. The bound that follows, {bound:,.0f}, holds: the root mean square is {length:,.0f}."
+        f" and scale {scale:,.0f}: mean {n * scale:,.0f}, standard deviation {math.sqrt(n) * scale:,.0f}."
+        f" With the printed scale n and shape {printed:,.0f} they would be {n * printed:,.0f} and"
+        f" {n * math.sqrt(printed):,.0f}; exchanging the two changes the second alone, ln for log2 both. The"
+        f" bound that follows, {bound:,.0f}, holds: the root mean square is {length:,.0f}."
         f" Lemma 5 at n = 1: the n + 1 chances of 1 / (n + 1) sum to {sum([1 / 2] * 2):g}, not"
         f" n / (n + 1) = {1 / 2:g}, and the next line, 2 gamma M, is what follows exactly."
     )

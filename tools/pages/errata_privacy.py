@@ -93,8 +93,8 @@ def norm_instead_of_difference() -> str:
         f" strongly convex costs, and `TreeSum.published` for {tree.gate.spent.epsilon():.4g} over one round."
         f" That case attains it: vectors L u and -L u, log ratio of the densities at -3 L u {ratio:.4g}."
         " Costs that are only Lipschitz get a regulariser of the algorithm's own, which the tree sums as"
-        f" well: its noise is for L + H R then, and 3 coordinates and 1,000 rounds account for"
-        f" {straight.privacy.epsilon():.2g}."
+        " well: its noise is for L + H R then. On the unit ball, with L = 1 and the printed H times L / |C|,"
+        f" its unit, 3 coordinates and 1,000 rounds account for {straight.privacy.epsilon():.2g}."
     )
 
 
@@ -191,8 +191,9 @@ def depth_of_a_tree() -> str:
         rows.append(f"{over:.2f} at T = {rounds:,} (all {learner.steps}: {learner.privacy.epsilon():.3f})")
     return (
         f'Each expert of `MetaFrankWolfe(calibration="published")` has this many times the epsilon it'
-        f" claims: {'; '.join(rows)}. All experts together stay below the claimed {budget.epsilon:g}: the"
-        " composition theorem used is loose by more than what the levels cost."
+        f" claims (n = 10, delta 1e-6): {'; '.join(rows)}. All experts together stay below the"
+        f" claimed {budget.epsilon:g}: the composition theorem used is loose by more than what the levels"
+        " cost."
     )
 
 
@@ -201,9 +202,9 @@ def data_dependent_scale() -> str:
     somebody = frank_wolfe.published_scale(10, 1000, 32, 1.0, 1e-6, 1.0)
     nobody = frank_wolfe.published_scale(10, 1000, 32, 1.0, 1e-6, 0.0)
     return (
-        f"Ten items, 1,000 rounds. Everybody worth nothing: noise of scale {nobody:.0f}. One person replaced"
-        f" by somebody who likes an item: scale {big(somebody)}. Whether the output is exact tells the two"
-        " apart with probability 1."
+        f"Ten items, 1,000 rounds, K = 32, epsilon 1, delta 1e-6. Everybody worth nothing: noise of scale"
+        f" {nobody:.0f}. One person replaced by somebody to whom an item is worth 1: scale {big(somebody)}."
+        " Whether the output is exact tells the two apart with probability 1."
     )
 
 
@@ -229,7 +230,8 @@ def gaussian_leaders() -> str:
     return (
         f"Pure epsilon of Gaussian noise ten times the sensitivity: {pure[0]:g}; of spherical Laplace noise:"
         f" {pure[1]:g}. With the noise that paper 004 does use, Algorithm 4"
-        f' (`MetaFrankWolfePoints(calibration="published")`, 2 coordinates, claimed epsilon 1)'
+        f' (`MetaFrankWolfePoints(calibration="published")`, the unit square, gradients of length at most 1,'
+        " claimed epsilon 1)"
         f" accounts for {', '.join(rows)}; the limit is sqrt 2, as gradients of monotone functions are never"
         " opposite."
     )

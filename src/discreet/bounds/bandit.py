@@ -202,7 +202,7 @@ def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, 
 
 
 def published_direct(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
-    """Appendix B.1, first inequality: k (k n ln n / (g rate) + rate T) + g T, of order T^(3/4)."""
+    """Appendix B.1, first inequality: k (k n ln n / (g rate) + rate T) + g T, T^(3/4); g is not held to 1."""
     rate = published_rate(k, rounds, epsilon, delta)
     g = published_direct_exploration(n_items, k, rounds, epsilon, delta)
     return k * (k * n_items * math.log(n_items) / (g * rate) + rate * rounds) + g * rounds

@@ -999,7 +999,7 @@ class MetaFrankWolfe(OnlineSelector):
         """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise.
 
         By the library's account, beside ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
-        of paper 003 pays for ln T levels and has log2 T, so that this is 1.45 to 1.52 times the claim.
+        of paper 003 pays for ln T levels and has log2 T, so that this is about 1.44 times the claim or more.
         """
         return _expert_epsilon(self)
 

@@ -186,11 +186,11 @@ def _best_batch(
 class HedgeSelector(OnlineSelector):
     """k ordered Hedge experts; expert i learns the gains on top of the choices of experts 1..i-1.
 
-    Paper 000, Algorithm 2 (Algorithm 1 for k = 1), after Streeter and Golovin 2008. Expert i draws item a
+    Paper 000, Algorithm 2 (Algorithm 1 for k = 1), after Streeter and Golovin 2009. Expert i draws item a
     with weight exp(rate * G_i(a)) from the items not yet in the set, where G_i sums f_t(S + a) - f_t(S) over
-    past rounds, S being the first i-1 items shown in round t. ``resample_every=B`` draws a new set only every
-    B rounds, which leaves fewer draws to pay for and so allows a higher rate; ``"auto"`` takes the B with the
-    smallest certified regret.
+    past rounds, S being the first i-1 items shown in round t. (The paper draws from all items, and shows
+    fewer than k if one is drawn again.) ``resample_every=B`` draws a new set only every B rounds, which
+    leaves fewer draws to pay for and allows a higher rate; ``"auto"`` takes the best certified B.
 
     ``calibration="tight"`` takes the best rate for the horizon, or the largest that the budget allows if that
     is smaller: all draws are accounted for together, as steps whose privacy loss has a bounded range.

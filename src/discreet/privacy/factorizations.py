@@ -322,7 +322,7 @@ def tree_levels(rounds: int) -> int:
     """Levels of the tree that every prefix up to ``rounds`` can be built from: ceil(log2 rounds), at least 1.
 
     A sum over all of 2^m rounds is the sum of its two halves, so the root is never released; that is one
-    level less than papers 001 and 004 pay for.
+    level less than Algorithm 4 of paper 001 pays for. (Paper 004 counts log2 T.)
 
     >>> [tree_levels(rounds) for rounds in (1, 2, 3, 4, 1000, 1024, 1025)]
     [1, 1, 2, 2, 10, 10, 11]
