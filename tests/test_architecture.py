@@ -529,7 +529,7 @@ WALKS = {
     "MetaFrankWolfe": Cost(16, 89, 53),
     "MetaFrankWolfe: construction": Cost(24, 1628, 1812),
     "PrivateGreedy": Cost(16, 286, 250),
-    "discreet select": Cost(25, 2067, 1196),
+    "discreet select": Cost(24, 2058, 1189),
     "a block of the service": Cost(23, 530, 288),
 }
 

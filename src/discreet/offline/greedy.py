@@ -460,6 +460,11 @@ def choose(problem: SelectionProblem, share: Share, method: str, for_gains: Frac
     return replace(best, reason=reason)
 
 
+def _costs(constraint: Constraint) -> ChargedCosts | None:
+    """The weights of a knapsack within a constraint; a matroid has none."""
+    return None if isinstance(constraint, Matroid) else costs_of(constraint)
+
+
 def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
     """The share of the best set's value that greedy is worth under ``constraint``; None if not known."""
     if costs is not None:
@@ -898,9 +903,9 @@ class PrivateGreedy(OfflineSelector):
     def ratio(self) -> float | None:
         """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
         constraint: Constraint | None = self.constraint
-        if self._residual is not None or costs_of(self.constraint) is not None:
+        if self._residual is not None or _costs(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
-        return 1.0 if constraint is None else ratio(constraint, costs_of(constraint))
+        return 1.0 if constraint is None else ratio(constraint, _costs(constraint))
 
     def plan(self, n_items: int | None = None, n_people: int | None = None) -> GreedyPlan:
         """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
@@ -1044,7 +1049,7 @@ class PrivateGreedy(OfflineSelector):
         if constraint is None:
             raise ValueError("no item can be added to those of include; there is nothing to choose")
         size = self.max_people if self._one_way else size
-        costs = None if isinstance(constraint, Matroid) else costs_of(constraint)
+        costs = _costs(constraint)
         monotone = people is None or people.monotone
         if costs is not None and not monotone:
             costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held

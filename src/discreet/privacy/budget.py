@@ -172,8 +172,9 @@ class Share:
     _made: dict[type, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.budget, Budget):  # asked here: shares are made in inner loops
-            checks.instance("budget", self.budget, Budget, "Budget(epsilon=1.0, delta=1e-6)")
+        given: Any = self.budget
+        if not isinstance(given, Budget):  # asked here: shares are made in inner loops
+            checks.instance("budget", given, Budget, "Budget(epsilon=1.0, delta=1e-6)")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
         kept_to = self.budget if self.gate is None else self.gate._accountant.budget
