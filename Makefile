@@ -44,7 +44,7 @@ format: $(VENV)/.lint
 # make bench FOLDER=where/data/sets/are runs those too that measure real people.
 BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
   offline_speed minimization_speed minimization
-REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal
+REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal planning rolling
 LONG := year scans store service
 bench: $(VENV)/.bench
 	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
