@@ -6,14 +6,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench audit checked mutants chaos versions release-check docs outputs format clean
+.PHONY: help demo test lint install bench audit checked mutants chaos evidence peers versions release-check docs outputs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff, mypy --strict, and a user's program under mypy and pyright"
 	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the library, one expression at a time, and see whether the tests notice; docs/mutation_testing.md"
-	@echo "make chaos    kill writers of a durable ledger 2,000 times, and a service 1,000 times; tables go to docs"
+	@echo "make chaos    kill writers of a ledger 2,000 times, a service 1,000 times, and live a month in an hour; docs"
+	@echo "make evidence every stored result and generated page again, in hours; python -m tools.evidence lists the stale ones"
+	@echo "make peers    the same questions to apricot, submodlib, OpenDP, dp-accounting and h11"
 	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
 	@echo "make outputs  run the tutorials; what they print and draw goes onto their pages and into docs/notebooks"
 	@echo "make versions the wheel on other Pythons, with the oldest and the newest packages; docs/releases.md"
@@ -42,10 +44,11 @@ format: $(VENV)/.lint
 # make bench FOLDER=where/data/sets/are runs those too that measure real people.
 BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
   offline_speed minimization_speed minimization
-REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems
+REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal planning rolling
+LONG := year scans store service
 bench: $(VENV)/.bench
 	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
-	for one in bandit feature_selection $(if $(FOLDER),$(REAL)); do \
+	for one in bandit feature_selection segments $(if $(FOLDER),$(REAL)); do \
 	  $(BIN)/python -m benchmarks.$$one $(FOLDER) || exit 1; done
 	$(BIN)/python -m tools.pages
 	$(BIN)/python -m tools.images
@@ -59,20 +62,37 @@ checked: $(VENV)/.test
 	DISCREET_CHECKED=1 $(BIN)/python setup.py -q build --build-base $(CHECKED) --build-lib $(CHECKED)/lib
 	PYTHONPATH=$(CHECKED)/lib $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(LOOPS)
 
+# Runs a command that writes a page, and marks the page with the sources that it was made with.
+MARK := $(BIN)/python -m tools.evidence mark
 audit: checked
-	$(BIN)/discreet audit --all --deep --out docs/audit.md
+	$(MARK) docs/audit.md -- $(BIN)/discreet audit --all --deep --out docs/audit.md
 	$(BIN)/python tools/fuzz_states.py --cases 2000
-	$(BIN)/python -m tools.fuzz_rows --cases 20000 --out docs/rows.md
+	$(MARK) docs/rows.md -- $(BIN)/python -m tools.fuzz_rows --cases 20000 --out docs/rows.md
 	$(BIN)/python -m tools.images
 
 mutants: $(VENV)/.test
-	$(BIN)/python tools/mutants.py
+	$(MARK) docs/mutation_testing.md -- $(BIN)/python tools/mutants.py
 	$(BIN)/python -m tools.images
 
 chaos: $(VENV)/.test
-	$(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
-	$(BIN)/python -m tools.service_chaos --kills 1000 --postgres-kills 1000 --segment-kills 300 --out docs/service/chaos.md
+	$(MARK) docs/chaos.md -- $(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
+	$(MARK) docs/service/chaos.md -- $(BIN)/python -m tools.service_chaos \
+	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --out docs/service/chaos.md
+	$(MARK) docs/service/month.md -- $(BIN)/python -m tools.month --minutes 60 --out docs/service/month.md
 	$(BIN)/python -m tools.images
+
+# All of it again, for hours: every stored result and every page that commands write. Give FOLDER, as for
+# `make bench`. What needs another machine (gpu) and what a person reads the findings of (fuzz) is left out.
+evidence: bench
+	for one in $(LONG); do $(BIN)/python -m benchmarks.$$one || exit 1; done
+	$(MAKE) audit mutants chaos versions release-check
+	$(BIN)/python -m tools.pages
+	$(BIN)/python -m tools.images
+	$(BIN)/python -m tools.evidence
+
+# Other libraries' answers beside ours.
+peers: $(VENV)/.peers
+	$(BIN)/python -m pytest tests/peers
 
 versions: $(VENV)/.test
 	$(BIN)/python -m tools.versions
@@ -100,6 +120,7 @@ $(VENV)/bin/python:
 
 # What the package is built with. Modules that have changed are compiled beside their sources, while pip brings
 # what the package needs.
+comma := ,
 define install
 @$(BIN)/python setup.py -q build_ext --inplace & compiling=$$!; \
   DISCREET_COMPILED=1 $(PIP) --no-build-isolation -e '.[$(1)]' || { kill $$compiling; exit 1; }; \
@@ -127,6 +148,10 @@ $(VENV)/.lint: $(VENV)/.build
 
 $(VENV)/.bench: $(VENV)/.build
 	$(call install,bench)
+	@touch $@
+
+$(VENV)/.peers: $(VENV)/.build
+	$(call install,test$(comma)peers)
 	@touch $@
 
 clean:

@@ -208,7 +208,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--most", type=int, default=3_000_000, help="largest number of rounds")
     options = parser.parse_args()
-    record = stored("bandit")
 
     earned = rewards(options.runs)
     rows = []
@@ -229,7 +228,7 @@ def main() -> None:
     print(table(["exponent of regret over rounds", "measured", "certified"], rows), "\n")
     plot(curves)
 
-    record |= {
+    made = {
         "settings": {"rounds": ROUNDS, "items": ITEMS, "k": K, "delta": DELTA, "runs": options.runs},
         "reward_over_best": earned,
         "growth": curves,
@@ -239,11 +238,11 @@ def main() -> None:
         for data, load in (("eshop_clicks", eshop), ("msweb", msweb)):
             served = clicks(load(options.folder), few)
             print_clicks(data, served)
-            record["share_served" if data == "eshop_clicks" else f"share_served_{data}"] = served
-        served = record["share_served"]
+            made["share_served" if data == "eshop_clicks" else f"share_served_{data}"] = served
+        served = made["share_served"]
         ratio = float(np.mean(served['`feedback="slots"`']["1"]) / np.mean(served['`feedback="set"`']["1"]))
         print(f"the clicked item is worth {ratio:.2f} times the value{target(ratio, 2.0)}")
-    store("bandit", record)
+    store("bandit", stored("bandit") | made, made)
 
 
 if __name__ == "__main__":

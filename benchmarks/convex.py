@@ -266,17 +266,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--part", choices=("all", "logistic", "growth"), default="all")
     options = parser.parse_args()
-    record = stored("convex")
-    record["settings"] = {"delta": 1e-6, "neighbours": "replace", "radius": RADIUS, "runs": options.runs}
+    settings = {"delta": 1e-6, "neighbours": "replace", "radius": RADIUS, "runs": options.runs}
+    made: dict[str, Any] = {"settings": settings}
     if options.part != "growth":
         streams = {"breast cancer": logistic("breast cancer", breast_cancer(), 10 * options.runs)}
         streams["adult"] = logistic("adult", incomes(options.folder), options.runs)
-        record["logistic"] = streams
-        record["adult at epsilon 1, times gradient descent"] = show(streams)
+        made["logistic"] = streams
+        made["adult at epsilon 1, times gradient descent"] = show(streams)
     if options.part != "logistic":
-        record["growth"] = growth(options.runs)
+        made["growth"] = growth(options.runs)
+    record = stored("convex") | made
     plots(record.get("logistic", {}), record.get("growth", {}))
-    store("convex", _rounded(record))
+    store("convex", _rounded(record), made)
 
 
 def _shown(found: dict[str, Any], who: str) -> str:

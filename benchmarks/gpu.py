@@ -372,16 +372,13 @@ def main() -> None:
     if options.one:
         print(json.dumps(one_way(options.one)))
         return
-    results = stored("gpu")
-    if options.cpu:
-        results["two cores"] = two_cores(3)
-    else:
-        results |= on_the_gpu(options.small)
+    made = {"two cores": two_cores(3)} if options.cpu else on_the_gpu(options.small)
+    results = stored("gpu") | made
     print(table(["", "GPU", "processor", ""], rows_of(results)))
     if options.to:
         options.to.write_text(json.dumps(results))
     if not options.small:
-        store("gpu", results)
+        store("gpu", results, made)
 
 
 if __name__ == "__main__":

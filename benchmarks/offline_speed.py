@@ -115,7 +115,7 @@ def main() -> None:
     quick = options.quick
     warnings.simplefilter("ignore", UserWarning)
     if options.functions:
-        store("offline_speed", stored("offline_speed") | {FUNCTION: function()})
+        store("offline_speed", stored("offline_speed") | {FUNCTION: function()}, [FUNCTION])
         return
     rows, record = [], {}
     for name, k, make in cases():

@@ -184,7 +184,8 @@ def main() -> None:
         said = target(dask["median"], most=MOST_ROUND_MS)
         shown = f"{dask['median']:.0f} ms (least {dask['least']:.0f})"
         print(f"a Dask round, two workers, 1,000,000 people: {shown} {said}")
-    keep("scans", results)
+    made = [str(10**power) for power in options.people] + (["dask"] if 6 in options.people else [])
+    keep("scans", results, ["machine", *made])
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ def main() -> None:
                     )
             record[f"1e{power}"] = found
             print(json.dumps(found, indent=1))
-    store("store", record)
+    about = ["machine", "rows_per_person", "items", "k"]
+    store("store", record, [*about, *(f"1e{power}" for power in options.rows)])
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_a_version_is_written_everywhere(tmp_path, monkeypatch):
 
 
 def test_extras_that_users_have_are_tried():
-    developers = {"docs", "test", "lint", "bench", "spark-local"}
+    developers = {"docs", "test", "lint", "bench", "peers", "spark-local"}
     assert set(release.EXTRAS) == set(PROJECT["optional-dependencies"]) - developers
     assert set(stored("release")["extras"]) == {"none", *release.EXTRAS}
     assert {one["version"] for one in stored("release")["extras"].values()} == {discreet.__version__}

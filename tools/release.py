@@ -223,7 +223,9 @@ def check(extras: list[str]) -> None:
             "packages": len(found)
         }
         print(f"with {extra or 'no extra'}: works, {len(found)} packages", flush=True)
-        store("release", {"extras": {name: tried[name] for name in ("none", *EXTRAS) if name in tried}})
+        last = extra == extras[-1] and set(extras) == {"", *EXTRAS}  # then all of them are new
+        tried = {name: tried[name] for name in ("none", *EXTRAS) if name in tried}
+        store("release", {"extras": tried}, None if last else ())
     check_notebooks()
 
 

@@ -78,7 +78,7 @@ def run(
             world.start()
             time.sleep(0.5)
             clients.finish()
-            settled = _settle(world)
+            settled = settle(world)
             world.kill_all()
             wrong = verdict(world, clients)
             if not settled:
@@ -115,7 +115,7 @@ def _trouble(world: World, rng: random.Random, where: Counter[str]) -> None:
         where["paused"] += 1
 
 
-def _settle(world: World) -> bool:
+def settle(world: World) -> bool:
     """Wait until no block that was served waits to be aggregated. Restart first: it closes what was open."""
     world.kill_all()
     world.start()

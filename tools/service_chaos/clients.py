@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import random
 import threading
 import time
+from collections import deque
 
 from .world import SHOP, World
 
 
 class Clients:
-    """Threads that ask and report until they are stopped; a request without an answer is sent again."""
+    """Threads that ask and report until they are stopped; a request without an answer is sent again.
 
-    def __init__(self, world: World, seed: int, threads: int = 4) -> None:
+    ``rate``: decisions a second of all threads. ``people``: how many there are. ``patient``: an experiment
+    that makes no decisions now (409) is asked again later.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        threads: int = 4,
+        *,
+        rate: float = math.inf,
+        people: int = 4000,
+        patient: bool = False,
+    ) -> None:
+        self.pause, self.people = threads / rate, people
+        self.wait = {429: 0.02, 503: 0.02} | ({409: 0.2} if patient else {})
         self.port, self.secrets, self.segments = world.port, world.secrets, world.segments
         self.headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
         self.shown: list[tuple[int, int, str, str]] = []  # epoch, decision, policy, person
         self.acknowledged: dict[tuple[int, int], tuple[bytes, str, str]] = {}  # body, person, segment
+        self.last: deque[str] = deque(maxlen=50)  # where outcomes were recorded
         self.refused: list[str] = []
         self.replaced = 0
         self.stop = threading.Event()
@@ -36,8 +54,11 @@ class Clients:
     def _work(self, seed: int) -> None:
         rng = random.Random(seed)
         connection = None
+        due = time.monotonic()
         while not self.stop.is_set():
-            person = f"person {rng.randrange(4000)}"
+            due = max(due + self.pause, time.monotonic() - 1.0)  # a second at most is caught up with
+            self.stop.wait(due - time.monotonic())
+            person = f"person {rng.randrange(self.people)}"
             segment = rng.choice(self.segments or [""])  # people are in several
             wish = {"person": person} | ({"segment": segment} if segment else {})
             asked, connection = self._send(connection, "/v1/experiments/shop/decisions", wish)
@@ -52,6 +73,7 @@ class Clients:
             path = f"/v1/decisions/{decision}/outcome"
             said, connection = self._send(connection, path, {"likes": likes})
             if said is not None and said["status"] in ("recorded", "duplicate"):
+                self.last.append(path)
                 self.acknowledged[known.epoch, known.sequence] = (json.dumps(likes).encode(), person, segment)
                 if rng.random() < 0.1:  # somebody changes their mind, too late
                     said, connection = self._send(connection, path, {"likes": ["item 11"]})
@@ -77,8 +99,8 @@ class Clients:
                 continue
             if response.status == 200:
                 return json.loads(answer), connection
-            if response.status not in (429, 503):
+            if response.status not in self.wait:
                 self.refused.append(f"{path.split('/')[-1]}: {response.status}")
                 return None, connection
-            time.sleep(0.02)
+            time.sleep(self.wait[response.status])
         return None, connection

@@ -9,7 +9,7 @@ from discreet.service.database import open_store
 from discreet.service.worker import linked, periods_of
 
 from .clients import Clients
-from .world import LIMIT, PEOPLE, World
+from .world import LIMIT, World
 
 
 def verdict(world: World, clients: Clients) -> list[str]:
@@ -18,7 +18,7 @@ def verdict(world: World, clients: Clients) -> list[str]:
     try:
         with store.transaction() as tx:
             learned = tx.all("SELECT epoch, sequence, body, segment FROM witness WHERE sequence >= 0")
-            steps = tx.all("SELECT seq, segment, body FROM witness WHERE sequence < 0")
+            steps = tx.all("SELECT epoch, seq, segment, body FROM witness WHERE sequence < 0")
             releases = tx.all("SELECT seq, payload, chain FROM release ORDER BY seq")
             (number, seq, chain) = tx.one("SELECT id, seq, chain FROM experiment")
             (state_seq,) = tx.one("SELECT seq FROM private_state WHERE segment = ''")
@@ -37,13 +37,13 @@ def verdict(world: World, clients: Clients) -> list[str]:
         lost = [where for where in clients.acknowledged if where not in bodies]
         if lost:
             found.append(f"{len(lost)} acknowledged outcomes were lost")
-        by_person: Counter[str] = Counter()
+        by_person: Counter[tuple[int, str]] = Counter()  # in an epoch
         for where, (sent, person, segment) in clients.acknowledged.items():
             kept = bodies.get(where)
             if learned_in.get(where, segment) != segment:
                 found.append("an outcome was learned in another segment than it was asked for")
             if kept is not None:
-                by_person[person] += 1
+                by_person[where[0], person] += 1
                 if json.loads(kept) != json.loads(sent):
                     found.append("another outcome was learned than was acknowledged")
         if by_person and max(by_person.values()) > LIMIT:
@@ -63,22 +63,22 @@ def verdict(world: World, clients: Clients) -> list[str]:
             found.append("something was served that follows from no release")
         if bytes(chain) != link or not seq == state_seq == len(releases):
             found.append("the state is not that of the last release")
-        rounds: Counter[str] = Counter()
+        rounds: Counter[tuple[int, str]] = Counter()
         # A release may have aggregated several blocks: those of a segment follow each other by their rounds.
-        for _, before, after, segment in sorted(
-            (seq, *map(int, bytes(body).split()), segment) for seq, segment, body in steps
+        for _, before, after, *queue in sorted(
+            (seq, *map(int, bytes(body).split()), epoch, segment) for epoch, seq, segment, body in steps
         ):
-            if before != rounds[segment]:
+            if before != rounds[*queue]:
                 found.append("a learner went on from another state than it was left in")
                 break
-            rounds[segment] = after
+            rounds[*queue] = after
         if raw:
             found.append(f"{raw} raw outcomes were kept")
         if not charges:
             found.append("releases without a charge")
         periods = periods_of(store, 1)
-        spent = periods.total().epsilon() if periods.names else 0.0
-        if spent > PEOPLE.budget.epsilon:
+        spent = max((periods.account(name).epsilon() for name in periods.names), default=0.0)
+        if spent > world.people.budget.epsilon:
             found.append("more was spent than allowed")
         return list(dict.fromkeys(found))
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import os
 import random
 import resource
@@ -12,6 +13,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -90,8 +92,18 @@ class World:
     """A store, its secrets and key, and the processes that serve it, as far as any live."""
 
     def __init__(
-        self, folder: Path, fault: str | None = None, url: str | None = None, *, divided: bool = False
+        self,
+        folder: Path,
+        fault: str | None = None,
+        url: str | None = None,
+        *,
+        divided: bool = False,
+        shop: ExperimentConfig = SHOP,
+        people: PopulationConfig = PEOPLE,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """``clock``: the seconds that processes of the service take for those since 1970."""
+        self.shop, self.people, self.clock = shop, people, clock
         self.url = url or f"sqlite:///{folder}/service.db"
         self.folder, self.fault = folder, fault
         self.segments = SEGMENTS if divided else []
@@ -102,10 +114,19 @@ class World:
         load_everything()
         self.key = self._in_child(self._make)
 
-    def _make(self) -> str:
+    def _begin(self) -> None:
+        """What every process of the service begins with."""
         witness()
         if self.fault is not None:
             FAULTS[self.fault]()
+        if self.clock is not None:
+            time.time = self.clock
+
+    def calendar(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp((self.clock or time.time)(), datetime.UTC)
+
+    def _make(self) -> str:
+        self._begin()
         store = open_store(self.url)
         store.migrate()
         with store.transaction() as tx:
@@ -114,9 +135,9 @@ class World:
                 f"experiment BIGINT, epoch BIGINT, sequence BIGINT, body {kind}, seq BIGINT, segment TEXT"
             )
             tx.do(f"CREATE TABLE witness ({columns})")
-        worker = Worker(store)
-        worker.create_population("people", PEOPLE)
-        worker.create("shop", "people", msgspec.structs.replace(SHOP, segments=self.segments))
+        worker = Worker(store, clock=self.calendar)
+        worker.create_population("people", self.people)
+        worker.create("shop", "people", msgspec.structs.replace(self.shop, segments=self.segments))
         key = Keys(store).create("chaos", "admin")[1]
         store.close()
         return key
@@ -150,9 +171,7 @@ class World:
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.stderr = open(self.folder / "log", "a")  # noqa: SIM115
-            witness()
-            if self.fault is not None:
-                FAULTS[self.fault]()
+            self._begin()
             if point is not None:
                 left = [after]
 
@@ -162,7 +181,7 @@ class World:
                         os.kill(os.getpid(), signal.SIGKILL)
 
                 failpoints[point] = reached
-            engine = DecisionEngine(open_store(self.url), self.secrets)
+            engine = DecisionEngine(open_store(self.url), self.secrets, calendar=self.calendar)
             if full:
                 room = os.path.getsize(self.url.removeprefix("sqlite:///"))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))

@@ -1,0 +1,349 @@
+"""Stored results and pages: the sources that each of them depends on, and which are older than those.
+
+    python -m tools.evidence                    a table: fresh, stale (and what has changed) or unknown
+    python -m tools.evidence mark PAGE -- COMMAND ...     run a command that writes PAGE, and mark the page
+
+A result carries a mark: when it was made, at which commit, and a digest of each package and script in `TABLE`
+that it depends on, with whatever these may import (docs/architecture.md). Digests are of code: comments and
+docstrings do not count. `tools.results.store` marks benchmarks; pages are marked at their foot. What has no
+mark is unknown, not fresh. Nothing fails because a result is stale, as some take hours: the site says so at
+the foot of the pages that show it (this file is a hook of mkdocs), and ``make evidence`` makes all anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import datetime
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RESULTS = "benchmarks/results"
+NOT_SOURCES = {".c", ".so", ".pyd", ".pyc", ".typed"}
+_MARK = re.compile(r"\n<!-- evidence: (\{.*\}) -->\n*\Z")
+
+BEGAN = time.time()  # this process
+
+Mark = dict[str, Any]
+
+
+class Made(NamedTuple):
+    """What makes a result: scripts, and packages of `discreet` that it uses; the pages that show it."""
+
+    scripts: tuple[str, ...]
+    packages: tuple[str, ...]
+    pages: tuple[str, ...] = ("docs/benchmarks.md",)
+
+
+ONLINE, OFFLINE, SHOWN = ("online",), ("offline",), ("online", "evaluation")
+LIBRARY = (
+    "audit",
+    "cli",
+    "client",
+    "evaluation",
+    "personal",
+    "service",
+    "spark",
+)  # with what they import: all
+SERVICE_CHAOS = ("tools/service_chaos",)
+_BENCHMARKS = {
+    "bandit": SHOWN,
+    "bandit_speed": ONLINE,
+    "constraints": ("constraints",),
+    "continuous_greedy": OFFLINE,
+    "convex": ONLINE,
+    "decisions": ONLINE,
+    "feature_selection": OFFLINE,
+    "frank_wolfe": SHOWN,
+    "hedge_speed": ONLINE,
+    "minimization": SHOWN,
+    "minimization_speed": SHOWN,
+    "objectives": ("objectives",),
+    "offline": OFFLINE,
+    "offline_speed": OFFLINE,
+    "personal": ("personal", "online", "offline", "evaluation"),
+    "planning": ("planning", "offline"),
+    "privacy_core": ("privacy",),
+    "regret_growth": SHOWN,
+    "returning": ONLINE,
+    "rolling": ONLINE,
+    "segments": ONLINE,
+    "service": ("service", "client"),
+    "set_sizes": ONLINE,
+}
+# Every stored result and every page that a command writes as a whole, by its path.
+TABLE: dict[str, Made] = {
+    f"{RESULTS}/{name}.json": Made((f"benchmarks/{name}.py",), packages)
+    for name, packages in _BENCHMARKS.items()
+} | {
+    f"{RESULTS}/epsilons.json": Made(("benchmarks/epsilons.py",), ("online", "planning"), ("docs/index.md",)),
+    f"{RESULTS}/full_information.json": Made(
+        ("benchmarks/full_information.py",), ("online", "planning"), ("docs/index.md", "docs/benchmarks.md")
+    ),
+    f"{RESULTS}/gpu.json": Made(("benchmarks/gpu.py",), OFFLINE, ("docs/gpu.md",)),
+    f"{RESULTS}/scans.json": Made(("benchmarks/scans.py",), OFFLINE, ("docs/scale.md", "docs/benchmarks.md")),
+    f"{RESULTS}/store.json": Made(("benchmarks/store.py",), OFFLINE, ("docs/scale.md", "docs/benchmarks.md")),
+    f"{RESULTS}/theorems.json": Made(
+        ("benchmarks/theorems.py", "benchmarks/theorems_real.py", "tools/theorems"),
+        ("online", "offline", "evaluation"),
+        ("docs/theorems.md",),
+    ),
+    f"{RESULTS}/year.json": Made(
+        ("benchmarks/year.py",), ("online", "offline", "evaluation"), ("docs/tutorials/year.md",)
+    ),
+    f"{RESULTS}/fuzz.json": Made(("tools/fuzz.py",), LIBRARY, ()),
+    f"{RESULTS}/release.json": Made(("tools/release.py", "pyproject.toml"), LIBRARY, ("docs/releases.md",)),
+    f"{RESULTS}/versions.json": Made(("tools/versions.py", "pyproject.toml"), LIBRARY, ("docs/releases.md",)),
+    "docs/audit.md": Made((), ("audit",), ("docs/audit.md",)),
+    "docs/rows.md": Made(("tools/fuzz_rows.py",), ("cli", "spark"), ("docs/rows.md",)),
+    "docs/chaos.md": Made(("tools/chaos.py",), ("privacy",), ("docs/chaos.md",)),
+    "docs/service/chaos.md": Made(SERVICE_CHAOS, ("service",), ("docs/service/chaos.md",)),
+    "docs/service/month.md": Made(
+        ("tools/month.py", *SERVICE_CHAOS), ("service",), ("docs/service/month.md",)
+    ),
+    "docs/mutation_testing.md": Made(("tools/mutants.py", "tests"), LIBRARY, ("docs/mutation_testing.md",)),
+}
+
+
+# --- digests of sources ------------------------------------------------------------------------------
+
+
+def digest(path: Path) -> str:
+    """Of all code below a file or folder; of what is no code, of the text."""
+    found = hashlib.blake2b(digest_size=8)
+    for file in _files(path):
+        found.update(f"{file.relative_to(path).as_posix()}\n{code(file)}\n".encode())
+    return found.hexdigest()
+
+
+def _files(path: Path) -> list[Path]:
+    """The sources below a file or folder."""
+    found = [path] if path.is_file() else sorted(path.rglob("*"))
+    ours = (one for one in found if one.is_file() and "__pycache__" not in one.parts)
+    return [one for one in ours if one.suffix not in NOT_SOURCES]
+
+
+def code(file: Path) -> str:
+    """A source without comments and docstrings, the same on every Python."""
+    text = file.read_bytes().decode(errors="replace")
+    if file.suffix == ".py":
+        return _tree(ast.parse(text))
+    if file.suffix in (".pyx", ".pxd"):
+        text = _without(text, _PYTHON_TEXT, lambda part: part.startswith(("#", "\n")))
+    elif file.suffix == ".h":
+        text = _without(text, _C_TEXT, lambda part: part.startswith("/"))
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def _tree(node: object) -> str:
+    """A syntax tree as text, without docstrings and places; what only some Pythons have is left out."""
+    if isinstance(node, list):
+        return "[" + ",".join(map(_tree, node)) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        first = node.body[0] if node.body else None
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
+            node.body = node.body[1:]
+    fields = [(name, one) for name, one in ast.iter_fields(node) if one not in (None, []) and name != "kind"]
+    constant = isinstance(node, ast.Constant)
+    shown = [f"{name}={_tree(one)}" for name, one in fields] or ([repr(node.value)] if constant else [])
+    return f"{type(node).__name__}({','.join(shown)})"
+
+
+# Texts and comments of Cython: a docstring is a text in three quotes that begins its line and ends it.
+_PYTHON_TEXT = re.compile(
+    r'''\n[ \t]*[ru]?""".*?"""[ \t]*(?=\n)|"""(?:.*?)"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*''',
+    re.DOTALL,
+)
+_C_TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+
+
+def _without(text: str, parts: re.Pattern[str], dropped: Any) -> str:
+    return parts.sub(lambda found: "" if dropped(found[0]) else found[0], "\n" + text)
+
+
+def reached(packages: Iterable[str], root: Path = ROOT) -> set[str]:
+    """These packages, and all that they may import."""
+    page = (root / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|([^|]*)\| [\d,]+ \|$", page, re.MULTILINE)
+    imports = {name: set(re.findall(r"`(\w+)`", others)) for name, others in rows}
+    found, new = {"core", "kernels"}, set(packages)
+    while new:
+        found |= new
+        new = {other for name in new for other in imports[name]} - found
+    return found
+
+
+def sources(result: str, root: Path = ROOT) -> dict[str, Path]:
+    """What a result depends on, by name."""
+    made, home = TABLE[result], root / "src" / "discreet"
+    folders = {name: home / name for name in sorted(reached(made.packages, root))}
+    found = {name: path if path.is_dir() else path.with_suffix(".py") for name, path in folders.items()}
+    return found | {name: root / name for name in made.scripts}
+
+
+# --- marks -------------------------------------------------------------------------------------------
+
+
+def mark(result: str, root: Path = ROOT, since: float | None = None) -> Mark:
+    """Of a result that is made now, of the sources as they are.
+
+    A source that was written after ``since`` (when the work began) is none of those that it was made with.
+    """
+    said = _git("rev-parse", "--short", "HEAD", root=root)
+    now = datetime.datetime.now(datetime.UTC).date().isoformat()
+    found = {name: digest(path) for name, path in sources(result, root).items()}
+    if since is not None:
+        found |= {n: "changed meanwhile" for n, p in sources(result, root).items() if _written(p) > since}
+    return {"made": now, "commit": said, "sources": found}
+
+
+def _written(path: Path) -> float:
+    """When something below a file or folder was last written."""
+    return max(file.stat().st_mtime for file in _files(path))
+
+
+def merged(old: list[Mark], new: Mark, entries: Iterable[str], everything: Iterable[str]) -> list[Mark]:
+    """Marks of a result of which these entries were made anew; the others keep theirs."""
+    fresh, there = set(entries), set(everything)
+    kept = [one | {"entries": [e for e in one["entries"] if e in there - fresh]} for one in old]
+    found = [one for one in kept if one["entries"]]
+    return [*found, new | {"entries": sorted(fresh)}] if fresh else found
+
+
+def marks_of(path: Path) -> tuple[list[Mark], bool]:
+    """The marks of a result, and whether some of it has none."""
+    if path.suffix == ".json":
+        record = json.loads(path.read_text())
+        marks = record.pop("evidence", [])
+        return marks, bool(set(record) - {entry for one in marks for entry in one["entries"]})
+    found = _MARK.search(path.read_text())
+    return ([json.loads(found[1])], False) if found else ([], True)
+
+
+def mark_page(page: str, command: list[str], root: Path = ROOT) -> int:
+    """Run a command that writes a page as a whole; then mark the page with the sources from before."""
+    new, path = mark(page, root), root / page
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    status = subprocess.run(command, cwd=root).returncode
+    if path.exists() and path.stat().st_mtime_ns != before:
+        text = _MARK.sub("\n", path.read_text()).rstrip("\n")
+        path.write_text(f"{text}\n\n<!-- evidence: {json.dumps(new)} -->\n")
+    return status
+
+
+class Finding(NamedTuple):
+    """A result, when it was made, and how it stands to the sources."""
+
+    result: str
+    made: str
+    state: str  # fresh, stale or unknown
+    changed: list[str]  # since then
+
+    @property
+    def sentence(self) -> str:
+        if self.state == "unknown":
+            return f"{self.result}: of {self.made} or before; with which sources was not written down."
+        return f"{self.result}: measured at {self.made}, before changes of {', '.join(self.changed)}."
+
+
+def finding(result: str, root: Path = ROOT, digests: dict[Path, str] | None = None) -> Finding:
+    """How a result stands; ``digests`` are those that are known already."""
+    known = {} if digests is None else digests
+    path = root / result
+    if not path.exists():
+        return Finding(result, "", "not made", [])
+    marks, missing = marks_of(path)
+    now = {}
+    for name, source in sources(result, root).items():
+        if source not in known:
+            known[source] = digest(source)
+        now[name] = known[source]
+    changed = sorted(
+        {n for one in marks for n in one["sources"].keys() | now if one["sources"].get(n) != now.get(n)}
+    )
+    if missing:
+        return Finding(
+            result, _git("log", "-1", "--format=%cs", "--", result, root=root) or "?", "unknown", changed
+        )
+    made = min(one["made"] for one in marks)
+    return Finding(result, made, "stale" if changed else "fresh", changed)
+
+
+def findings(root: Path = ROOT, results: Iterable[str] = TABLE) -> Iterator[Finding]:
+    known: dict[Path, str] = {}
+    for result in results:
+        yield finding(result, root, known)
+
+
+def undeclared(root: Path = ROOT) -> list[str]:
+    """Stored results, and pages with a mark, that are not in the table."""
+    stored = {path.relative_to(root).as_posix() for path in (root / RESULTS).glob("*.json")}
+    pages = (path for path in (root / "docs").rglob("*.md") if _MARK.search(path.read_text()))
+    return sorted((stored | {path.relative_to(root).as_posix() for path in pages}) - set(TABLE))
+
+
+def _git(*command: str, root: Path) -> str:
+    """What git says; nothing where there is none."""
+    try:
+        return subprocess.run(["git", *command], cwd=root, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+# --- what readers see --------------------------------------------------------------------------------
+
+_known: dict[Path, str] = {}
+
+
+def foot(page: str, root: Path = ROOT) -> str:
+    """What a page has to say of results on it that are older than the code; nothing if there are none."""
+    shown = [finding(result, root, _known) for result, made in TABLE.items() if page in made.pages]
+    old = [f"- {one.sentence}" for one in shown if one.state in ("stale", "unknown")]
+    if not old:
+        return ""
+    return (
+        "\n\n## Results older than the code\n\n" + "\n".join(old) + "\n\n`make evidence` makes them again.\n"
+    )
+
+
+def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
+    """A hook of mkdocs."""
+    return markdown + foot(f"docs/{page.file.src_uri}")
+
+
+def main(given: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.evidence", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command")
+    marking = commands.add_parser("mark", help="run a command that writes a page, and mark the page")
+    marking.add_argument("page", choices=[name for name in TABLE if name.endswith(".md")], metavar="PAGE")
+    marking.add_argument("run", nargs="+", metavar="COMMAND")
+    options = parser.parse_args(given)
+    if options.command == "mark":
+        return mark_page(options.page, options.run)
+    found = list(findings())
+    wide = max(len(one.result) for one in found)
+    for one in found:
+        print(f"{one.result:{wide}}  {one.made:10}  {one.state:8}  {', '.join(one.changed)}".rstrip())
+    states: Mapping[str, int] = {
+        s: sum(one.state == s for one in found) for s in ("fresh", "stale", "unknown")
+    }
+    print(", ".join(f"{count} {state}" for state, count in states.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
