@@ -45,8 +45,8 @@ from .database import (
 )
 from .learning import DecisionBlock, Learning, check
 
-# What came of the decisions of a block. Its requests are read as a range: looked up for one outcome at a time,
-# SQLite would read all requests of the experiment for each.
+# What came of the decisions of a block. Its requests are read as a range: looked up for each outcome,
+# SQLite would read all requests of the experiment every time.
 REPORTED = (
     "SELECT o.sequence, o.altered, CASE WHEN EXISTS (SELECT 1 FROM erased e"
     " WHERE e.population = ? AND e.period = ? AND e.pseudonym = o.pseudonym)"
