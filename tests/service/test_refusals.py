@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -221,3 +222,48 @@ def test_every_number_has_a_range():
                 if one.get("type") in ("integer", "number") and name not in open_ended:
                     assert {"minimum", "exclusiveMinimum"} & one.keys(), (kind, name)
                     assert {"maximum", "exclusiveMaximum"} & one.keys(), (kind, name)
+
+
+def test_a_key_is_told_why_it_may_not(anywhere):
+    admin = anywhere.client()
+    made = {"name": "web site", "role": "app", "experiments": ["shop"]}
+    app = anywhere.client(key=admin.request("POST", "/v1/keys", made)["key"])
+    error = refused(lambda: app.request("GET", "/v1/experiments/shop"))
+    assert (error.status, error.name) == (403, "role")
+    assert error.problem["detail"] == "Its role is app; this takes analyst or operator or admin."
+    for ask in (
+        lambda: app.decide("another", "user 17"),
+        lambda: app.request("POST", "/v1/experiments/another/tokens", {"person": "user 17"}),
+    ):
+        assert "limited to certain experiments" in refused(ask).problem["detail"]
+    error = refused(lambda: anywhere.client(key="dk_000000000000_" + 48 * "0").decide("shop", "user 17"))
+    assert (error.status, error.name) == (401, "no-key")
+    assert "not known here, or it has ended" in error.problem["detail"]
+    error = refused(lambda: app.decide("shop", "user 17", segment="de"))
+    assert (error.problem["at"], error.problem["detail"]) == ("$.segment", "It has none.")
+
+
+def test_a_budget_that_is_spent_is_told_in_words(anywhere):
+    client = anywhere.client()
+    client.request("POST", "/v1/populations", {"name": "spent", "epsilon": 1.0})
+    asked = GOOD | {
+        "name": "first",
+        "population": "spent",
+        "share": 0.5,
+        "outcome_wait": 0.0,
+        "block_size": 1,
+    }
+    client.request("POST", "/v1/experiments", asked)
+    for number in range(3):
+        client.report(client.decide("first", f"user {number}"), taken=None)
+    deadline = time.monotonic() + 120
+    while not client.request("GET", "/v1/experiments/first")["releases"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    client.request("POST", "/v1/experiments/first/end")
+    again = GOOD | {"name": "second", "population": "spent"}
+    error = refused(lambda: client.request("POST", "/v1/experiments", again | {"share": 0.8}))
+    assert (error.status, error.name) == (409, "over-budget")
+    assert "Of epsilon 1 of this period 0.5 is spent" in error.problem["detail"]
+    assert "Fraction" not in json.dumps(error.problem)
+    client.request("POST", "/v1/experiments", again | {"share": 0.5})

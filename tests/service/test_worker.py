@@ -15,7 +15,7 @@ from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
 from discreet.service.learning import Learning
-from discreet.service.worker import linked, periods_of
+from discreet.service.worker import REPORTED, linked, periods_of
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
@@ -260,3 +260,11 @@ def test_state_after_a_crash_is_that_of_the_last_commit(url):
     firsts = [first for (first,) in world.rows("SELECT first FROM block ORDER BY first")]
     assert len(set(firsts)) == len(firsts)
     assert periods_of(world.store, 1).account("2026-11").epsilon() <= 1.0
+
+
+def test_what_came_of_a_block_is_read_without_reading_every_request(tmp_path):
+    """Of a table of requests as large as ten minutes of traffic, those of the block are looked up."""
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    plan = world.rows("EXPLAIN QUERY PLAN " + REPORTED, 1, "2026-11", 1, 0, 0, 8, 1, 0, 0, 8)
+    (found,) = (what for *_, what in plan if " r " in what)
+    assert "request_sequence (experiment=? AND epoch=? AND sequence>? AND sequence<?)" in found

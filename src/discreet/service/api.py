@@ -75,6 +75,7 @@ TOO_LARGE = Problem(413, "too-large", "The body is larger than this service take
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
 TOKEN = Problem(401, "token", "The token is over, or of another experiment: get a new one from your server.")
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
+ELSEWHERE = WRONG_ROLE.with_(detail="It is limited to certain experiments, and this is outside of them.")
 NOT_FOUND = Problem(404, "not-found", "There is nothing at this address; /docs lists the routes.")
 METHOD = Problem(
     405, "method", "This address does not take that method; the Allow header lists those it does."
@@ -108,7 +109,9 @@ FEW_ITEMS = Problem(
     "Too many items are excluded: fewer are left than a set has. Exclude fewer, or add items.",
 )
 WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not what this experiment learns from.")
-PERSON = Problem(422, "person", "The decision must say whom it is for, unless its population is anonymous.")
+PERSON = Problem(
+    422, "person", "The decision must say whom it is for (person), unless its population is anonymous."
+)
 KEY = Problem(422, "idempotency-key", "An idempotency key has 1 to 256 printable characters of ASCII.")
 SEGMENT = Problem(422, "segment", "The decision must name one of the experiment's segments, if it has any.")
 OTHER_SEGMENTS = Problem(
@@ -164,14 +167,18 @@ def refusal(problem: Problem) -> Response:
 
 
 def over_budget(refused: BudgetExceeded) -> Problem:
-    """What was spent, asked for and allowed, and what would fit: all of it public."""
+    """What was spent, asked for and allowed: all of it public."""
     shown = refused.preview
+    detail = (
+        f"Of epsilon {shown.limit:g} of this period {shown.spent:.3g} is spent or reserved. What has released"
+        " something stays charged until the period is over, also if it has ended."
+    )
     return OVER_BUDGET.with_(
+        detail=detail,
         spent=shown.spent,
         after=shown.after,
         limit=shown.limit,
         delta=shown.delta,
-        largest_that_fits=None if shown.largest is None else str(shown.largest),
     )
 
 
@@ -456,7 +463,7 @@ class Api:
                 self.keys.used(key)
             check_nul(request)
             if not decides and not key.may(one.action, request.path_params.get("name")):
-                raise WRONG_ROLE
+                raise ELSEWHERE
             found = await handler(request)
             if one.method != "GET" and not decides:
                 await run_in_threadpool(self.audit, key.id, f"{one.method} {request.url.path}")
@@ -471,9 +478,11 @@ class Api:
         else:
             key = None if token is None else self.keys.find(token)
         if key is None:
-            raise missing
+            known = "The one that was sent is not known here, or it has ended."
+            raise missing if token is None else missing.with_(detail=known)
         if action not in ROLES[key.role]:
-            raise WRONG_ROLE
+            able = " or ".join(role for role, actions in ROLES.items() if action in actions)
+            raise WRONG_ROLE.with_(detail=f"Its role is {key.role}; this takes {able}.")
         if not self.keys.within_rate(key):
             raise RATE
         return key
@@ -489,7 +498,7 @@ class Api:
         """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
         name, engine = request.path_params["name"], self.engine
         if not request.state.key.may("decide", name):
-            raise WRONG_ROLE
+            raise ELSEWHERE
         raw = await body(request.receive, LARGEST * 16)
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
         key = request.headers.get("idempotency-key")
@@ -513,7 +522,8 @@ class Api:
         if asked.segment is not None or live.segments:
             part = live.segments.get(asked.segment or "")
             if part is None:
-                raise SEGMENT
+                known = f"It has {', '.join(live.segments)}." if live.segments else "It has none."
+                raise SEGMENT.with_(at="$.segment", detail=known)
             live = part
         made: list[bytes] = []
         kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
@@ -556,7 +566,9 @@ class Api:
     async def token(self, request: Request) -> Any:
         """A token for a browser; whoever has one makes no other."""
         name, key = request.path_params["name"], request.state.key
-        if not key.may("decide", name) or key.bound is not None:
+        if not key.may("decide", name):
+            raise ELSEWHERE
+        if key.bound is not None:
             raise WRONG_ROLE
         asked = await read(request, TokenRequest)
         live = await self.engine.live(name)
@@ -575,7 +587,9 @@ class Api:
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
         name = request.path_params["name"]
-        if not request.state.key.may("decide", name) or request.state.key.bound is not None:
+        if not request.state.key.may("decide", name):
+            raise ELSEWHERE
+        if request.state.key.bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(name)
@@ -627,7 +641,7 @@ class Api:
             await self.engine.unknown(decision)
             raise NOT_SIGNED from None
         if key.experiments is not None and live.name not in key.experiments:
-            raise WRONG_ROLE
+            raise ELSEWHERE
         bound = key.bound
         if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
             raise WRONG_ROLE
@@ -1168,7 +1182,7 @@ class Personalizer:
                 raise WHICH
             (name,) = key.experiments
         elif not key.may("decide", name):
-            raise WRONG_ROLE
+            raise ELSEWHERE
         if key.bound is not None:
             raise WRONG_ROLE
         live = await self._engine.live(name)

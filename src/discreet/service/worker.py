@@ -45,6 +45,17 @@ from .database import (
 )
 from .learning import DecisionBlock, Learning, check
 
+# What came of the decisions of a block. Its requests are read as a range: looked up for each outcome,
+# SQLite would read all requests of the experiment every time.
+REPORTED = (
+    "SELECT o.sequence, o.altered, CASE WHEN EXISTS (SELECT 1 FROM erased e"
+    " WHERE e.population = ? AND e.period = ? AND e.pseudonym = o.pseudonym)"
+    " THEN NULL ELSE o.body END FROM outcome o"
+    " WHERE o.experiment = ? AND o.epoch = ? AND o.sequence >= ? AND o.sequence < ?"
+    " AND o.sequence NOT IN (SELECT r.sequence FROM request r WHERE r.experiment = ? AND r.epoch = ?"
+    " AND r.sequence >= ? AND r.sequence < ? AND r.active = 0)"
+)
+
 
 class PopulationLedger:
     """The charges of a population, as they were when it was read, and those to be flushed.
@@ -551,15 +562,7 @@ class Worker:
         that was to be said, count as "took nothing", whatever was reported: who has seen something is as
         private as what came of it, so such a decision stays a round, and moves one person's part of it only.
         """
-        rows = tx.all(
-            "SELECT o.sequence, o.altered, CASE WHEN EXISTS (SELECT 1 FROM erased e"
-            " WHERE e.population = ? AND e.period = ? AND e.pseudonym = o.pseudonym)"
-            " THEN NULL ELSE o.body END FROM outcome o"
-            " WHERE o.experiment = ? AND o.epoch = ? AND o.sequence >= ? AND o.sequence < ?"
-            " AND NOT EXISTS (SELECT 1 FROM request r WHERE r.experiment = o.experiment"
-            " AND r.epoch = o.epoch AND r.sequence = o.sequence AND r.active = 0)",
-            *(one.population, one.period, *block.key, block.end),
-        )
+        rows = tx.all(REPORTED, *(one.population, one.period, *block.key, block.end, *block.key, block.end))
         return {
             sequence: (bool(altered), None if body is None else bytes(body))
             for sequence, altered, body in rows
