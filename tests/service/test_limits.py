@@ -103,7 +103,7 @@ def test_a_body_does_not_count_as_header(shared_service, cut):
 
 @pytest.mark.parametrize("how", ["beside a body", "beside a body, a long path", "trailers", "many trailers"])
 def test_a_header_is_small_wherever_it_comes(shared_service, how):
-    """In one piece with the request before it, where bytes are those of a body; and after a body in chunks."""
+    """In one piece with the request before it, and after a body in chunks."""
     key = f"Authorization: Bearer {shared_service.key}\r\n".encode()
     first = _POST + key + b"Content-Length: 2\r\n\r\n{}"
     chunked = _POST + key + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
