@@ -63,9 +63,9 @@ def test_a_document_without_charges_says_what_it_takes_for_granted(url):
     world = World(url, taken(), PURE)
     world.worker.end(world.shop)
     assert not queries.account(world.store, "people")["periods"]
-    assert html.escape(PUBLIC) in queries.document(world.store, "people")
+    assert html.escape(PUBLIC[1:]) in queries.document(world.store, "people")
     backup.gone_back(world.store, world.worker)
-    assert html.escape(RESTORED) in queries.document(world.store, "people")
+    assert html.escape(RESTORED[1:]) in queries.document(world.store, "people")
 
 
 def test_releases_and_accounts_are_tables(url):
