@@ -369,6 +369,7 @@ class ServiceMachine(RuleBasedStateMachine):
         for _ in range(50):
             if self.engine.worker.due():
                 self.tick()
+        self._learned()  # also what was learned when it went on in another month
         assert not self.engine.worker.due(), "the worker comes to no end"
         self.nothing_is_learned_twice_nor_kept()
         assert not self.waiting, "an acknowledged outcome was lost"

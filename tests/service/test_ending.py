@@ -317,6 +317,54 @@ def test_a_restore_leaves_what_has_ended_ended_and_what_was_paused_paused(url):
     clean(world)
 
 
+@pytest.mark.parametrize("how", ["end", "delete"])
+def test_what_was_paused_when_a_store_was_put_back_gets_nothing_back_later_either(url, how):
+    """It may have gone on after the backup: that the older state has released nothing says nothing."""
+    world = World(url, HALF, PURE)
+    world.worker.set_status(world.shop, PAUSED)
+    backup.gone_back(world.store, world.worker)
+    next_month(world)
+    world.settle()
+    assert status(world) == PAUSED
+    if how == "end":
+        assert world.worker.end(world.shop) == (ENDED, False)
+    else:
+        with pytest.raises(InUse):
+            world.worker.delete(world.shop)
+    assert spent(world) == {"2026-11": 2.0}
+    clean(world)
+
+
+def test_a_period_that_has_begun_stays_when_a_clock_goes_back(url):
+    """Nothing is charged to the earlier one again, nor given back; everything goes on in the later one."""
+    world = World(url, HALF, PURE)
+    serve(world, 8)
+    world.settle()
+    november = world.now
+    next_month(world)  # too early
+    world.settle()
+    world.now = november
+    world.settle()
+    assert (status(world), world.one.epoch, world.one.period) == (RUNNING, 1, "2026-12")
+    assert spent(world) == {"2026-11": 2.0, "2026-12": 2.0}
+    world.blocks, world.sequences = [], []
+    serve(world, 8)
+    world.settle()
+    assert world.rows("SELECT used FROM experiment") == [(8,)]
+    second = world.worker.create("second", "people", HALF)
+    assert second.period == "2026-12"
+    assert spent(world) == {"2026-11": 2.0, "2026-12": 4.0}
+    world.worker.set_status(world.shop, PAUSED)
+    world.worker.set_status(world.shop, RUNNING)
+    assert world.worker.end(world.shop)[1] is False
+    assert spent(world) == {"2026-11": 2.0, "2026-12": 4.0}
+    backup.gone_back(world.store, world.worker)
+    world.worker.end(second.id)
+    with pytest.raises(Frozen):
+        world.worker.create("third", "people", HALF)
+    clean(world)
+
+
 # --- what was never used -------------------------------------------------------------------------------
 
 

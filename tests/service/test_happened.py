@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 
 import pytest
 
 from discreet.client import ServiceError
-from discreet.service import queries
+from discreet.service import backup, queries
+from discreet.service.worker import PUBLIC, RESTORED
 
 from .pages import Visitor, key_of, make, serve
 from .test_api import experiment, refused
@@ -54,6 +56,16 @@ def test_the_document_says_what_the_service_does(url):
     assert "Of a person one decision counts in a period" in page
     assert "are deleted after each month" in page
     assert "not private" in page  # there is a seed here
+
+
+def test_a_document_without_charges_says_what_it_takes_for_granted(url):
+    """As after a restore, or where the only share was given back."""
+    world = World(url, taken(), PURE)
+    world.worker.end(world.shop)
+    assert not queries.account(world.store, "people")["periods"]
+    assert html.escape(PUBLIC[1:]) in queries.document(world.store, "people")
+    backup.gone_back(world.store, world.worker)
+    assert html.escape(RESTORED[1:]) in queries.document(world.store, "people")
 
 
 def test_releases_and_accounts_are_tables(url):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -98,6 +99,23 @@ def test_a_body_does_not_count_as_header(shared_service, cut):
             time.sleep(0.1)
             sock.sendall(head[-cut:] + body)
         assert answer(sock).startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("how", ["beside a body", "beside a body, a long path", "trailers", "many trailers"])
+def test_a_header_is_small_wherever_it_comes(shared_service, how):
+    """In one piece with the request before it, and after a body in chunks."""
+    key = f"Authorization: Bearer {shared_service.key}\r\n".encode()
+    first = _POST + key + b"Content-Length: 2\r\n\r\n{}"
+    chunked = _POST + key + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    sent = {
+        "beside a body": first + _POST + b"X: " + b"a" * 30_000 + b"\r\n\r\n",
+        "beside a body, a long path": first + b"GET /" + b"a" * 30_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        "trailers": chunked + b"X: " + b"a" * 30_000 + b"\r\n\r\n",
+        "many trailers": chunked + b"X: a\r\n" * 5000 + b"\r\n",
+    }[how]
+    with connect(shared_service) as sock:
+        sock.sendall(sent)
+        assert b"431 Request Header Fields Too Large" in answer(sock)
 
 
 def test_who_sends_slowly_is_cut_off(tmp_path):
@@ -288,6 +306,17 @@ def test_a_stop_waits_for_nobody(service, how):
     assert time.monotonic() - begin < 7
     for one in held:
         one.close()
+
+
+def test_a_stop_that_comes_in_a_restart_has_its_time_too(monkeypatch):
+    """A restart has no limit of its own; whoever wants the process to end gets that within seconds."""
+    begun = []
+    monkeypatch.setattr(limits.threading, "Timer", lambda seconds, _: begun.append(seconds) or Mock())
+    server = limits.Server(limits.configured(lambda: None, connections=1), lambda: None)
+    server.should_exit = True  # as `Restart` does
+    server.handle_exit(signal.SIGTERM, None)
+    server.handle_exit(signal.SIGTERM, None)
+    assert begun == [limits.STOP]
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "99999999999"])

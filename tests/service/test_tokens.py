@@ -88,3 +88,19 @@ def test_a_token_of_an_earlier_period_or_time_is_refused(world):
     assert browser(service, signed(service, period=period)).decide("shop").items
     late = signed(service, period=period, until=int(time.time()) - 1)
     assert refused(lambda: browser(service, late).decide("shop")).status == 401
+
+
+def test_sticky_sets_are_the_same_by_a_token_and_by_a_key(shared_service):
+    """And nobody's: browsers of people without names have decisions of their own."""
+    client = shared_service.client()
+    experiment(client, "sticky", anonymous=False, sticky=86400.0)
+    experiment(client, "nameless", anonymous=True, sticky=86400.0)
+    for _ in range(2):  # of which one is within a day
+        day = time.time() // 86400
+        ann = browser(shared_service, client.token("sticky", "ann")).decide("sticky")
+        same = client.decide("sticky", "ann") == ann
+        if day == time.time() // 86400:
+            break
+    assert same
+    nameless = [browser(shared_service, client.token("nameless")).decide("nameless") for _ in range(3)]
+    assert len({one.id for one in nameless}) == 3

@@ -103,11 +103,30 @@ def test_what_is_not_taken_is_sent_again_later(url, receiver):
     assert webhooks.listed(world.store, "shop")[0]["failures"] == 0
 
 
+def test_a_receiver_that_was_away_for_long_gets_the_oldest_first(file_url, receiver):
+    """More releases than are listed at a time: none is left out."""
+    world = World(file_url, taken(), PURE)
+    webhooks.create(world.store, "shop", receiver.url)
+    many = 1101
+    with world.store.transaction() as tx:
+        payload = json.dumps({"items": [], "values": [], "shares": []})
+        tx.many(
+            "INSERT INTO release (experiment, seq, epoch, at, payload, chain) VALUES (1, ?, 0, 0, ?, ?)",
+            [(seq, payload, b"") for seq in range(1, many + 1)],
+        )
+        tx.do("UPDATE experiment SET seq = ?", many)
+    sender = Webhooks(world.store, Secrets.fresh(), HERE)
+    assert sender.look() == 100
+    assert [json.loads(body)["release"]["seq"] for *_, body in receiver.got] == list(range(1, 101))
+
+
 @pytest.mark.parametrize(
     "address",
     [
         *("127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "100.64.0.1"),
         *("224.0.0.1", "::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::"),
+        # What stands for addresses of version 4: 6to4, NAT64, compatible, translated; and site-local.
+        *("2002:7f00:1::1", "64:ff9b::a00:1", "64:ff9b:1::1", "::7f00:1", "::ffff:0:7f00:1", "fec0::1"),
     ],
 )
 def test_private_networks_are_refused(monkeypatch, address):

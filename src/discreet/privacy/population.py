@@ -129,7 +129,8 @@ class Periods:
         """A document to hand over, with every period: see `Account.to_html`."""
         names = self.names
         if not names:
-            return Account(self.budget, Releases()).to_html(title, **about)
+            said = tuple(one for one in self.ledger.caveats if one != REPRODUCIBLE)
+            return Account(self.budget, Releases(), caveats=said).to_html(title, **about)
         total = self.total() if len(names) > 1 else None
         return document(title, {name: self.account(name) for name in names}, total, **about)
 

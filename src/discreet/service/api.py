@@ -32,7 +32,7 @@ from ..privacy import Budget, BudgetExceeded
 from . import groups, queries, webhooks
 from .auth import BROWSER, HEADERS, ROLES, BrowserToken, DecisionId, Key, Keys, LastAdmin, new_token
 from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
-from .database import Conflict, Ended, Fenced, Frozen, StoreError
+from .database import NOBODY, Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
 from .learning import DecisionBlock, Wrong, first_release, lift_plan, release_plan
@@ -529,7 +529,8 @@ class Api:
         kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
         for number, person in enumerate(whom):
             pseudonym = engine.pseudonym(live, person) if bound is None else bound.pseudonym
-            person = person if bound is None else pseudonym.hex()
+            if live.config.sticky or bound is not None:  # the same by a key and by a token
+                person = None if pseudonym == NOBODY else pseudonym.hex()
             answer, altered = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
             known_by, stays = _known_by(live, asked, key, number, person)

@@ -142,9 +142,15 @@ def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
         tx.do("UPDATE experiment SET status = ? WHERE status = ?", ENDED, ENDING)
         going = tx.all("SELECT name FROM experiment WHERE status <> ? ORDER BY id", ENDED)
         tx.do("UPDATE experiment SET resumes = 0 WHERE status = ?", PAUSED)
-        tx.do("UPDATE experiment SET status = ? WHERE status IN (?, ?)", FROZEN, RUNNING, PAUSED)
+        # Nobody knows what they have released meanwhile: nothing of this period is ever given back.
+        tx.do(
+            "UPDATE experiment SET status = ?, used = used + 1 WHERE status IN (?, ?)",
+            FROZEN,
+            RUNNING,
+            PAUSED,
+        )
         for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
-            now = worker.period(PopulationConfig.read(config))
+            now = worker.latest(tx, number, PopulationConfig.read(config))
             said = json.dumps(list(dict.fromkeys([*json.loads(caveats), RESTORED])))
             tx.do("UPDATE population SET frozen = ?, caveats = ? WHERE id = ?", now, said, number)
         periods = [(worker.clock().strftime(name),) for name in PERIODS.values()]

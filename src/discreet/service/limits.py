@@ -47,7 +47,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head, self._begun = True, False  # of a request, and whether any of it has come
         self._head, self._tail = 0, b""  # bytes of the header so far, and the last of them
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(READ, self._too_late)
-        self._refused = False
+        self._refused, self._size = False, 0  # of what was parsed of the fields of a request
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             transport.close()
 
@@ -76,14 +76,23 @@ class LimitedProtocol(HttpToolsProtocol):
         return end < 0 or self._head - len(data) - len(self._tail) + end > HEAD
 
     def on_message_begin(self) -> None:
-        self._begun = True
+        self._begun, self._size = True, 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._size += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Also of a request that came with the one before it, and after a body in chunks (trailers)."""
+        self._size += len(name) + len(value)
+        if self._size > HEAD or len(self.headers) >= FIELDS:
+            self._refused = True
+            raise ValueError("too many fields in a header")  # which ends what is being parsed
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head, self._tail = False, 0, b""
-        if len(self.headers) > FIELDS:
-            self._refused = True
-            raise ValueError("too many fields in a header")  # which ends what is being parsed
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -126,7 +135,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._stopping = ready, False
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
@@ -134,7 +143,8 @@ class Server(uvicorn.Server):
             self._ready()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        if not self.should_exit:
+        if not self._stopping:  # also where a restart has begun
+            self._stopping = True
             timer = threading.Timer(STOP, self._end)
             timer.daemon = True
             timer.start()

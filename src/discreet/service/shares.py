@@ -11,8 +11,9 @@ up; how sure the sums are is said for all releases of a period together.
 
 What leaves of a side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions, and one
 draw of Laplace noise of scale b for each block. Wanted is the mean of the chances of being served, of the
-decisions so far: m, the average of the conditional means of Y given everything before. They may drift, as
-learners do.
+decisions so far: m, the average of the conditional means of Y given everything before, in the order in which
+decisions leave. They may drift, as learners do. With several segments that order is not the one of serving: a
+block of one may leave while others, from which its learner has heard, are open.
 
 *Guarantee.* For all releases of a period together, with probability at least 1 - ``error`` over outcomes and
 noise, m is in `share_interval`, and so is the difference of both sides in `lift_interval`.

@@ -32,6 +32,7 @@ from .queries import releases
 logger = logging.getLogger("discreet.service")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+_UNICAST = ipaddress.ip_network("2000::/3")  # all of version 6 that is given to anybody
 _LOOK = 1.0  # seconds between looks for releases that were not sent
 _TIMEOUT = 10.0  # seconds for an answer
 _FIRST, _LONGEST = 5.0, 86400.0  # seconds until a failure is tried again: twice as long each time
@@ -72,11 +73,19 @@ def target(url: str, allowed: list[Network]) -> tuple[str, int]:
     for address in addresses:
         plain = getattr(address, "ipv4_mapped", None) or address
         known = any(plain in one for one in allowed)
-        if not known and (not plain.is_global or plain.is_multicast):
+        if not known and not _public(plain):
             raise ValueError("the address is on a private network")
         if not known and parts.scheme != "https":
             raise ValueError("the address must be reached over https")
     return str(addresses[0]), port
+
+
+def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether it is everybody's; none of those of version 6 that stand for one of version 4 (NAT64, 6to4)."""
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
+        return False
+    tunnelled = getattr(address, "sixtofour", None) is not None
+    return address.is_global and not (address.is_multicast or address.is_reserved or tunnelled)
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
@@ -188,9 +197,11 @@ class Webhooks:
         return sum(self._send(*one) for one in due)
 
     def _send(self, number: str, url: str, seq: int, failures: int, experiment: str) -> int:
-        waiting = [one for one in releases(self._store, experiment, limit=1000) if one["seq"] > seq]
+        waiting = releases(
+            self._store, experiment, before=seq + 1 + _AT_ONCE, limit=_AT_ONCE
+        )  # the next ones
         taken = 0
-        for one in sorted(waiting, key=lambda release: int(release["seq"]))[:_AT_ONCE]:
+        for one in [one for one in reversed(waiting) if one["seq"] > seq]:
             body = json.dumps({"experiment": experiment, "release": one}).encode()
             try:
                 done = send(url, self._secrets.webhook(number), body, self._allowed)

@@ -312,8 +312,16 @@ class Worker:
         self._turn = threading.RLock()  # what is kept is changed by one thread at a time
 
     def period(self, people: PopulationConfig) -> str:
-        """The name of the period that it is now."""
+        """The name of the period that it is now; later ones are greater."""
         return str(self.clock().strftime(PERIODS[people.period]))
+
+    def latest(self, tx: Transaction, population: int, people: PopulationConfig) -> str:
+        """The period that it is now, or a later one that has begun, by a clock that was ahead.
+
+        A period that has begun stays: an earlier one takes no more charges, and its pseudonyms may be gone.
+        """
+        (begun,) = tx.one("SELECT max(period) FROM experiment WHERE population = ?", population)
+        return max(self.period(people), begun or "")
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -338,7 +346,7 @@ class Worker:
             check_division(tx, whose, config)
             # A number that no epoch had of which this store does not know.
             epoch = int(self.clock().timestamp()) if _was_restored(tx) else 0
-        period = self.period(people)
+            period = self.latest(tx, whose, people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
         check(config, people)
@@ -403,7 +411,7 @@ class Worker:
             )
         found = []
         for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
-            over = period != (now := self.period(PopulationConfig.read(people)))
+            over = period < (now := self.period(PopulationConfig.read(people)))
             if status == FROZEN:
                 due = over and frozen != now
             elif status == RUNNING:
@@ -452,7 +460,7 @@ class Worker:
             yield tx
 
     def _step(self, one: Experiment) -> bool:
-        over = (now := self.period(one.people)) != one.period
+        over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
             if not over or one.frozen == now:
                 return False
@@ -590,7 +598,8 @@ class Worker:
         with self.store.transaction() as tx:
             one.ledger = PopulationLedger(tx, one.population, one.id)
             restored = _was_restored(tx)
-        one.epoch, one.period, one.next_sequence = last + 1, self.period(one.people), 0
+            period = self.latest(tx, one.population, one.people)
+        one.epoch, one.period, one.next_sequence = last + 1, period, 0
         if restored:  # a number that no epoch had of which this store does not know
             one.epoch = max(one.epoch, int(self.clock().timestamp()))
         one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
@@ -714,7 +723,7 @@ class Worker:
             if status == RUNNING and one.status == PAUSED:
                 with self._changing(one) as tx:
                     check_room(tx, one.population, one.config.share, number)
-                if self.period(one.people) != one.period:
+                if self.period(one.people) > one.period:
                     if closed := self._close(one, over=True):
                         self._aggregate(one, closed, last=True)
                     self._new_epoch(one)
@@ -796,7 +805,8 @@ class Worker:
                 "SELECT first, count, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
             )
             fresh = all(state == ALLOCATED for *_, state in blocks)
-            if one.status == FROZEN or one.seq or not fresh or sum(b[1] for b in blocks) != one.next_sequence:
+            used = one.status == FROZEN or one.seq or one.used or not fresh
+            if used or sum(b[1] for b in blocks) != one.next_sequence:
                 raise InUse("decisions were asked for")
             tx.do("UPDATE charge SET void = 1 WHERE experiment = ?", number)
             for table in ("item", "block", "request", "private_state", "lease", "webhook"):
