@@ -14,7 +14,13 @@ from scipy import stats
 
 import discreet as dc
 from discreet.audit import faults
-from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage, SetFunction
+from discreet.objectives import (
+    ConcaveOverModular,
+    Coverage,
+    FacilityLocation,
+    ProbabilisticCoverage,
+    SetFunction,
+)
 from discreet.online.rolling import RollingSelector, RollingSettings
 from discreet.privacy import Gate, Release, samplers
 from discreet.privacy.picks import SampledPicks, SampledScores
@@ -443,3 +449,17 @@ def test_bad_settings_are_named():
         RollingSelector(4, 5, dc.Budget(1.0))
     with pytest.raises(TypeError, match="budget"):
         RollingSelector(4, 2, 1.0)
+
+
+def test_people_whose_function_is_in_python_vote_once_and_leave_a_state_that_can_be_saved():
+    """Their rows are not kept after a release: a file could not hold the function."""
+    likes = (np.random.default_rng(0).random((81, 6)) < 0.3) * 1.0
+    people = ConcaveOverModular(likes, concave=lambda total: np.tanh(total))
+    learner = RollingSelector(6, 2, dc.Budget(3.0), first_window=40, seed=0)
+    for t in range(40):
+        learner.choose()
+        learner.learn(people[t])
+    assert len(learner._votes) > 10  # of these some have none of the items that are picked
+    learner.choose()
+    assert len(learner._votes) == 0
+    assert dc.load(learner.to_bytes()).choose() == learner.choose()

@@ -136,7 +136,8 @@ class Votes(Window):
         return chosen
 
     def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
-        voters = {kind: joined(runs) for kind, runs in self._runs.items()}
+        # Functions in Python cannot be saved: they vote once.
+        voters = [joined(runs) for kind, runs in self._runs.items() if kind.code >= 0]
         gains = self.close()  # first: after an interruption nobody has a vote
         credit = np.floor(self.credit * (self.bound / self.unit)).astype(np.int64)
         scores = np.empty(self.settings.k)
@@ -147,7 +148,7 @@ class Votes(Window):
             gains.add(int(candidates[place]))
         chosen = np.array(gains.items, dtype=np.int32)
         trusted, length = self._remember(chosen, scores, number)
-        for rows in voters.values():
+        for rows in voters:
             self.keep_rows(self._unspent(rows, chosen, trusted))
         return chosen, length
 

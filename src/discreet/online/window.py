@@ -100,7 +100,7 @@ class Window:
         self.keep_functions(rows, self._tossed(within_limit.size) & within_limit)
 
     def learn_stores(self, stores: Iterable[Any]) -> None:
-        """The same for people who stay in their stores; coins go by person: who comes again has the same."""
+        """The same for people who stay in their stores: one coin a person, and new ones for each store."""
         for people in stores:
             some = people if self._sample is None else people.sampled(*self._sample)
             self.keep_stored(some.row_source())
