@@ -304,6 +304,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             on.PhasedSelector,
             {k: v for k, v in learner.items() if k != "rounds"} | {"window": 5},
         ),
+        "online.RollingSelector": (
+            on.RollingSelector,
+            {k: v for k, v in learner.items() if k != "rounds"} | {"first_window": 5},
+        ),
         "online.BanditSelector": (on.BanditSelector, learner | {"block": 4, "feedback": "set"}),
         "online.ThompsonSelector": (on.ThompsonSelector, learner | {"block": 2, "feedback": "set"}),
         "online.MetaFrankWolfe": (
@@ -465,6 +469,7 @@ NOT_CALLED = {
     "ProjectedPoint",
     "Randomness",
     "Regret",
+    "Released",
     "Remaining",
     "RunningSum",
     "State",

@@ -316,7 +316,7 @@ def test_items_is_a_file_in_every_command():
             found.add(name)
             assert (options["--items"].metavar, options["--items"].type) == ("FILE", None), name
             assert {"--item", "--separator", "--items-columns"} <= set(options), name
-    assert found == {"select", "prepare", "simulate", "plan"}
+    assert found == {"select", "prepare", "simulate", "plan", "recommend"}
 
 
 def test_a_list_without_its_header_is_suspected_where_an_item_is_missing(capsys, tmp_path):

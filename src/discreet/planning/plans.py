@@ -100,7 +100,7 @@ def plan(
     >>> import discreet as dc
     >>> found = plan(100, 10, 10**6, dc.Budget(1.0, 1e-6), goal="certified")
     >>> found.best.name, round(found.best.average, 3), found.vacuous
-    ('RunningSumSelector', 0.036, False)
+    ('RunningSumSelector', 0.048, False)
     """
     checks.one_of("feedback", feedback, FEEDBACK)
     checks.one_of("stream", stream, STREAMS)
