@@ -179,7 +179,7 @@ class Client:
         likes: Iterable[str] = _UNSET,
         served: bool = _UNSET,
     ) -> Acknowledgement:
-        """What came of a decision. ``served`` is for personal sets: whether any of the shown items was taken."""
+        """What came of a decision; ``served``, with personal sets: whether a shown item was taken."""
         given = {"taken": taken, "value": value, "likes": likes}
         said: dict[str, Any] = {name: one for name, one in given.items() if one is not _UNSET}
         if len(said) != 1:
@@ -209,7 +209,7 @@ class Client:
         return Acknowledgement(found["status"], found["counted"])
 
     def model(self, experiment: str) -> Record:
-        """The latest public model of personal sets, for ``personal.js``; sent again only if there is a newer one."""
+        """The latest public model of personal sets, for ``personal.js``; sent again if there is a newer one."""
         known = self._models.get(experiment)
         headers = {} if known is None else {"If-None-Match": f'"{known["policy"]}"'}
         found: Record | None = self.request("GET", _one(experiment, "model"), headers=headers)

@@ -346,7 +346,9 @@ class DecisionEngine:
 
         def newer(seq: int) -> PublicModel | None:
             with self.store.transaction() as tx:
-                row = tx.one("SELECT seq, chain, body FROM model WHERE experiment = ? AND seq > ?", live.id, seq)
+                row = tx.one(
+                    "SELECT seq, chain, body FROM model WHERE experiment = ? AND seq > ?", live.id, seq
+                )
             return None if row is None else PublicModel.read(row)
 
         if live.config.personal:
