@@ -562,7 +562,7 @@ class Api:
         return made[0] if one_alone else b'{"decisions":[' + b",".join(made) + b"]}"
 
     async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool, list[int]]:
-        """The next decision, whether it shows other items than were allocated, and what may stand in for them.
+        """The next decision, whether it shows other items than were allocated, and what may stand in.
 
         With personal sets, what everybody would see: `Live.own_set` makes somebody's own of it.
         """
