@@ -568,9 +568,7 @@ class Api:
         """
         block, offset = await self.engine.next_decision(live, pseudonym)
         altered, propensity = False, b"null"
-        if (
-            exclude and not live.config.personal
-        ):  # others are likelier then, also where nothing had to be replaced
+        if exclude and not live.config.personal:  # others are likelier then, also where nothing is replaced
             labels, altered = live.without(block, offset, set(exclude))
             items = _encode(labels)
         else:

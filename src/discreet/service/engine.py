@@ -164,16 +164,16 @@ class Live:
     def own_set(
         self, answer: bytes, spare: Collection[int], history: Collection[str], exclude: Collection[str]
     ) -> bytes:
-        """The answer with somebody's own set, from the public model and their history, of which nothing is kept.
+        """The answer with somebody's own set, from the public model and their history, which is not kept.
 
         In the hold-out it is the most popular items that are not in the history; before there is a model, the
-        set of the block without those. There are fewer items where fewer are left: a refusal would be counted.
+        set of the block without those. There are fewer items where fewer are left: refusals are counted.
         """
         told, model, k = msgspec.json.decode(answer), self.model, self.config.k
         if model is None:
             order = dict.fromkeys([*told["items"], *[self.labels[item] for item in spare]])
-            gone = {*history, *exclude}
-            told["items"] = [label for label in order if label not in gone][:k]
+            own = {*history, *exclude}
+            told["items"] = [label for label in order if label not in own][:k]
             return msgspec.json.encode(told)
         gone = self.known.intersection(exclude)
         if not told["personal"]:

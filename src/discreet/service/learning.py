@@ -22,9 +22,9 @@ Nobody needs to keep to one segment. (A limit for each segment would break this:
 has the proof): somebody who had reported anything else, or nothing, of any of their decisions, would have
 changed the same rounds.
 
-Personal sets (`online.PersonalSelector`): a block holds the most popular set, the same for everybody, and whether
-a decision is in the hold-out. What somebody was shown follows from their own history, and is not public: it is in
-no block and in no record. Outcomes therefore say themselves whether somebody was served.
+Personal sets (`online.PersonalSelector`): a block holds the most popular set, the same for everybody, and
+whether a decision is in the hold-out. What somebody was shown follows from their own history, and is not
+public: it is in no block and in no record. Outcomes therefore say themselves whether somebody was served.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class DecisionBlock:
     """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
 
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
-    ``baseline`` show random sets (with personal sets: the most popular one), to compare with. ``round`` is the learner's round of the first decision
+    ``baseline`` show random sets, or a control set, or the most popular one beside personal sets, to compare
+    with. ``round`` is the learner's round of the first decision
     that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
     of how many items the random sets are, where all others show one set; 0 elsewhere.
@@ -278,7 +279,7 @@ class Learning:
         if self.config.personal:
             raise ValueError(
                 "the catalogue of personal sets stays as it is: devices have models of it, and pairs with new"
-                " items would be of fewer people; exclude what is sold out in requests, or make a new experiment"
+                " items would be of fewer people; exclude what is sold out in requests, or make another one"
             )
         if kept := set(retire) & set(self.config.control):
             raise ValueError(f"retire has {min(kept)!r}, which is in the control set; keep it")
@@ -411,7 +412,7 @@ class Learning:
         }
 
     def _new_model(self, found: Recommender | None) -> dict[str, Any]:
-        """What a release says of a model that is new: it is written with the release, which names its bytes."""
+        """What a release says of a new model, which is written with it: its bytes, by their hash."""
         if found is None or found is self._last_model:
             return {}
         self._last_model, self.model = found, found.to_bytes()

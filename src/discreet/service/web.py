@@ -175,7 +175,7 @@ LEARNERS = {  # what each learns from, and what else it takes
     "BestOfBothSelector": "BestOfBothSelector: likes",
     "HedgeSelector": "HedgeSelector: likes, a number of rounds",
     "MetaFrankWolfe": "MetaFrankWolfe: likes, with groups and a number of rounds",
-    "PersonalSelector": "PersonalSelector: likes, with histories in requests; everybody has a set of their own",
+    "PersonalSelector": "PersonalSelector: likes; everybody's own set, from histories in requests",
     "ThompsonSelector": "ThompsonSelector: taken items and values",
     "BanditSelector": "BanditSelector: taken items and values, a number of rounds",
 }
