@@ -209,7 +209,7 @@ class Client:
         return Acknowledgement(found["status"], found["counted"])
 
     def model(self, experiment: str) -> Record:
-        """The latest public model of personal sets, for ``personal.js``; sent again if there is a newer one."""
+        """The latest public model of personal sets, for ``personal.js``; sent again if it is newer."""
         known = self._models.get(experiment)
         headers = {} if known is None else {"If-None-Match": f'"{known["policy"]}"'}
         found: Record | None = self.request("GET", _one(experiment, "model"), headers=headers)

@@ -680,7 +680,8 @@ class Worker:
         if one.learning.model is not None:
             tx.do(
                 "INSERT INTO model (experiment, seq, chain, body) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (experiment) DO UPDATE SET seq = excluded.seq, chain = excluded.chain, body = excluded.body",
+                " ON CONFLICT (experiment) DO UPDATE SET seq = excluded.seq, chain = excluded.chain,"
+                " body = excluded.body",
                 *(one.id, one.seq, one.chain, one.learning.model),
             )
             one.learning.model = None
