@@ -14,7 +14,7 @@ import pytest
 from discreet.client import Acknowledgement, AsyncClient, Client, ServiceError
 from discreet.service.api import OPERATIONS
 
-from .test_api import experiment
+from .test_api import experiment, refused
 
 # Made for these tests by openssl, good for localhost alone and for a hundred years.
 CERTIFICATE = Path(__file__).parent / "localhost.pem"
@@ -289,6 +289,7 @@ def test_there_is_a_method_for_every_route(shared_service):
     client.request("POST", f"/v1/experiments/{name}/decisions", {"event": "e 1"})
     assert client.report_event(name, "e 1", taken=None).status == "recorded"
     assert client.token(name).startswith("dt_")
+    assert refused(lambda: client.model(name)).name == "not-personal"
     assert client.releases(name, limit=5) == []
     assert client.shares(name) == []
     assert client.epochs(name)[0]["epoch"] == 0
