@@ -12,6 +12,8 @@ export interface Decision {
   /** Until when an outcome counts at the least, in UTC. */
   readonly expires: string;
   readonly propensity: number | null;
+  /** With personal sets: whether it is the person's own, and not of the hold-out. */
+  readonly personal: boolean;
 }
 
 export interface Acknowledgement {
@@ -20,7 +22,7 @@ export interface Acknowledgement {
   readonly counted: boolean;
 }
 
-export type Outcome = { taken: string | null } | { value: number } | { likes: readonly string[] };
+export type Outcome = { taken: string | null } | { value: number } | { likes: readonly string[]; served?: boolean };
 
 export interface BrowserToken { readonly token: string; readonly expires: string; }
 
@@ -33,6 +35,8 @@ export interface Asked {
   /** Items that cannot be shown: public facts only. */
   exclude?: readonly string[];
   segment?: string;
+  /** For personal sets: what the person had. The service uses it for this answer and keeps it nowhere. */
+  history?: readonly string[];
   /** An idempotency key of your own; each call has one by default. */
   key?: string;
 }
@@ -40,12 +44,19 @@ export interface Asked {
 export class Client {
   constructor(url: string, key: Credential, options?: { timeout?: number; retries?: number });
   decide(experiment: string, asked?: Asked): Promise<Decision>;
+  /** The latest public model of personal sets, for PersonalModel of personal.js. */
+  model(experiment: string): Promise<any>;
   report(decision: Decision | string, outcome: Outcome): Promise<Acknowledgement>;
   reportMany(outcomes: readonly ({ decision: Decision | string } & Outcome)[]): Promise<Acknowledgement[]>;
   /** On a server, with a key: a token for the browser of one person, for up to an hour. */
   token(experiment: string, options?: { person?: string; seconds?: number }): Promise<BrowserToken>;
   request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<any>;
 }
+
+/** On a device: what the service would answer to this history, which stays there. */
+export function ownItems(
+  decision: Decision, model: any, history: readonly string[], options?: { k?: number; exclude?: readonly string[] },
+): string[];
 
 /** Whether a release was sent by the service that has this secret, within the last minutes. */
 export function verified(

@@ -27,16 +27,21 @@ export class Client {
     this.#retries = retries;
   }
 
-  // A set of items for somebody. A browser's token names the person by itself.
-  async decide(experiment, { person, exclude, segment, key } = {}) {
-    const asked = JSON.parse(JSON.stringify({ person, exclude, segment }));
+  // A set of items for somebody. A browser's token names the person by itself. history: for personal sets.
+  async decide(experiment, { person, exclude, segment, key, history } = {}) {
+    const asked = JSON.parse(JSON.stringify({ person, exclude, segment, history }));
     const known = key ?? (this.#retries ? crypto.randomUUID() : undefined);
     const found = await this.request("POST", `/v1/experiments/${encodeURIComponent(experiment)}/decisions`, asked,
       known === undefined ? {} : { "idempotency-key": known });
-    return { id: found.decision_id, items: found.items, policy: found.policy, expires: found.expires, propensity: found.propensity ?? null };
+    return { id: found.decision_id, items: found.items, policy: found.policy, expires: found.expires, propensity: found.propensity ?? null, personal: found.personal ?? false };
   }
 
-  // What came of a decision: one of taken, value and likes.
+  // The latest public model of personal sets, for PersonalModel of personal.js.
+  model(experiment) {
+    return this.request("GET", `/v1/experiments/${encodeURIComponent(experiment)}/model`);
+  }
+
+  // What came of a decision: one of taken, value and likes; with personal sets {likes, served}.
   report(decision, outcome) {
     const id = typeof decision === "string" ? decision : decision.id;
     return this.request("POST", `/v1/decisions/${encodeURIComponent(id)}/outcome`, only(outcome));
@@ -112,5 +117,16 @@ export async function verified(body, header, secret, { seconds = 300, now = Date
 function only(outcome) {
   const given = ["taken", "value", "likes"].filter((name) => outcome?.[name] !== undefined);
   if (given.length !== 1) throw new TypeError("give one of taken, value and likes");
-  return { [given[0]]: outcome[given[0]] };
+  const served = outcome.served === undefined ? {} : { served: outcome.served };
+  return { [given[0]]: outcome[given[0]], ...served };
+}
+
+// On a device: what the service would answer to this history, which stays here. model: a PersonalModel of
+// personal.js; decision: asked for without a history. The hold-out sees what is most popular.
+export function ownItems(decision, model, history, { k = decision.items.length, exclude = [] } = {}) {
+  const known = history.filter((label) => model.number(label) !== undefined);
+  const found = decision.personal
+    ? model.recommend(history, { k, exclude })
+    : model.recommend([], { k, exclude: [...exclude, ...known] });
+  return found.map((one) => one.label);
 }

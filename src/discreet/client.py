@@ -50,11 +50,13 @@ class Decision:
     policy: str
     expires: str
     propensity: float | None = None  # how likely these items were, where that is public
+    personal: bool = False  # the person's own set, from their history; not of the hold-out
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Decision:
         items = tuple(found["items"])
-        return cls(found["decision_id"], items, found["policy"], found["expires"], found.get("propensity"))
+        likely, own = found.get("propensity"), found.get("personal", False)
+        return cls(found["decision_id"], items, found["policy"], found["expires"], likely, own)
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Client:
         self._base, self._retries = parts.path.rstrip("/"), retries
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self._idle: list[http.client.HTTPConnection] = []  # each is one thread's while it is not in here
+        self._models: dict[str, Record] = {}
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -113,14 +116,19 @@ class Client:
         exclude: Iterable[str] = (),
         segment: str | None = None,
         key: str | None = None,
+        history: Iterable[str] | None = None,
     ) -> Decision:
         """A set of items for somebody; ``exclude`` must rest on public facts, such as what is sold out.
+
+        ``history`` is for personal sets: what the person had, which the service uses for this answer and
+        keeps nowhere. Asked again with the same ``key``, give it again: the set is computed anew.
 
         ``key`` is the request's idempotency key: whoever asks again with the same key and the same request
         gets the same decision, for ten minutes at the least. By default each call has a key of its own, which
         is for its retries. With ``retries=0`` it has none, and does not wait for a disk.
         """
         given = {"person": person, "exclude": list(exclude) or None, "segment": segment}
+        given["history"] = None if history is None else list(history)
         return Decision.read(self._decided(experiment, given, key))
 
     def decide_many(
@@ -169,20 +177,23 @@ class Client:
         taken: str | None = _UNSET,
         value: float = _UNSET,
         likes: Iterable[str] = _UNSET,
+        served: bool = _UNSET,
     ) -> Acknowledgement:
-        """What came of a decision."""
+        """What came of a decision; ``served``, with personal sets: whether a shown item was taken."""
         given = {"taken": taken, "value": value, "likes": likes}
         said: dict[str, Any] = {name: one for name, one in given.items() if one is not _UNSET}
         if len(said) != 1:
             raise TypeError("give one of taken=, value= and likes=")
         if "likes" in said:
             said["likes"] = list(said["likes"])
+        if served is not _UNSET:
+            said["served"] = served
         number = decision.id if isinstance(decision, Decision) else decision
         found = self.request("POST", f"/v1/decisions/{quote(number, safe='')}/outcome", said)
         return Acknowledgement(found["status"], found["counted"])
 
     def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Acknowledgement]:
-        """Many at once: mappings with ``decision_id`` and one of ``taken``, ``value`` and ``likes``."""
+        """Many at once: mappings with ``decision_id`` and what `report` takes."""
         found = self.request("POST", "/v1/outcomes", [dict(one) for one in outcomes])
         return [Acknowledgement(one["status"], one["counted"]) for one in found]
 
@@ -196,6 +207,14 @@ class Client:
         path = _one(experiment, "events", event, "outcome")
         found = self.request("POST", path, outcome)
         return Acknowledgement(found["status"], found["counted"])
+
+    def model(self, experiment: str) -> Record:
+        """The latest public model of personal sets, for ``personal.js``; sent again if it is newer."""
+        known = self._models.get(experiment)
+        headers = {} if known is None else {"If-None-Match": f'"{known["policy"]}"'}
+        found: Record | None = self.request("GET", _one(experiment, "model"), headers=headers)
+        self._models[experiment] = known = found or known or {}
+        return known
 
     # --- experiments -----------------------------------------------------------------------------
 
@@ -446,6 +465,7 @@ class AsyncClient:
     request = _in_a_thread(Client.request)
     token = _in_a_thread(Client.token)
     report_event = _in_a_thread(Client.report_event)
+    model = _in_a_thread(Client.model)
     experiments = _in_a_thread(Client.experiments)
     create_experiment = _in_a_thread(Client.create_experiment)
     experiment = _in_a_thread(Client.experiment)

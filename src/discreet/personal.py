@@ -595,6 +595,22 @@ class Recommender:
 
         `personal.js` beside this module computes the same sets from the JSON. Public, as the model is.
         """
+        plain, numbers = self._exported()
+        if Path(path).suffix == ".npz":
+            payload = io.BytesIO()
+            np.savez(payload, about=np.array(json.dumps(plain)), **numbers)
+            content = payload.getvalue()
+        else:
+            content = json.dumps(self.to_json()).encode()
+        with replacing(path) as file:
+            file.write_bytes(content)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `export` writes as JSON."""
+        plain, numbers = self._exported()
+        return plain | {name: array.tolist() for name, array in numbers.items()}
+
+    def _exported(self) -> tuple[dict[str, Any], dict[str, Any]]:
         self._check_fitted()
         numbers: dict[str, Any] = {"popularity": self.popularity, "paired": self.paired}
         if self.factors is not None:
@@ -609,15 +625,7 @@ class Recommender:
             "prior_items": 0.0 if self.factors is None else self.prior_items,
             "strength": self._strength,
         }
-        if Path(path).suffix == ".npz":
-            payload = io.BytesIO()
-            np.savez(payload, about=np.array(json.dumps(plain)), **numbers)
-            content = payload.getvalue()
-        else:
-            found = plain | {name: array.tolist() for name, array in numbers.items()}
-            content = json.dumps(found).encode()
-        with replacing(path) as file:
-            file.write_bytes(content)
+        return plain, numbers
 
     def __repr__(self) -> str:
         about = f"{self.n_items:,} items, {self.reason_}" if "popularity" in self.__dict__ else "not fitted"

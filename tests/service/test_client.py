@@ -14,7 +14,7 @@ import pytest
 from discreet.client import Acknowledgement, AsyncClient, Client, ServiceError
 from discreet.service.api import OPERATIONS
 
-from .test_api import experiment
+from .test_api import experiment, refused
 
 # Made for these tests by openssl, good for localhost alone and for a hundred years.
 CERTIFICATE = Path(__file__).parent / "localhost.pem"
@@ -289,6 +289,7 @@ def test_there_is_a_method_for_every_route(shared_service):
     client.request("POST", f"/v1/experiments/{name}/decisions", {"event": "e 1"})
     assert client.report_event(name, "e 1", taken=None).status == "recorded"
     assert client.token(name).startswith("dt_")
+    assert refused(lambda: client.model(name)).name == "not-personal"
     assert client.releases(name, limit=5) == []
     assert client.shares(name) == []
     assert client.epochs(name)[0]["epoch"] == 0
@@ -312,7 +313,8 @@ def test_there_is_a_method_for_every_route(shared_service):
     listed = client.keys()
     assert made["id"] not in [one["id"] for one in listed]
     assert client.audit(limit=1)[0]["action"].startswith("DELETE /v1/keys/")
-    same = {("GET", "/v1/experiments/{name}/status")}  # as the experiment's own
+    # As the experiment's own; refused above, and answered in `test_personal`.
+    same = {("GET", "/v1/experiments/{name}/status"), ("GET", "/v1/experiments/{name}/model")}
     assert {template(*one) for one in client.seen} == {(one.method, one.path) for one in OPERATIONS} - same
 
 

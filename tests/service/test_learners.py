@@ -41,7 +41,9 @@ def test_a_learner_serves(name, feedback, tmp_path):
             _, sequence, labels = world.serve()
             assert len(set(labels)) == 3
             assert set(labels) <= set(ITEMS)
-            assert world.report(sequence, outcome(feedback, labels, rng)) == "recorded"
+            told = outcome(feedback, labels, rng)
+            told = {"likes": told, "served": True} if config.personal else told
+            assert world.report(sequence, told) == "recorded"
         world.settle()
 
     blocks(3)

@@ -109,6 +109,10 @@ FEW_ITEMS = Problem(
     "Too many items are excluded: fewer are left than a set has. Exclude fewer, or add items.",
 )
 WRONG_OUTCOME = Problem(422, "outcome", "The outcome is not what this experiment learns from.")
+NOT_PERSONAL = Problem(
+    409, "not-personal", "This experiment shows everybody the same: models are of learner PersonalSelector."
+)
+NO_MODEL = Problem(404, "no-model", "Nothing was released yet: ask for decisions, and for the model later.")
 PERSON = Problem(
     422, "person", "The decision must say whom it is for (person), unless its population is anonymous."
 )
@@ -193,7 +197,8 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Who it is for, how many, in which segment, and which items cannot be shown (public facts only).
 
     ``people`` asks for a decision for each of them. ``event`` is an id of the application's: asked again with
-    it, the decision is the same, and its outcome can be reported under it.
+    it, the decision is the same, and its outcome can be reported under it. ``history`` is for personal sets:
+    what the person had. It is used for the answer, and is in no table and no log.
     """
 
     person: Person | None = None
@@ -202,14 +207,16 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     exclude: Annotated[list[str], Meta(max_length=MANY)] = []
     segment: str | None = None
     event: Event | None = None
+    history: Annotated[list[str], Meta(max_length=MANY)] | None = None
 
 
 class OutcomeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What came of a decision: one of the three."""
+    """What came of a decision: one of the first three. ``served`` is for personal sets, with likes."""
 
     taken: str | msgspec.UnsetType | None = msgspec.UNSET
     value: float | msgspec.UnsetType = msgspec.UNSET
     likes: list[str] | msgspec.UnsetType = msgspec.UNSET
+    served: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class OutcomeOf(OutcomeRequest, forbid_unknown_fields=True, kw_only=True):
@@ -353,6 +360,9 @@ OPERATIONS = (
               "A token for the browser of one person: their decisions and outcomes, for up to an hour",
               TokenRequest, {"person": "user 17", "seconds": 900},
               {"token": "dt_…", "expires": "2026-11-16T10:30:00Z"}, 201),
+    Operation("GET", f"{_ONE}/model", "model", "decide",
+              "The latest model of personal sets, which is public, for personal.js; with an ETag",
+              None, None, {"format": "discreet-item-model", "version": 1, "policy": "3fa9c2d417e0b6aa"}),
     Operation("GET", "/v1/experiments", "experiments", "read", "All experiments"),
     Operation("POST", "/v1/experiments", "new_experiment", "operate",
               "A new experiment; it reserves its share of the budget",
@@ -508,6 +518,9 @@ class Api:
         if asked.people is not None and (asked.person is not None or asked.count > 1):
             raise BAD_BODY.with_(at="$.people", detail="Give people, or person with count.")
         live = await engine.live(name)
+        personal = live.config.personal
+        if asked.history is not None and (not personal or len(whom) > 1):
+            raise BAD_BODY.with_(at="$.history", detail="It is one person's, for learner PersonalSelector.")
         bound = check_bound(live, request.state.key)
         if bound is not None:
             if asked.event is not None or whom != [None]:
@@ -527,11 +540,12 @@ class Api:
             live = part
         made: list[bytes] = []
         kept: list[tuple[bytes, asyncio.Future[KeptRequest]]] = []
+        spare: list[int] = []
         for number, person in enumerate(whom):
             pseudonym = engine.pseudonym(live, person) if bound is None else bound.pseudonym
             if live.config.sticky or bound is not None:  # the same by a key and by a token
                 person = None if pseudonym == NOBODY else pseudonym.hex()
-            answer, altered = await self._made(live, pseudonym, asked.exclude)
+            answer, altered, spare = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
             known_by, stays = _known_by(live, asked, key, number, person)
             if known_by is not None:
@@ -542,27 +556,52 @@ class Api:
             if any(pseudonym != one.pseudonym for pseudonym, one in found):
                 raise OTHERS_EVENT
             made = [one.answer.encode() for _, one in found]
+        if personal:  # after all that is written down, and nothing of it is
+            made = [live.own_set(one, spare, asked.history or (), asked.exclude) for one in made]
         one_alone = asked.people is None and asked.count == 1
         return made[0] if one_alone else b'{"decisions":[' + b",".join(made) + b"]}"
 
-    async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool]:
-        """The next decision, and whether it shows other items than were allocated."""
+    async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool, list[int]]:
+        """The next decision, whether it shows other items than were allocated, and what may stand in.
+
+        With personal sets, what everybody would see: `Live.own_set` makes somebody's own of it.
+        """
         block, offset = await self.engine.next_decision(live, pseudonym)
         altered, propensity = False, b"null"
-        if exclude:  # others are likelier then, also where nothing had to be replaced
+        if exclude and not live.config.personal:  # others are likelier then, also where nothing is replaced
             labels, altered = live.without(block, offset, set(exclude))
             items = _encode(labels)
         else:
             items, propensity = live.items(block, offset)
         signed = self.engine.secrets.sign(decision_of(block, offset, pseudonym, altered))
-        answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b","propensity":%b}' % (
+        own = b',"personal":%b' % _encode(offset not in block.baseline) if live.config.personal else b""
+        answer = b'{"decision_id":"%b","items":%b,"policy":"%b","expires":"%b","propensity":%b%b}' % (
             signed.encode(),
             items,
             block.chain[:8].hex().encode(),
             expiry(live.config.outcome_wait),
             propensity,
+            own,
         )
-        return answer, altered
+        return answer, altered, block.spare
+
+    async def model(self, request: Request) -> Response:
+        """The public model, for a device that decides by itself; 304 for whoever has it."""
+        name, key = request.path_params["name"], request.state.key
+        if not key.may("decide", name):
+            raise WRONG_ROLE
+        live = await self.engine.live(name)
+        check_bound(live, key)
+        if not live.config.personal:
+            raise NOT_PERSONAL
+        found = live.model
+        if found is None:
+            raise NO_MODEL
+        told = {**HEADERS, "etag": f'"{found.policy}"', "cache-control": "private, no-cache"}
+        asked = request.headers.get("if-none-match", "").split(",")
+        if any(one.strip().removeprefix("W/") in (told["etag"], "*") for one in asked):
+            return Response(None, 304, told)
+        return Response(await run_in_threadpool(lambda: found.exported), 200, told, "application/json")
 
     async def token(self, request: Request) -> Any:
         """A token for a browser; whoever has one makes no other."""
@@ -915,6 +954,11 @@ _TAKES = {
     "taken": 'Send {"taken": LABEL} with a shown item of the catalogue, or {"taken": null}.',
     "value": 'Send {"value": NUMBER}, from 0 to the bound of the experiment.',
     "likes": 'Send {"likes": [LABEL, ...]}, of at most 1,000 items.',
+    "personal": (
+        'Send {"likes": [LABEL, ...], "served": true or false}: all that the person had and took, of at most'
+        " 1,000 items, and whether any of the shown items was taken. What was shown is kept nowhere, so that"
+        " taken and value cannot be learned from."
+    ),
 }
 
 
@@ -924,16 +968,18 @@ def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> byt
     kind = live.config.feedback
     found = getattr(asked, kind)
     given = (asked.taken is not unset) + (asked.value is not unset) + (asked.likes is not unset)
-    wrong = given != 1 or found is unset
+    personal = live.config.personal
+    takes = _TAKES["personal" if personal else kind]
+    wrong = given != 1 or found is unset or (asked.served is unset) == personal
     if not wrong and kind == "value":
         wrong = not 0.0 <= found <= live.config.bound
     if not wrong and kind == "likes" and len(found) > MANY:
-        raise TOO_LARGE.with_(at="$.likes", detail=_TAKES[kind])
+        raise TOO_LARGE.with_(at="$.likes", detail=takes)
     if not wrong and kind == "taken" and decision.epoch == live.epoch:  # labels of others may be gone
         wrong = found is not None and found not in live.known
     if wrong:
-        raise WRONG_OUTCOME.with_(at=f"$.{kind}", detail=_TAKES[kind])
-    return _encode(found)
+        raise WRONG_OUTCOME.with_(at=f"$.{kind}", detail=takes)
+    return _encode({"likes": found, "served": asked.served} if personal else found)
 
 
 @cache

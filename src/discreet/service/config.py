@@ -99,6 +99,11 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: int | None = None
 
     @property
+    def personal(self) -> bool:
+        """Whether everybody has a set of their own, from their history and a public model."""
+        return self.learner == "PersonalSelector"
+
+    @property
     def queues(self) -> list[str]:
         """The segments, each with blocks of its own; one without a name where there are none."""
         return self.segments or [""]

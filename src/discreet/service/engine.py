@@ -18,10 +18,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Container
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from ..personal import Recommender
 from . import groups
 from .auth import DecisionId, Secrets, new_lease, owner_name
 from .backup import gone_back
@@ -89,6 +91,25 @@ class ProcessLease:
         self.until = now + _SURE * self._store.patience if lives else -math.inf
 
 
+@dataclass(frozen=True)
+class PublicModel:
+    """The latest model of personal sets, by the number of its release; ``policy`` names it."""
+
+    seq: int
+    policy: str
+    recommender: Recommender
+
+    @classmethod
+    def read(cls, row: tuple[int, bytes, bytes]) -> PublicModel:
+        seq, chain, body = row
+        return cls(seq, bytes(chain)[:8].hex(), Recommender.load(bytes(body)))
+
+    @cached_property
+    def exported(self) -> bytes:
+        """As `personal.js` reads it."""
+        return msgspec.json.encode(self.recommender.to_json() | {"policy": self.policy})
+
+
 @dataclass
 class Live:
     """What a process knows of an experiment that it serves, or of one of its segments."""
@@ -109,6 +130,7 @@ class Live:
     constraint: Any = None
     segment: str = ""
     segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
+    model: PublicModel | None = None
 
     def __post_init__(self) -> None:
         self.known = frozenset(self.labels)
@@ -138,6 +160,27 @@ class Live:
             found = msgspec.json.encode(labels), msgspec.json.encode(likely)
             self.rendered[key] = found
         return found
+
+    def own_set(
+        self, answer: bytes, spare: Collection[int], history: Collection[str], exclude: Collection[str]
+    ) -> bytes:
+        """The answer with somebody's own set, from the public model and their history, which is not kept.
+
+        In the hold-out it is the most popular items that are not in the history; before there is a model, the
+        set of the block without those. There are fewer items where fewer are left: refusals are counted.
+        """
+        told, model, k = msgspec.json.decode(answer), self.model, self.config.k
+        if model is None:
+            order = dict.fromkeys([*told["items"], *[self.labels[item] for item in spare]])
+            own = {*history, *exclude}
+            told["items"] = [label for label in order if label not in own][:k]
+            return msgspec.json.encode(told)
+        gone = self.known.intersection(exclude)
+        if not told["personal"]:
+            history, gone = (), gone | self.known.intersection(history)
+        told["items"] = model.recommender.recommend(history, k, exclude=gone).labels
+        told["policy"] = model.policy
+        return msgspec.json.encode(told)
 
     def without(self, block: DecisionBlock, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
         """The labels of a decision without excluded items, filled up from ``spare``; whether altered."""
@@ -290,11 +333,27 @@ class DecisionEngine:
             old.renew(status, catalogue, None if read is None else read[2])
             if status in (ENDING, ENDED) or read is not None:  # or what they show may have been retired
                 self._close_all(old.queues)
+            await self._look_for_model(old)
             return old
         config, people, labels = read
         made = Live(number, population, name, config, people, status, epoch, period, catalogue, labels)
-        self._live[name] = self._by_number[made.id] = made
+        self._live[name] = self._by_number[made.id] = made  # before anything is awaited again
+        await self._look_for_model(made)
         return made
+
+    async def _look_for_model(self, live: Live) -> None:
+        """Take up the latest model of personal sets, if it is a new one; nobody's commit waits for that."""
+
+        def newer(seq: int) -> PublicModel | None:
+            with self.store.transaction() as tx:
+                row = tx.one(
+                    "SELECT seq, chain, body FROM model WHERE experiment = ? AND seq > ?", live.id, seq
+                )
+            return None if row is None else PublicModel.read(row)
+
+        if live.config.personal:
+            found = await asyncio.to_thread(newer, -1 if live.model is None else live.model.seq)
+            live.model = found or live.model
 
     def _read(self, column: str, value: str | int) -> tuple[Any, Any]:
         """The row of an experiment; its config, its people's, and labels, unless these are known."""

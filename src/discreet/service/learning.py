@@ -21,10 +21,15 @@ Nobody needs to keep to one segment. (A limit for each segment would break this:
 `tests/service/test_segments.py`.) Which rounds count follows from decisions, and from no outcome (`groups`
 has the proof): somebody who had reported anything else, or nothing, of any of their decisions, would have
 changed the same rounds.
+
+Personal sets (`online.PersonalSelector`): a block holds the most popular set, the same for everybody, and
+whether a decision is in the hold-out. What somebody was shown follows from their own history, and is not
+public: it is in no block and in no record. Outcomes therefore say themselves whether somebody was served.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import math
@@ -45,6 +50,7 @@ from ..constraints import Cardinality, PartitionMatroid
 from ..core.state import capture, restore
 from ..objectives import Coverage
 from ..online.learner import OnlineLearner, OnlineSelector
+from ..online.personal import PersonalSelector, PersonalSettings
 from ..online.registry import REGISTRY
 from ..online.released import Released
 from ..online.segments import Segment, Segments, joined, pieces
@@ -54,6 +60,7 @@ from .config import ExperimentConfig, PopulationConfig
 from .shares import Measure, visible_lift
 
 if TYPE_CHECKING:
+    from ..personal import Recommender
     from ..planning.expected import Expected
 
 _SPARE = 64  # items that can stand in for excluded ones, beside those of a set
@@ -77,7 +84,8 @@ class DecisionBlock:
     """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
 
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
-    ``baseline`` show random sets, to compare with. ``round`` is the learner's round of the first decision
+    ``baseline`` show random sets, or a control set, or the most popular one beside personal sets, to compare
+    with. ``round`` is the learner's round of the first decision
     that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
     of how many items the random sets are, where all others show one set; 0 elsewhere.
@@ -173,6 +181,8 @@ class Learning:
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._control = [self._numbers[label] for label in config.control]
         self._public = gate.public_randomness()
+        self.model: bytes | None = None  # of personal sets: public, new, and to be written with its release
+        self._last_model: Recommender | None = None
 
     # --- beginning -------------------------------------------------------------------------------
 
@@ -241,13 +251,17 @@ class Learning:
         elif own:
             _add(lists, runs, list(learner.choose().items), own)
         baseline = {}
-        mixes = not self.ahead and self._constraint is None
-        ranking = learner.ranking(None if mixes or held_out else self.width + _SPARE)
+        personal = self.config.personal
+        mixes = not self.ahead and self._constraint is None and not personal
+        ranking = learner.ranking(None if mixes or held_out or personal else self.width + _SPARE)
         active = np.array(ranking) if held_out else np.empty(0)
+        usual = list(learner.choose().items) if personal and held_out else self._control
         for offset in held_out:
-            lists.append(self._control or self._random_set(rng, active))
+            if offset == held_out[0] or not personal:
+                lists.append(usual or self._random_set(rng, active))
             baseline[offset] = len(lists) - 1
-        shown = (lists, runs, baseline, round, list(ranking[: self.width + _SPARE]))
+        spare = list(ranking if personal else ranking[: self.width + _SPARE])
+        shown = (lists, runs, baseline, round, spare)
         mixed = len(ranking) if mixes else 0
         return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
@@ -262,6 +276,11 @@ class Learning:
         return chosen
 
     def change_items(self, add: Sequence[str], retire: Sequence[str]) -> None:
+        if self.config.personal:
+            raise ValueError(
+                "the catalogue of personal sets stays as it is: devices have models of it, and pairs with new"
+                " items would be of fewer people; exclude what is sold out in requests, or make another one"
+            )
         if kept := set(retire) & set(self.config.control):
             raise ValueError(f"retire has {min(kept)!r}, which is in the control set; keep it")
         if retire:
@@ -307,9 +326,9 @@ class Learning:
             if reported != altered:
                 body = None
             shown = block.lists[block.which[offset]]
-            outcome = self._read(body, shown)
+            outcome, value = self._read(body, shown)
             if counts and not altered and measure is not None:
-                measure.count(block.segment, offset in block.baseline, self._value(outcome, shown))
+                measure.count(block.segment, offset in block.baseline, value)
             if offset in block.baseline:
                 continue
             if not self.ahead:
@@ -345,25 +364,23 @@ class Learning:
         shape = (len(liked), len(self._numbers))
         return Coverage(sp.csr_array((np.ones(items.size), items, ends), shape=shape))
 
-    def _read(self, body: bytes | None, shown: Sequence[int]) -> Any:
-        """What was reported, as numbers of items or a value; nothing for what cannot be meant."""
+    def _read(self, body: bytes | None, shown: Sequence[int]) -> tuple[Any, float]:
+        """What was reported, as numbers of items or a value, and which part of what could be had that was.
+
+        Nothing for what cannot be meant. With personal sets nobody here knows what was shown.
+        """
         if body is None:
-            return None
+            return None, 0.0
         found = msgspec.json.decode(body)
         if self.config.feedback == "value":
-            return min(max(float(found), 0.0), self.config.bound)
+            value = min(max(float(found), 0.0), self.config.bound)
+            return value, value / self.config.bound
         if self.config.feedback == "taken":
             taken = self._numbers.get(found)
-            return taken if taken in shown else None
-        return [self._numbers[label] for label in dict.fromkeys(found) if label in self._numbers]
-
-    def _value(self, outcome: Any, shown: Sequence[int]) -> float:
-        """Whether somebody was served, or which part of what could be had they had."""
-        if outcome is None:
-            return 0.0
-        if self.config.feedback == "value":
-            return float(outcome / self.config.bound)
-        return 1.0 if self.config.feedback == "taken" else float(not set(shown).isdisjoint(outcome))
+            return (taken, 1.0) if taken in shown else (None, 0.0)
+        liked, served = (found["likes"], found["served"]) if self.config.personal else (found, None)
+        likes = [self._numbers[label] for label in dict.fromkeys(liked) if label in self._numbers]
+        return likes, float(not set(shown).isdisjoint(likes) if served is None else served)
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -385,12 +402,22 @@ class Learning:
                 for i in best.tolist()
                 if np.isfinite(values[i])
             ]
-        shown = {"segment": segment} if segment else {}
+        shown: dict[str, Any] = {"segment": segment} if segment else {}
+        if isinstance(self.learner, PersonalSelector):
+            shown |= self._new_model(self.learner.recommender)
         return shown | {
             "items": [labels[item] for item in released.items],
             "values": top,
             "shares": [] if self.measure is None else self.measure.taken(segment),
         }
+
+    def _new_model(self, found: Recommender | None) -> dict[str, Any]:
+        """What a release says of a new model, which is written with it: its bytes, by their hash."""
+        if found is None or found is self._last_model:
+            return {}
+        self._last_model, self.model = found, found.to_bytes()
+        digest = hashlib.sha256(self.model).hexdigest()
+        return {"model": {"rank": found.rank_, "reason": found.reason_, "sha256": digest}}
 
 
 class Wrong(ValueError):
@@ -413,6 +440,7 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         raise Wrong("measure", "holdout needs measure above 0: what is served is compared with it")
     if len(set(config.items)) < len(config.items):
         raise Wrong("items", "items must be distinct")
+    check_personal(config)
     check_control(config)
     check_segments(config.segments)
     name = learner_of(config)
@@ -421,13 +449,35 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         fit = [one for one, known in REGISTRY.items() if known.feedback == wanted]
         message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
         raise Wrong("learner", message)
-    if people is not None and name == "LeaderSelector" and (not people.delta or people.definition == "pure"):
+    gaussian = name in ("LeaderSelector", "PersonalSelector")
+    if people is not None and gaussian and (not people.delta or people.definition == "pure"):
         raise Wrong(
             "feedback",
             "counts of likes leave with Gaussian noise, and the population has none of the delta that it"
             ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "taken" or'
             ' "value", or learner "PhasedSelector"',
         )
+
+
+def check_personal(config: ExperimentConfig) -> None:
+    """Refuse what personal sets cannot be learned from, and what would keep or show them."""
+    if not config.personal:
+        return
+    if config.feedback != "likes":
+        raise Wrong(
+            "feedback",
+            f"PersonalSelector learns from likes, not from {config.feedback!r}: what was shown to somebody"
+            " follows from their history and is not public, so that learning from what came of it would"
+            ' release what was shown, too; take feedback "likes", or a learner that shows everybody the same',
+        )
+    reasons = {
+        "control": "the hold-out of personal sets sees the most popular items; leave control out",
+        "sticky": "sticky sets would be kept, and personal sets are kept nowhere; leave sticky out",
+        "segments": "personal sets follow from people's histories; leave segments out",
+    }
+    for name, reason in reasons.items():
+        if getattr(config, name):
+            raise Wrong(name, reason)
 
 
 def check_control(config: ExperimentConfig) -> None:
@@ -577,6 +627,8 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
         growing = settings.batch == "geometric"
         if settings.spec is not None and isinstance(settings.event, GaussianNoise):
             noise = float(settings.event.sigma) * settings.spec.error(1)
+    elif isinstance(settings, PersonalSettings):
+        begins, every, growing = settings.first_batch, settings.first_batch, True
     elif isinstance(settings, ThompsonSettings):
         begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
     measured = (None, 0.0) if measure is None else (measure.every, measure.deviation)

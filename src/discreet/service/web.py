@@ -29,6 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ..personal import STATEMENT
 from ..privacy import BudgetExceeded
 from . import limits, queries, shares, webhooks
 from .api import (
@@ -108,6 +109,13 @@ def about(value: float) -> str:
     return number(float(f"{value:.2g}"))
 
 
+def compared(config: Mapping[str, Any]) -> str:
+    """What the hold-out sees."""
+    if config["learner"] == "PersonalSelector":
+        return "the most popular items"
+    return "the control set" if config["control"] else "random sets"
+
+
 def percent(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
 
@@ -167,6 +175,7 @@ LEARNERS = {  # what each learns from, and what else it takes
     "BestOfBothSelector": "BestOfBothSelector: likes",
     "HedgeSelector": "HedgeSelector: likes, a number of rounds",
     "MetaFrankWolfe": "MetaFrankWolfe: likes, with groups and a number of rounds",
+    "PersonalSelector": "PersonalSelector: likes; everybody's own set, from histories in requests",
     "ThompsonSelector": "ThompsonSelector: taken items and values",
     "BanditSelector": "BanditSelector: taken items and values, a number of rounds",
 }
@@ -514,6 +523,7 @@ class Pages:
         filters = (utc, number, percent, points, span, seconds, epsilon, delta, about, interval)
         found.filters |= {one.__name__: one for one in filters}
         found.globals |= {"static": self._address, "FEEDBACK": FEEDBACK, "PERIODS": PERIODS}
+        found.globals |= {"compared": compared, "STATEMENT": STATEMENT}
         return found
 
     def _address(self, name: str) -> str:
@@ -741,6 +751,11 @@ class Pages:
             "points": progress.thinned(12)[::-1],
             "release_plan": plan,
             "first": first_release(live.config, plan),
+            "model": live.model,
+            "item": (item := visit.request.query_params.get("item", "").strip()),
+            "neighbours": live.model.recommender.neighbours(item, 10)
+            if live.model is not None and item in live.known
+            else [],
         }
 
     async def _account(self, population: str) -> dict[str, Any]:

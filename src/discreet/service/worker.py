@@ -616,6 +616,8 @@ class Worker:
             tx.do(  # sticky sets, which nobody asks for in another epoch
                 "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
             )
+            if not one.config.warm_start:  # else the last model, which is public, serves until there is one
+                tx.do("DELETE FROM model WHERE experiment = ?", one.id)
             one.status = RUNNING
             one.used = 0
             tx.do(
@@ -675,6 +677,14 @@ class Worker:
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(one.id, seq, one.epoch, segment, tx.now(), payload, chain),
             )
+        if one.learning.model is not None:
+            tx.do(
+                "INSERT INTO model (experiment, seq, chain, body) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (experiment) DO UPDATE SET seq = excluded.seq, chain = excluded.chain,"
+                " body = excluded.body",
+                *(one.id, one.seq, one.chain, one.learning.model),
+            )
+            one.learning.model = None
         tx.many(
             "INSERT INTO block (experiment, epoch, first, count, body, chain, state, served, segment)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
