@@ -124,7 +124,7 @@ def test_over_budget_says_what_fits(shared_service):
     error = refused(lambda: client.request("POST", "/v1/experiments", asked))
     assert error.status == 409
     assert error.name == "over-budget"
-    assert {"spent", "after", "limit", "largest_that_fits"} <= set(error.problem)
+    assert {"spent", "after", "limit", "detail"} <= set(error.problem)
     assert error.problem["after"] > error.problem["limit"] >= error.problem["spent"]
 
 

@@ -124,7 +124,8 @@ def test_requests_are_sent_again_under_one_key():
         script = "console.log(JSON.stringify(await new d.Client(process.argv.at(-1), 'k').decide('shop')))"
         found = node(script, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-    assert found == {"id": "x", "items": ["a"], "policy": "p", "expires": "e", "propensity": None}
+    told = {"id": "x", "items": ["a"], "policy": "p", "expires": "e", "propensity": None}
+    assert found == told | {"personal": False}
     assert len(server.keys) == 4
     assert len(set(server.keys)) == 1
 

@@ -367,8 +367,7 @@ def test_a_form_makes_an_experiment(world, operator):
 def test_a_form_offers_learners_groups_and_options(world, operator):
     text = operator.get("/new").text
     fit = [name for name, one in REGISTRY.items() if one.feedback in ("function", "reward")]
-    # A toy that other tests register, and a learner of everybody's own sets, which forms do not ask for.
-    assert set(LEARNERS) == {"auto", *fit} - {"ToySelector", "PersonalSelector"}
+    assert set(LEARNERS) == {"auto", *fit} - {"ToySelector"}  # which other tests register
     assert all(f'<option value="{name}"' in text for name in LEARNERS)
     groups = {
         "name": "grouped",
