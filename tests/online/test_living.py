@@ -715,3 +715,15 @@ def test_a_batch_never_holds_more_people_than_rounds():
         assert max(vectors) <= every
         assert released + len(learner._waiting) == total
         total = 0
+
+
+def test_a_state_with_more_open_rounds_than_allowed_is_refused(monkeypatch):
+    from discreet.online import pending
+
+    monkeypatch.setattr(pending, "MOST_OPEN", 3)
+    waiting = pending.Pending()
+    waiting._table = np.array([[1, 0], [2, 0], [3, 0]])
+    with pytest.raises(ValueError, match="more than the 3 rounds that can be open"):
+        waiting._table = np.array([[1, 0], [2, 0], [3, 0], [4, 0]])
+    with pytest.raises(ValueError, match="not in order"):
+        waiting._table = np.array([[2, 0], [1, 0]])

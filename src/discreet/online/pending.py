@@ -76,6 +76,8 @@ class Pending:
         tickets = {row[0]: tuple(one for one in row[1:] if one >= 0) for row in table.tolist()}
         if len(tickets) < len(table) or list(tickets) != sorted(tickets):
             raise ValueError("pending holds rounds that are not in order")
+        if len(tickets) > MOST_OPEN:
+            raise ValueError(f"pending holds more than the {MOST_OPEN:,} rounds that can be open")
         self._tickets = tickets
 
 
