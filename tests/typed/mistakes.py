@@ -10,3 +10,4 @@ learner = HedgeSelector(10, 3, 100, 1.0)  # mistake: not a budget
 share: str = learner.privacy  # mistake: an account
 learner.choose(every=1)  # mistake: no such option
 every = learner.resampling  # mistake: no such attribute
+misspelt = HedgeSelector(10, 3, 100, dc.Budget(1.0), calibration="publised")  # mistake: no such word

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, one_of, per_person, real, whole
 from ..core.names import names_of
+from ..core.options import UnknownItems
 from ..kernels import rows as kernels
 from ..kernels.rows import Compressed
 from ..privacy.randomness import public_key
@@ -899,7 +900,7 @@ class RowPopulation(Population):
         weight: str | None = None,
         items: Iterable[Any] | str | os.PathLike[str] | None = None,
         people: Iterable[Any] | None = None,
-        unknown_items: str = "error",
+        unknown_items: UnknownItems = "error",
         **options: Any,
     ) -> Self:
         """From a table of events, one row per (person, item), with an optional weight.

@@ -17,6 +17,7 @@ from ..bounds import continuous as bounds
 from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..core import checks
+from ..core.options import Calibration
 from ..core.text import track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
 from ..objectives.base import SharedSets
@@ -629,7 +630,7 @@ class ContinuousGreedy(OfflineSelector):
         samples: int | None = None,
         update_within_steps: bool = True,
         max_people: int | None = None,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         include: Any = None,
         exclude: Any = None,
         candidates: Any = None,

@@ -24,6 +24,7 @@ from ..constraints.residual import rest_of
 from ..core import checks
 from ..core.guards import Turns, fixed, settle
 from ..core.names import item_numbers, listed
+from ..core.options import GreedyMethod
 from ..core.text import track
 from ..objectives import MutualInformation, Population, SetFunction, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
@@ -850,7 +851,7 @@ class PrivateGreedy(OfflineSelector):
         self,
         constraint: Constraint | int,
         budget: Spending | Allowance,
-        method: str = "auto",
+        method: GreedyMethod | str = "auto",
         *,
         bound: float = 1.0,
         sensitivity: float | None = None,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from .. import bounds
 from ..bounds import bandit as limits
 from ..core import checks
+from ..core.options import BanditFeedback, Calibration, ExplorationForm
 from ..core.state import in_range
 from ..core.text import track
 from ..kernels.experts import Exploration
@@ -1353,9 +1354,9 @@ class BanditSelector(OnlineSelector):
         rounds: int,
         budget: Spending,
         *,
-        exploration: str = "blocks",
-        feedback: str = "set",
-        calibration: str = "tight",
+        exploration: ExplorationForm = "blocks",
+        feedback: BanditFeedback = "set",
+        calibration: Calibration = "tight",
         rate: float | str | None = None,
         exploration_rate: float | None = None,
         block: int | None = None,

@@ -13,6 +13,7 @@ import numpy as np
 from ..bounds import convex as bounds
 from ..constraints.domains import Box, Domain
 from ..core import checks
+from ..core.options import Calibration
 from ..core.text import track
 from ..objectives.losses import Losses
 from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds
@@ -362,7 +363,7 @@ class BanditApproximateLeader(PointLearner):
         exploration_radius: float | str = "auto",
         regularization: float | str = "auto",
         isotropic: bool = False,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         seed: Seed = None,
     ) -> None:
         super().__init__(*calibrated(BanditLeaderSettings, locals(), pure=True))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
+from ..core.options import Calibration
 from ..kernels.minimization import Cuts
 from ..privacy import (
     Event,
@@ -419,7 +420,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         batch: int | None = None,
         exploration_rate: float | None = None,
         regularization: float | str = "auto",
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
         seed: Seed = None,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
+from ..core.options import SumMethod
 from ..kernels.selection import FollowedRounds, norm_weight, row_weights
 from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
@@ -286,7 +287,7 @@ class BestOfBothSelector(OnlineSelector):
         first_batch: int | None = None,
         weights: str | None = "norm",
         min_separation: int | None = None,
-        sums: str = "sqrt",
+        sums: SumMethod = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,

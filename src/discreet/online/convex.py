@@ -21,6 +21,7 @@ from ..bounds import convex as bounds
 from ..bounds.selection import gaussian_maximum, laplace_maximum
 from ..constraints.domains import Ball, Box, Domain, Missing, Simplex
 from ..core import checks
+from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
 from ..core.text import track
 from ..kernels.convex import Leader, shorten
 from ..objectives import answers
@@ -311,8 +312,8 @@ class ApproximateLeaderSettings(GradientSumSettings):
         cls,
         share: Share,
         *,
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         regularization: float | str = "auto",
         min_separation: int | None = None,
         **asked: Any,
@@ -427,12 +428,12 @@ class ApproximateLeader(PointLearner):
         *,
         lipschitz: float,
         strong_convexity: float = 0.0,
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         regularization: float | str = "auto",
         min_separation: int | None = None,
         clip: bool = False,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         seed: Seed = None,
     ) -> None:
         super().__init__(*calibrated(ApproximateLeaderSettings, locals(), pure=True))
@@ -531,8 +532,8 @@ class LinearLeaderSettings(GradientSumSettings):
         cls,
         share: Share,
         *,
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         rate: float | None = None,
         min_separation: int | None = None,
         **asked: Any,
@@ -655,12 +656,12 @@ class LinearLeader(PointLearner):
         box: tuple[float, float] | None = None,
         lipschitz: float | None = None,
         regularizer: str = "auto",
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         rate: float | None = None,
         min_separation: int | None = None,
         clip: bool = False,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         seed: Seed = None,
     ) -> None:
         super().__init__(*calibrated(LinearLeaderSettings, locals(), pure=True))

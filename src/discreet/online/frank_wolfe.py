@@ -22,6 +22,7 @@ from ..bounds.selection import ALPHA
 from ..constraints import Constraint, Matroid, PartitionMatroid
 from ..constraints.domains import Box
 from ..core import checks
+from ..core.options import Auto, Calibration, SumMethod
 from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.devices import row_sums
@@ -447,7 +448,7 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
         steps: int | str = "auto",
         regularizer: str | None = None,
         rate: float | None = None,
-        sums: str = "auto",
+        sums: SumMethod | Auto = "auto",
         resample_every: int | str = 1,
         min_separation: int | None = None,
         **asked: Any,
@@ -566,7 +567,7 @@ class FrankWolfePointSettings(FrankWolfeSettings):
         *,
         steps: int | str = "auto",
         rate: float | None = None,
-        sums: str = "auto",
+        sums: SumMethod | Auto = "auto",
         resample_every: int | str = 1,
         min_separation: int | None = None,
         **asked: Any,
@@ -786,12 +787,12 @@ class MetaFrankWolfePoints(OnlineLearner):
         smoothness: float | None = None,
         steps: int | str = "auto",
         rate: float | None = None,
-        sums: str = "auto",
+        sums: SumMethod | Auto = "auto",
         resample_every: int | str = 1,
         min_separation: int | None = None,
         bound: float = 1.0,
         clip: bool = False,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         seed: Seed = None,
     ) -> None:
         super().__init__(*_calibrated(FrankWolfePointSettings, locals()))
@@ -974,13 +975,13 @@ class MetaFrankWolfe(OnlineSelector):
         regularizer: str | None = None,
         rate: float | None = None,
         curvature: bool = False,
-        sums: str = "auto",
+        sums: SumMethod | Auto = "auto",
         items_per_person: int | None = None,
         resample_every: int | str = 1,
         min_separation: int | None = None,
         bound: float = 1.0,
         samples: int = 200,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
+from ..core.options import Calibration
 from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
@@ -234,7 +235,7 @@ class HedgeSelector(OnlineSelector):
         rate: float | None = None,
         composition: str = "summed",
         bound: float = 1.0,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,

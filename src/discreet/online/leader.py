@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Matroid
 from ..core import checks
+from ..core.options import SumMethod
 from ..kernels.selection import add_leave_one_out, norm_weight
 from ..objectives import Population, answers
 from ..privacy import (
@@ -234,7 +235,7 @@ class LeaderSelector(OnlineSelector):
         batch: int | str = "geometric",
         first_batch: int | None = None,
         min_separation: int | None = None,
-        sums: str = "sqrt",
+        sums: SumMethod = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
+from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
 from ..core.text import track
 from ..kernels.minimization import Chain, Cuts
 from ..objectives import GraphCut, Population, answers
@@ -221,8 +222,8 @@ class MinimizerSettings(SetMinimizerSettings):
         cls,
         share: Share,
         *,
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         regularization: float | str = "auto",
         min_separation: int | None = None,
         **asked: Any,
@@ -355,13 +356,13 @@ class SubmodularMinimizer(SetMinimizer):
         budget: Spending,
         bound: float = 1.0,
         *,
-        sums: str = "auto",
-        noise: str = "auto",
+        sums: SumMethod | Auto = "auto",
+        noise: NoiseLaw | Auto = "auto",
         regularization: float | str = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         min_separation: int | None = None,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,
         seed: Seed = None,

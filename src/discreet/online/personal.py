@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.options import SumMethod
 from ..kernels.pairs import UNIT, add_unit_pairs, add_units
 from ..objectives import Population, ProbabilisticCoverage, answers
 from ..personal import Factors, PairPlan, Recommender, everywhere, known_items
@@ -206,7 +207,7 @@ class PersonalSelector(OnlineSelector):
         *,
         first_batch: int | None = None,
         min_separation: int | None = None,
-        sums: str = "sqrt",
+        sums: SumMethod = "sqrt",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,

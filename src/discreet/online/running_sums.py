@@ -15,6 +15,7 @@ from .. import bounds
 from ..bounds.convex import approximate_leader, worst_noise
 from ..constraints.domains import Simplex
 from ..core import checks
+from ..core.options import Calibration, NoiseLaw, SumMethod
 from ..kernels.selection import OrderedRounds, UnitGains, norm_weight
 from ..kernels.softmax import draw_ordered
 from ..objectives import Population, answers
@@ -470,8 +471,8 @@ class RunningSumSelector(OnlineSelector):
         rounds: int | None,
         budget: Spending,
         *,
-        sums: str = "sqrt",
-        noise: str = "gaussian",
+        sums: SumMethod = "sqrt",
+        noise: NoiseLaw = "gaussian",
         items_per_person: int | None = None,
         weights: str | None = None,
         resample_every: int | str = 1,
@@ -479,7 +480,7 @@ class RunningSumSelector(OnlineSelector):
         min_separation: int | None = None,
         rate: float | str | None = None,
         bound: float = 1.0,
-        calibration: str = "tight",
+        calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
+from ..core.options import BanditFeedback
 from ..core.state import in_range
 from ..core.text import track
 from ..kernels.selection import add_set, subtract_outer
@@ -552,7 +553,7 @@ class ThompsonSelector(OnlineSelector):
         rounds: int | None,
         budget: Spending,
         *,
-        feedback: str = "set",
+        feedback: BanditFeedback = "set",
         block: int | None = None,
         forget: float = 0.0,
         bound: float = 1.0,

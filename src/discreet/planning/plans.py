@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..constraints import Cardinality, Constraint
 from ..constraints.domains import Domain
 from ..core import checks
+from ..core.options import Goal, PlanFeedback, Stream
 from ..core.text import table, track
 from ..objectives import Population
 from ..privacy import Budget, Seed
@@ -59,14 +60,14 @@ def plan(
     k: int | Constraint,
     rounds: int,
     budget: Budget,
-    feedback: str = "full",
-    stream: str = "adversarial",
+    feedback: PlanFeedback | str = "full",
+    stream: Stream = "adversarial",
     items_per_person: int | None = None,
     bound: float = 1.0,
     labels: Sequence[Any] | None = None,
     *,
     min_separation: int | None = None,
-    goal: str = "expected",
+    goal: Goal = "expected",
     sample: Population | None = None,
     progress: bool | None = None,
 ) -> Plan:
@@ -150,7 +151,7 @@ def plan_minimization(
     rounds: int,
     budget: Budget,
     bound: float = 1.0,
-    feedback: str = "full",
+    feedback: PlanFeedback | str = "full",
     empty_is_free: bool = False,
     labels: Sequence[Any] | None = None,
 ) -> Plan:
@@ -186,7 +187,7 @@ def plan_convex(
     lipschitz: float,
     strong_convexity: float = 0.0,
     linear: bool = False,
-    feedback: str = "full",
+    feedback: PlanFeedback | str = "full",
     bound: float | tuple[float, float] | None = None,
     adversary: str = "oblivious",
 ) -> Plan:

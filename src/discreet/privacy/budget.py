@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import checks
+from ..core.options import Adjacency
 from ..core.text import card, line
 from . import conversions
 from .conversions import exact, root_below
@@ -47,7 +48,7 @@ class Budget:
 
     epsilon: float
     delta: float = 0.0
-    neighbours: str = "replace"
+    neighbours: Adjacency | str = "replace"
     max_rounds_per_person: int = 1
 
     def __post_init__(self) -> None:
