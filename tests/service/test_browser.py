@@ -238,7 +238,9 @@ def test_pausing_and_going_on(window):
     page.get_by_role("link", name="Cancel").click()
     expect(page.get_by_role("link", name="Pause")).to_be_visible()  # nothing has happened
     page.get_by_role("link", name="Pause").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_focused()  # or the key would go to the page before
     page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
     expect(page.get_by_text("applications are refused decisions")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("link", name="Pause")).to_be_visible()
