@@ -432,10 +432,12 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     @property
     def privacy_(self) -> Account:
-        """The privacy account of all fits of this object and of its clones, such as those of a search.
+        """The privacy account of all fits, in this process, of this object and of its clones.
 
-        After several fits each is listed by its guarantee, and epsilons and deltas are added up. With a gate
-        or a share this is the account of the gate: of all that was released through it.
+        Fits that joblib ran in other processes (``n_jobs``), and those of copies and pickles, are not in it
+        and come on top; of a search over clones it says so. After several fits each is listed by its
+        guarantee, and epsilons and deltas are added up. With a gate or a share this is the account of the
+        gate: of all that was released through it.
         """
         check_is_fitted(self, "selection_")
         return self._fits.account
