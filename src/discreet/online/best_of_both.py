@@ -22,14 +22,13 @@ from ..objectives.rows import Rows
 from ..privacy import Account, Event, Seed, Share, SumSpec, VectorBounds
 from ..privacy.accountant import Spending
 from ..privacy.conversions import concurrent_mu, exact
-from .catalogue import Catalogue
 from .learner import OnlineSelector, SelectorSettings, Stream, common_settings, tightened
-from .partial import KeptPart, Partial
-from .people import given_person, kept_person
+from .partial import Partial
 from .released import Estimates, Released
 from .rolling import RollingSettings, Votes
 from .running_sums import ExpertSums, RunningSumSettings, check_growth
 from .sums import PrivateTotal
+from .window import part_of
 
 # Of epsilon for the votes; the rest, with all of delta, is for the experts and for comparing the two, which
 # divide its mu squared. Where one definition has to be kept, parts of that. The shares and the least odds
@@ -429,9 +428,7 @@ class BestOfBothSelector(OnlineSelector):
         return min(self._votes.closes - number, self.settings.experts.room(number))
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        size, bound = self.settings.n_items, self.settings.bound
-        given = partial(given_person, Catalogue(size, self.settings.labels), size)
-        return KeptPart(about, given, partial(kept_person, size, bound))
+        return part_of(self.settings, about)
 
     def _check_part(self, part: Partial) -> None:
         self._votes.check_part(part)

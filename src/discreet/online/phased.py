@@ -28,7 +28,6 @@ from ..privacy import (
 )
 from ..privacy.accountant import Spending
 from ..privacy.picks import Picks, exactly, sampled, subsampled
-from .catalogue import Catalogue
 from .learner import (
     OnlineSelector,
     SelectorSettings,
@@ -37,11 +36,11 @@ from .learner import (
     score_range,
     tightened,
 )
-from .partial import KeptPart, Partial
+from .partial import Partial
 from .pending import Ticket
-from .people import FunctionRounds, given_person, kept_person
+from .people import FunctionRounds
 from .released import Released
-from .window import Window
+from .window import Window, part_of
 
 LONGEST = 1 << 53
 METHODS = ("composed", "exact", "subsampled")
@@ -355,9 +354,7 @@ class PhasedSelector(OnlineSelector):
         return self._window.closes - self._rounds.number
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        size, bound = self.settings.n_items, self.settings.bound
-        given = partial(given_person, Catalogue(size, self.settings.labels), size)
-        return KeptPart(about, given, partial(kept_person, size, bound))
+        return part_of(self.settings, about)
 
     def _check_part(self, part: Partial) -> None:
         self._window.check_part(part)

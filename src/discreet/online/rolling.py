@@ -18,13 +18,12 @@ from ..objectives.rows import Rows
 from ..privacy import Account, Event, Gate, LaplaceNoise, Seed, Share
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.picks import SampledScores, sampled
-from .catalogue import Catalogue
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
-from .partial import KeptPart, Partial
+from .partial import Partial
 from .pending import Ticket
-from .people import FunctionRounds, given_person, kept_person
+from .people import FunctionRounds
 from .released import Estimates, Released
-from .window import Window, joined
+from .window import Window, joined, part_of
 
 _MOST = (1 << 36) - 1  # people: sums of all of them are exact
 _LONGEST = 1 << 53
@@ -362,9 +361,7 @@ class RollingSelector(OnlineSelector):
         return self._votes.closes - self._rounds.number
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        size, bound = self.settings.n_items, self.settings.bound
-        given = partial(given_person, Catalogue(size, self.settings.labels), size)
-        return KeptPart(about, given, partial(kept_person, size, bound))
+        return part_of(self.settings, about)
 
     def _check_part(self, part: Partial) -> None:
         self._votes.check_part(part)

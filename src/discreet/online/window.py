@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +15,18 @@ from ..objectives import Population
 from ..objectives.fixed_point import FixedPointGains, StepSource, step
 from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix, function_rows
 from ..privacy import Release
+from .catalogue import Catalogue
 from .partial import KeptPart, Partial
-from .people import kept_person
+from .people import given_person, kept_person
 
 _MOST_RUNS = 4096  # of rows that came one by one, before they are joined
+
+
+def part_of(settings: Any, about: tuple[str, int, int | None, str]) -> KeptPart:
+    """The part of another server, for a learner with these settings: its people are kept as they came."""
+    size = settings.n_items
+    given = partial(given_person, Catalogue(size, settings.labels), size)
+    return KeptPart(about, given, partial(kept_person, size, settings.bound))
 
 
 class Window:
