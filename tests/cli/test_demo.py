@@ -31,7 +31,7 @@ def test_published_constants_are_near_random_and_the_planner_is_not(shown):
     shares = {name: row["share"] for name, row in shown["shop"].items()}
 
     def kept(name):
-        return (shares[name] - shares[demo.RANDOM]) / (shares[demo.FREE] - shares[demo.RANDOM])
+        return (shares[name] - shares[demo.RANDOM]) / (shares[demo.GREEDY] - shares[demo.RANDOM])
 
     assert kept(demo.PUBLISHED) < 0.05
     assert kept(demo.PLANNED) >= 0.9
@@ -50,7 +50,13 @@ def test_the_planners_choice_keeps_to_the_budget(shown):
 def test_chosen_pixels_are_far_better_than_random_ones(shown):
     at_random, private, free = shown["features"]["accuracy"].values()
     assert private - at_random > 0.6 * (free - at_random) > 0.1
-    assert all(len(set(names)) == demo.PIXELS for names in shown["features"]["chosen"].values())
+
+
+def test_personal_sets_serve_far_more_people_than_one_set_for_everybody(shown):
+    at_random, one_set, private, free = shown["personal"]["hit_rate"].values()
+    assert at_random < one_set < 0.4
+    assert private > 0.8
+    assert private > 0.9 * free
 
 
 def test_the_forecast_stands_beside_what_was_observed(shown):
@@ -66,7 +72,8 @@ def test_the_service_started_and_can_be_started_again(shown):
     assert len(served["display"]) == demo._WINDOW
     assert served["releases"] >= 1
     took = served["took"]
-    assert took["random"] < 0.3 < took["best"]
+    assert took["with random sets"] < 0.3 < took["with the best set"]
+    assert took["last 500"] > took["first 100"]
     assert "exp(1) times" in served["promise"]
     assert served["command"].startswith("discreet serve --store sqlite:///")
     with socket.socket() as free:
@@ -102,7 +109,9 @@ def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkey
     said = capsys.readouterr().out
     assert "this part needs scikit-learn: pip install 'discreet[sklearn]'" in said
     assert "needs matplotlib: pip install 'discreet[plots]'" in said
-    assert "of what learning without privacy gains" in said.lower()
+    assert "of the gain over random sets" in said
+    assert "this part needs a delta" in said
+    assert max(map(len, said.split("plot:")[0].splitlines())) <= 80  # where nobody says how wide it is
     assert "this part needs more: pip install 'discreet[service]'" in said
     assert found["plots"] == []
     page = (tmp_path / "report.html").read_text()

@@ -8,6 +8,7 @@ from .live import Month, Visit, live_shop
 from .regret import Bands, Regret, best_fixed_set, regret, regret_bands
 
 if TYPE_CHECKING:
+    from .personal import compare_recommenders
     from .simulation import simulate
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Regret",
     "Visit",
     "best_fixed_set",
+    "compare_recommenders",
     "live_shop",
     "regret",
     "regret_bands",
@@ -24,8 +26,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "simulate":  # it needs every learner: loaded when it is asked for
+    # They need every learner, or the recommender: loaded when they are asked for.
+    if name == "simulate":
         from .simulation import simulate
 
         return simulate
+    if name == "compare_recommenders":
+        from .personal import compare_recommenders
+
+        return compare_recommenders
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
