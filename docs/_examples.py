@@ -1,18 +1,30 @@
-"""For the reference pages: examples in docstrings are code, which Markdown would take for quotations."""
+"""For the reference pages: docstrings as Markdown wants them."""
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import griffe
 
+_reference = runpy.run_path(str(Path(__file__).with_name("_reference.py")))
+WITH_PAGES = {
+    f"{one.__module__}.{one.__qualname__}"
+    for package in _reference["PACKAGES"]
+    for one in _reference["classes"](package).values()
+}
+
 
 class Examples(griffe.Extension):
-    """Put a fence around every example of a docstring before it is taken for Markdown."""
+    """Put a fence around every example of a docstring, which Markdown would take for quotations.
+
+    Of a class that has a page of its own the page says what its docstring does.
+    """
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = fenced(obj.docstring.value)
+            obj.docstring.value = "" if obj.path in WITH_PAGES else fenced(obj.docstring.value)
 
 
 def fenced(text: str) -> str:

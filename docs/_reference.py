@@ -1,36 +1,35 @@
-"""Reference pages: one for each public class, with a table of its parameters; an overview for each package.
+"""Reference pages: one for each public class; an overview for each package.
 
-The pages are made when the site is built. What a parameter does is what the docstring of its class says: the
-sentence that names it, or else, for those that all learners share, the sentence of `COMMON`.
+The pages are made when the site is built: summary, signature, a table of all parameters, the guarantee, an
+example, see also, members. All of it is the docstring, taken apart: what a parameter is says the sentence
+that names it, the guarantee is the paragraph that begins with that word, and an example is a doctest.
+`_entries.py` has what many classes share, and examples of classes that others make for you.
 """
 
 from __future__ import annotations
 
+import doctest
+import functools
 import importlib
 import inspect
+import pkgutil
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
+import discreet
+
 PACKAGES = ("online", "offline", "objectives", "constraints", "privacy", "data")
 MARK = "<!-- classes -->"
-COMMON = {
-    "n_items": "The number of items to choose from.",
-    "k": "The number of items in a set.",
-    "rounds": "The number of people who will come; None where a learner needs no horizon.",
-    "budget": "A `Budget`, a share of one, or a `Gate`: what may be spent on each person.",
-    "calibration": '"tight" computes the noise from exact accounts; "published" takes a paper\'s constants.',
-    "seed": "None draws secure randomness; a number makes a run reproducible, and is marked as not private.",
-    "labels": "Names of the items, by which they can be given and are shown.",
-    "bound": "The public upper bound of one person's values.",
-    "constraint": "Which sets are allowed; a number stands for `Cardinality`.",
-    "include": "Public items that are chosen from the start.",
-    "exclude": "Public items that cannot be chosen.",
-    "sums": "How private running sums are factorised.",
-    "start": "Released estimates of an earlier learner to begin with.",
-}
+DOCS = Path(__file__).parent
+_entries = runpy.run_path(str(DOCS / "_entries.py"))
+PARAMETERS, EXAMPLES = _entries["PARAMETERS"], _entries["EXAMPLES"]
+_GUARANTEE = re.compile(r"^(Formal guarantee|Guarantee)[.:] ")
+_NAME = re.compile(r"(?<!`)`(?:\w+\.)*([A-Z]\w+)`(?!`)")
 
 
+@functools.cache
 def classes(package: str) -> dict[str, Any]:
     """The public classes of a package, which have a docstring of their own."""
     home = importlib.import_module(f"discreet.{package}")
@@ -38,56 +37,189 @@ def classes(package: str) -> dict[str, Any]:
     return {name: one for name, one in found.items() if inspect.isclass(one) and one.__dict__.get("__doc__")}
 
 
+@functools.cache
+def homes() -> dict[str, str]:
+    """The package of every class that has a page."""
+    return {name: package for package in PACKAGES for name in classes(package)}
+
+
 def path(package: str, name: str) -> str:
     return f"reference/{package}/{name}.md"
 
 
+def paragraphs(thing: Any) -> list[str]:
+    """The paragraphs of a docstring, without its examples."""
+    return [part for part in inspect.getdoc(thing).split("\n\n") if not part.lstrip().startswith(">>>")]
+
+
 def first_sentence(thing: Any) -> str:
-    paragraph = inspect.getdoc(thing).split("\n\n")[0].replace("\n", " ")
-    return re.split(r"(?<=\.)\s", paragraph)[0]
+    return re.split(r"(?<=\.)\s", paragraphs(thing)[0].replace("\n", " "))[0]
 
 
-def about(name: str, words: str) -> str:
-    """The sentence of a docstring that names a parameter first."""
-    for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z`])", words):
-        if f"``{name}``" in sentence or f"``{name}=" in sentence:
-            return sentence
-    return COMMON.get(name, "")
+# --- parameters ------------------------------------------------------------------------------------------
+
+
+def given(thing: Any) -> list[inspect.Parameter]:
+    """The parameters of a class; none where it takes those of a class that is not ours."""
+    makers = (kind for kind in inspect.getmro(thing) if {"__init__", "__new__"} & set(kind.__dict__))
+    if not next(makers).__module__.startswith("discreet"):
+        return []
+    found = inspect.signature(thing).parameters.values()
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one for one in found if one.kind not in starred and not one.name.startswith("_")]
+
+
+def about(thing: Any, name: str) -> str:
+    """What a parameter is: a sentence that begins with it, an entry, or a sentence that names it."""
+    words = " ".join(" ".join(paragraphs(thing)).split())
+    sentences = re.split(r"(?<=[.;])\s+(?=[A-Z`])", words)
+    own = [one for one in sentences if re.match(rf"``{name}(``|=|\[)", one)]
+    entry = PARAMETERS.get(f"{thing.__name__}.{name}") or PARAMETERS.get(name)
+    named = [one for one in sentences if re.search(rf"``{name}(``|=|\[)", one)]
+    return next(iter([*own, *([entry] if entry else []), *named]), "")
+
+
+def _default(one: inspect.Parameter) -> str:
+    if " object at 0x" in repr(one.default) or "factory" in repr(one.default):
+        return "its own"
+    return f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
+
+
+def signature(name: str, thing: Any) -> str:
+    """How it is made, without types: those are in the table."""
+    words, starred = [], False
+    for one in given(thing):
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            words.append("*")
+            starred = True
+        words.append(one.name if one.default is one.empty else f"{one.name}={_default(one)}")
+    line = f"{name}({', '.join(words)})"
+    if len(line) > 88:
+        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + ")"
+    return f"```python\n{line}\n```\n"
 
 
 def parameters(thing: Any) -> str:
-    """The table of a class's parameters: its name, its type, its default, and what its docstring says."""
-    try:
-        given = inspect.signature(thing).parameters.values()
-    except (TypeError, ValueError):
-        return ""
-    prose = [part for part in inspect.getdoc(thing).split("\n\n") if not part.lstrip().startswith(">>>")]
-    words = " ".join(" ".join(prose).split())
+    """The table of a class's parameters: its name, its type, its default, and what it is."""
     rows = []
-    for one in given:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) or one.name.startswith("_"):
-            continue
-        kind = "" if one.annotation is one.empty else f"`{str(one.annotation).replace(' | ', ' or ')}`"
-        default = "required" if one.default is one.empty else f"`{one.default!r}`"
-        if " object at 0x" in default or "factory" in default:
-            default = "its own"
-        cells = (f"`{one.name}`", kind, default, about(one.name, words))
+    for one in given(thing):
+        words = str(getattr(one.annotation, "__forward_arg__", one.annotation))
+        kind = "" if one.annotation is one.empty else f"`{words.replace(' | ', ' or ')}`"
+        default = "required" if one.default is one.empty else f"`{_default(one)}`"
+        cells = (f"`{one.name}`", kind, default, about(thing, one.name))
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     if not rows:
         return ""
     return "\n".join(["| parameter | type | default | what it is |", "|---|---|---|---|", *rows]) + "\n"
 
 
+# --- guarantee, example, see also ------------------------------------------------------------------------
+
+
+def guarantee(thing: Any) -> str:
+    """The paragraph of a docstring that states it, from its own class or from the one it is made of."""
+    for kind in inspect.getmro(thing):
+        if kind.__module__.startswith("discreet") and kind.__doc__:
+            for part in paragraphs(kind):
+                if _GUARANTEE.match(part):
+                    words = _GUARANTEE.sub("", part)
+                    return words[0].upper() + words[1:]
+    return ""
+
+
+@functools.cache
+def doctests() -> dict[str, str]:
+    """Every example of the library, by where it stands."""
+    found, finder = {}, doctest.DocTestFinder(exclude_empty=True)
+    for module in pkgutil.walk_packages(discreet.__path__, "discreet."):
+        try:
+            home = importlib.import_module(module.name)
+        except ImportError:  # of a package that is optional
+            continue
+        found |= {one.name: one.docstring for one in finder.find(home) if one.examples}
+    return found
+
+
+def _prompts(text: str) -> str:
+    """The examples of a docstring, without its prose."""
+    parts = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part.strip("\n") for part in parts if part.lstrip().startswith(">>>"))
+
+
+def example(name: str, thing: Any) -> str:
+    """Its own doctest, or one of a method, or one that uses it, or that of the class it is made of."""
+    own = _prompts(inspect.getdoc(thing)) or EXAMPLES.get(name, "").strip()
+    if own:
+        return own
+    uses = [text for text in EXAMPLES.values() if re.search(rf"\b{name}\b", text)]
+    place = f"{thing.__module__}.{thing.__qualname__}."
+    uses += [_prompts(text) for where, text in doctests().items() if where.startswith(place)]
+    uses += [_prompts(text) for text in doctests().values() if re.search(rf"\b{name}\b", _prompts(text))]
+    if uses:
+        return uses[0].strip()
+    for kind in inspect.getmro(thing)[1:]:
+        if kind.__name__ in homes():
+            return example(kind.__name__, kind)
+    return ""
+
+
+@functools.cache
+def tutorials() -> dict[str, str]:
+    """The text of every tutorial, by its path."""
+    return {f"tutorials/{page.name}": page.read_text() for page in sorted(DOCS.glob("tutorials/*.md"))}
+
+
+def see_also(package: str, name: str, thing: Any) -> list[str]:
+    """Links: what it is a kind of, the classes that its docstring names, and the tutorials that use it."""
+    bases = [kind.__name__ for kind in inspect.getmro(thing)[1:]]
+    kinds = [other for other, one in classes(package).items() if thing in inspect.getmro(one)[1:]]
+    named = [*bases, *_NAME.findall(inspect.getdoc(thing)), *kinds]
+    found = [
+        f"[{other}](../{homes()[other]}/{other}.md)"
+        for other in dict.fromkeys(named)
+        if other in homes() and other != name
+    ]
+    for page, text in tutorials().items():
+        if re.search(rf"\b{name}\b", text):
+            found.append(f"[{text.splitlines()[0].removeprefix('# ')}](../../{page})")
+    return found[:12] or [f"[all of `discreet.{package}`](../{package}.md)"]
+
+
+def inherited(thing: Any) -> str:
+    """The public methods of the classes it is made of, with links."""
+    lines, seen = [], set(thing.__dict__)
+    for kind in inspect.getmro(thing)[1:]:
+        if kind.__name__ in homes() and kind is getattr(
+            importlib.import_module(f"discreet.{homes()[kind.__name__]}"), kind.__name__
+        ):
+            names = [one for one in kind.__dict__ if not one.startswith("_") and one not in seen]
+            seen |= set(names)
+            if names:
+                listed = ", ".join(f"`{one}`" for one in names)
+                lines.append(
+                    f"From [{kind.__name__}](../{homes()[kind.__name__]}/{kind.__name__}.md): {listed}."
+                )
+    return "\n\n".join(lines)
+
+
 def page(package: str, name: str, thing: Any) -> str:
     """The page of one class."""
-    kin = [other for other in classes(package) if other != name]
-    alike = ", ".join(f"[{other}]({other}.md)" for other in kin)
-    table = parameters(thing)
+    prose = [part for part in paragraphs(thing) if not _GUARANTEE.match(part)]
+    sections = {
+        "Parameters": parameters(thing),
+        "Guarantee": guarantee(thing),
+        "Example": f"```pycon\n{shown}\n```" if (shown := example(name, thing)) else "",
+        "See also": ", ".join(see_also(package, name, thing)),
+    }
+    said = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items() if text)
+    options = {"show_root_heading": "false", "show_bases": "false", "toc_label": "Methods and attributes"}
+    listed = "".join(f"      {option}: {value}\n" for option, value in options.items())
+    members = f"::: {thing.__module__}.{thing.__qualname__}\n    options:\n{listed}"
     return (
-        f"# {name}\n\n`from discreet.{package} import {name}`\n\n"
-        f"::: {thing.__module__}.{thing.__qualname__}\n\n"
-        + (f"## Parameters\n\n{table}\n" if table else "")
-        + f"## See also\n\n{alike}\n"
+        f"# {name}\n\n{prose[0]}\n\n"
+        f"```python\nfrom discreet.{package} import {name}\n```\n\n{signature(name, thing)}\n"
+        + "\n\n".join(prose[1:])
+        + f"\n\n{said}\n\n<h2>Methods and attributes</h2>\n\n{inherited(thing)}\n\n{members}"
     )
 
 

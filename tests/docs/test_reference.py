@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import io
+import os
 import re
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import discreet as dc
 from tests.online.learners import LIBRARY, WITH_TOY
 
 _spec = spec_from_file_location("reference", Path(__file__).parents[2] / "docs" / "_reference.py")
@@ -37,15 +41,71 @@ def test_every_registered_learner_is_named():
     assert _unnamed(WITH_TOY) == ["ToySelector"]
 
 
-@pytest.mark.parametrize("package", ["online", "offline", "objectives"])
-def test_a_page_of_a_class_has_its_parameters_and_what_they_are(package):
-    """Of the parameters of all classes, at least two of three have a sentence that names them."""
-    rows = [
-        row
-        for name, one in reference.classes(package).items()
-        for row in re.findall(r"^\| `.*\|$", reference.parameters(one), re.MULTILINE)
-    ]
-    assert rows
-    assert sum(row.endswith("|  |") for row in rows) <= len(rows) / 3, [
-        row for row in rows if row.endswith("|  |")
-    ]
+# --- the page of a class ----------------------------------------------------------------------------
+
+CLASSES = [
+    pytest.param(package, name, id=name)
+    for package in reference.PACKAGES
+    for name in reference.classes(package)
+]
+# Made by others for their user: the page says how, and there is nothing to give.
+WITHOUT_PARAMETERS = {"ProjectedPoint", "Intersection", "Constraint", "Ledger", "MemoryLedger", "Event"}
+WITHOUT_PARAMETERS |= {"LedgerConflict", "PeriodClosed", "Randomness", "SecureRandomness"}
+WITHOUT_PARAMETERS |= {"Population", "ContinuousPopulation"}
+
+
+def releases(thing):
+    """Whether it spends from a budget: by its parameters, or because it is where budgets are spent."""
+    kinds = {str(one.annotation) for one in reference.given(thing)}
+    names = {one.name for one in reference.given(thing)}
+    spends = "Spending" in kinds or ("epsilon" in names and hasattr(thing, "fit"))
+    return spends or issubclass(thing, dc.Gate | dc.privacy.Periods | dc.online.OnlineLearner)
+
+
+@pytest.mark.parametrize(("package", "name"), CLASSES)
+def test_a_page_says_what_every_parameter_is(package, name):
+    thing = reference.classes(package)[name]
+    made = reference.page(package, name, thing)
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", made.replace("\\|", "/"), re.MULTILINE))
+    assert list(rows) == [one.name for one in reference.given(thing)]
+    assert [one for one, words in rows.items() if not words.strip()] == []
+    assert bool(rows) == (name not in WITHOUT_PARAMETERS)
+
+
+@pytest.mark.parametrize(("package", "name"), CLASSES)
+def test_a_page_has_a_guarantee_where_something_is_released(package, name):
+    thing = reference.classes(package)[name]
+    made = reference.page(package, name, thing)
+    assert ("\n## Guarantee\n\n" in made) or not releases(thing)
+    assert re.search(r"\n## See also\n\n\[", made)
+
+
+@pytest.mark.parametrize(("package", "name"), CLASSES)
+def test_the_example_of_a_page_runs(package, name):
+    """Which is about the class: it, or the one it is made of, is named in it."""
+    thing = reference.classes(package)[name]
+    shown = reference.example(name, thing)
+    kinds = [kind.__name__ for kind in thing.__mro__ if kind.__module__.startswith("discreet")]
+    assert any(re.search(rf"\b{kind}\b", shown) for kind in kinds), shown
+    names = vars(import_module(thing.__module__)).copy()
+    failed = io.StringIO()
+    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+        doctest.DocTestParser().get_doctest(shown + "\n", names, name, None, 0), out=failed.write
+    )
+    assert found.attempted
+    assert not found.failed, failed.getvalue()
+
+
+def test_links_of_see_also_lead_to_pages():
+    for package in reference.PACKAGES:
+        for name, thing in reference.classes(package).items():
+            home = Path("reference") / package / f"{name}.md"
+            for link in reference.see_also(package, name, thing):
+                target = re.search(r"\]\(([^)]*)\)", link).group(1)
+                place = os.path.normpath(home.parent / target)
+                made = {
+                    reference.path(one, other)
+                    for one in reference.PACKAGES
+                    for other in reference.classes(one)
+                }
+                assert place in made or (PAGES.parent / place).is_file(), (name, target)

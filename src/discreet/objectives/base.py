@@ -652,8 +652,8 @@ class Mixture(Population):
 
     >>> from discreet.objectives import Coverage, FacilityLocation
     >>> both = 0.5 * Coverage([[1, 0], [0, 1]]) + 0.5 * FacilityLocation([[0.2, 0.4], [1.0, 0.0]])
-    >>> both.value([0]), both.bound
-    (0.55, 1.0)
+    >>> type(both) is Mixture, both.value([0]), both.bound
+    (True, 0.55, 1.0)
     """
 
     def __init__(self, parts: Sequence[tuple[float, Population]]) -> None:

@@ -576,7 +576,7 @@ class PrivateItemSelector(_PrivateSelector):
 
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
-    of them, also those of clones, to one budget; see `_PrivateSelector`. Which columns there are is taken for
+    of them, also those of clones, to one budget. Which columns there are is taken for
     public: an item that only one person has is no public column. An ``objective`` whose people know better
     (``Population.catalogue``) is a caveat of ``privacy_``.
 
@@ -688,7 +688,7 @@ class PrivateFeatureSelector(_PrivateSelector):
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of
-    them, also those of clones, to one budget; see `_PrivateSelector`. Which features there are is taken for
+    them, also those of clones, to one budget. Which features there are is taken for
     public, and so are ``include`` and ``exclude``: features, by name or by number, that are chosen from the
     start (they count towards k), and that cannot be. Mutual information is then what features add to them.
 

@@ -381,6 +381,9 @@ class OnlineLearner:
 
     Subclasses say what a decision is, when a new one is drawn and how, and what is kept of a person.
     ``budget`` is a `Budget`, a share of one, or a `Gate` to spend from: `spend_from` makes a `Share` of each.
+
+    Formal guarantee: that of the budget, for all decisions of a run together. Each learner says how far one
+    person moves what it releases.
     """
 
     settings: Any

@@ -1,6 +1,6 @@
-"""Every online learner: where it is defined, the feedback it gets, and the settings that an audit enumerates.
+"""Every online learner: its module, its feedback, and the settings that an audit enumerates.
 
-Whoever needs "every learner" reads this: the package's names, the audit, simulations, tests, documentation.
+The package's names, the audit, simulations, tests and documentation are made from this list.
 """
 
 from __future__ import annotations

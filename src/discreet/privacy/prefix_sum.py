@@ -430,6 +430,8 @@ class RunningSum(ABC):
     is the noise itself instead, refused unless it is for what one person can move. Threads may share a sum:
     additions and snapshots take turns.
 
+    Formal guarantee: all sums of the run together are one release, with the noise that the bounds ask for.
+
     ``min_separation=s`` declares how people come back, under a budget with ``max_rounds_per_person=b``: one
     person's data is in at most b of the vectors, once in each, and these are at least s apart. Noise is then
     for what such a person can move in all (`Participation`), which is less than b times what they move once.
