@@ -136,7 +136,7 @@ def test_a_state_is_refused(name, change, match, tmp_path):
 
 
 def test_a_fraction_is_not_worked_out_digit_by_digit(tmp_path):
-    refused("leader", tmp_path, put("settings", "event", "sigma", value="1e999999999"), "no fraction")
+    refused("leader", tmp_path, put("settings", "event", "sigma", value="1e999999999"), "not a fraction")
 
 
 @pytest.mark.parametrize("what", ["norm_bound", "rounds", "sigma", "people_per_vector"])

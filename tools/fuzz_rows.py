@@ -573,7 +573,7 @@ def as_spark(rows: list[Row], folder: Path) -> Any:
 
 CSV_DAMAGE = (
     "a cell in quotes does not end on its line; nothing tells whose rows the next lines are",
-    "a line is longer than a million letters; it is no table in CSV",
+    "a line is longer than a million letters; it is not a table in CSV",
 )
 _NEEDED = (
     "is missing, or is neither text (in UTF-8, as which a file in another encoding, such as Windows-1252,"
@@ -831,7 +831,7 @@ def sorted_before_they_are_listed() -> Any:
 
 
 def weights_lose_digits() -> Any:
-    """Weights of all are rounded beside one that is no number."""
+    """Weights of all are rounded beside one that is not a number."""
     from discreet.data import events
 
     real = events.amounts
@@ -896,8 +896,8 @@ def page(tally: Tally, seed: int, faults: dict[str, int | None]) -> str:
             "",
             f"{tally.count:,} times one row of one person was changed: its item, weight, person, another"
             " column, the line of a file, the number of rows; to other numbers, types, lengths and texts,"
-            " quotes, rare letters, bytes that are no text. Each time a command read both tables, with draws"
-            " that come out alike, and everything that left outside the account was compared byte for byte:"
+            " quotes, rare letters, bytes that are not text. Each time a command read both tables, with the"
+            " same random draws, and everything that left outside the account was compared byte for byte:"
             " output, warnings, errors with all that a traceback shows, public files, labels with types and"
             " order; and the rows of all other people, as they were read."
             f" `make audit` makes this page (seed {seed}); `tools/fuzz_rows.py` says how.",

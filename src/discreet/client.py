@@ -123,9 +123,9 @@ class Client:
         ``history`` is for personal sets: what the person had, which the service uses for this answer and
         keeps nowhere. Asked again with the same ``key``, give it again: the set is computed anew.
 
-        ``key`` is the request's idempotency key: whoever asks again with the same key and the same request
-        gets the same decision, for ten minutes at the least. By default each call has a key of its own, which
-        is for its retries. With ``retries=0`` it has none, and does not wait for a disk.
+        ``key`` is the request's idempotency key: a client that asks again with the same key and the same
+        request gets the same decision, for ten minutes at the least. By default each call has a key of its
+        own, which is for its retries. With ``retries=0`` it has none, and does not wait for a disk.
         """
         given = {"person": person, "exclude": list(exclude) or None, "segment": segment}
         given["history"] = None if history is None else list(history)
@@ -140,10 +140,10 @@ class Client:
         segment: str | None = None,
         key: str | None = None,
     ) -> list[Decision]:
-        """Decisions for these people, or so many for anybody where a population is anonymous; at most 1,000.
+        """Decisions for these people, or a number of them where a population is anonymous; at most 1,000.
 
         One request costs a fraction of what as many single ones do. Ask for those who will see their items:
-        whoever gets a decision, and no outcome is reported of it, counts as having taken nothing.
+        a person who gets a decision, and no outcome is reported of it, counts as having taken nothing.
         """
         whom: dict[str, Any] = {"count": people} if isinstance(people, int) else {"people": list(people)}
         given = whom | {"exclude": list(exclude) or None, "segment": segment}

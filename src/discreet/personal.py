@@ -7,8 +7,8 @@ device turns their own history into their own set.
 Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
 and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
 data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
-Hsu et al. 2014). Not covered: i's own set towards whoever sees i's screen, mail or logs, a server that holds
-the data, and public facts that are asked for with a set.
+Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs, a server that
+holds the data, and public facts that are asked for with a set.
 
 How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
 (`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has
@@ -635,7 +635,7 @@ class Recommender:
 def known_items(history: Any, n_items: int, labels: Mapping[Any, int]) -> tuple[NDArray[Any], Floats]:
     """Numbers of the items of a history that are in a catalogue, each once, and their weights.
 
-    ``labels`` has the number of each label; a whole number that is no label is the number of an item.
+    ``labels`` has the number of each label; a whole number that is not a label is the number of an item.
 
     >>> known_items(["milk", "soap", 0, "milk"], 2, {"tea": 0, "milk": 1})
     (array([1, 0]), array([1., 1.]))

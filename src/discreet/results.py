@@ -67,7 +67,7 @@ class Selection:
             gains = ["" if place < given else f"{gain:,.4g}" for place, gain in enumerate(self.gains)]
             rows = [[*row, gain] for row, gain in zip(rows, gains, strict=True)]
         place = "" if self.round is None else f", round {self.round:,}"
-        account = [] if self.privacy is None else [folded("what it cost", self.privacy._repr_html_())]
+        account = [] if self.privacy is None else [folded("privacy cost", self.privacy._repr_html_())]
         chosen = f"{len(self) - given} chosen" + (f", {given} given" if given else "")
         return card(f"{chosen}{place}", grid(header, rows), *account)
 
@@ -119,7 +119,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class CostTrace:
-    """A whole stream of costs: what was played in each round and what it cost the person of that round.
+    """A whole stream of costs: what was played in each round and its cost to the person of that round.
 
     ``decisions`` has a row per round: the point that was played, or 1 for each item of the set that was; they
     are what `choose` returned, and in the learner's account. Costs, ``total`` and ``average`` are true facts

@@ -260,7 +260,7 @@ def test_what_is_no_embedding_is_refused():
         (people, items, {"backend": "tensorflow"}, ValueError, "backend must be one of numpy, cupy, torch"),
         ([["a"]], [[1.0]], {}, TypeError, "people must be an array of numbers"),
         (np.zeros((1, 1), dtype=complex), [[1.0]], {}, TypeError, "got complex128"),
-        ([[1.0]], [[np.nan]], {}, DataError, "items has an entry that is no finite number"),
+        ([[1.0]], [[np.nan]], {}, DataError, "items has an entry that is not a finite number"),
         (np.zeros((1, 70_000)), np.zeros((1, 70_000)), {}, ValueError, "at most 65,536"),
     ]
     for first, second, options, error, message in cases:

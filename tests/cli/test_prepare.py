@@ -37,7 +37,7 @@ def test_a_store_by_commands(capsys, files):
     (files / "people" / "bucket-00001-2" / "keys.npy").write_bytes(b"")
     ended = inside(capsys, "verify", files / "people")
     assert ended.code == 2
-    assert "bucket 1: keys.npy is no array" in ended.err
+    assert "bucket 1: keys.npy is not an array" in ended.err
 
 
 def test_an_estimate_makes_nothing(capsys, files):
@@ -56,7 +56,7 @@ def test_an_estimate_makes_nothing(capsys, files):
         (["monday.csv"], "which items are there to choose from?"),
         (["monday.csv", "--items", "monday.csv"], "is one of the files"),
         (["monday.csv", "--append", "--cap", "2"], "leave out --cap"),
-        (["monday.csv", "--append"], "no store"),
+        (["monday.csv", "--append"], "not a store"),
         (["-", "monday.csv", "--items", "items.csv"], "stands alone"),
         (["monday.csv", "--items", "items.csv", "--key", "items.csv"], "hexadecimal"),
         (["monday.csv", "--items", "items.csv", "--buckets", "0"], "buckets=0 is too small"),

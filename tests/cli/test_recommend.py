@@ -75,7 +75,7 @@ def test_mistakes(files, capsys):
     no_list = [word for word in fit if word not in ("--items", "pages.csv")]
     assert_refused(inside(capsys, *no_list, "--to", "m"), "which items are there?")
     inside(capsys, *fit, "--to", "model")
-    assert_refused(inside(capsys, "recommend", "for", "model", "--exclude", "cofee"), "is no item")
+    assert_refused(inside(capsys, "recommend", "for", "model", "--exclude", "cofee"), "is not an item")
     assert_refused(inside(capsys, "recommend", "for", "model", "--epsilon", "1"), "--epsilon is for")
     assert_refused(inside(capsys, "recommend", "for", "model", "--k", "13"), "k=13")
     assert_refused(inside(capsys, "recommend", "for", "pages.csv"), "not a state file")

@@ -76,7 +76,7 @@ def test_what_is_no_account_is_refused(capsys, tmp_path, ledger):
         ([], "one of them"),
         ([ledger, "--population", "x"], "one of them"),
         (["--population", "x", "--title", "y"], "--title is for a FILE"),
-        ([tmp_path / "a.json"], "no account"),
+        ([tmp_path / "a.json"], "not an account"),
         ([tmp_path / "none"], "no such file"),
         ([tmp_path / "empty.ledger"], "nothing has been charged"),
         ([tmp_path / "text"], ""),

@@ -616,7 +616,7 @@ def test_missing_file(capsys, tmp_path):
         ((*OWN, "--epsilon", "1"), "say how many items"),
         ((*OWN, "--k", "2", "--epsilon", "0"), "epsilon=0.0 must be greater than 0"),
         ((*OWN, "--k", "2", "--epsilon", "nan"), "epsilon is NaN"),
-        ((*OWN, "--k", "2", "--epsilon", "inf"), "--epsilon inf is no guarantee"),
+        ((*OWN, "--k", "2", "--epsilon", "inf"), "--epsilon inf guarantees nothing"),
         ((*ASK, "--delta", "1"), "delta=1.0 must be less than 1"),
         ((*ASK, "--method", "zcdp"), "it needs delta > 0"),
         ((*ASK, "--neighbours", "none"), "invalid choice: 'none'"),

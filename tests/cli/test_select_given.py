@@ -72,15 +72,15 @@ def test_lists_from_the_file(capsys, shop):
     ended = inside(
         capsys, "select", shop / "sales.csv", *ASK, "--items-from-data", "--k", "2", "--include", "te"
     )
-    assert_refused(ended, "--include holds 'te', which is no item; see the list of items")
+    assert_refused(ended, "--include holds 'te', which is not an item; see the list of items")
     assert "tea" not in ended.err
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--include", "te"), "--include holds 'te', which is no item; did you mean 'tea'?"),
-        (("--exclude", "coffee"), "--exclude holds 'coffee', which is no item; see the list of items"),
+        (("--include", "te"), "--include holds 'te', which is not an item; did you mean 'tea'?"),
+        (("--exclude", "coffee"), "--exclude holds 'coffee', which is not an item; see the list of items"),
         (("--include", "tea", "--exclude", "tea"), "include and exclude both hold 'tea'"),
         (("--include", "tea,milk,jam"), "which Cardinality(2, n_items=6) does not allow together"),
         (("--exclude", "@nowhere.txt"), "--exclude @nowhere.txt: No such file or directory; @ stands before"),

@@ -116,7 +116,7 @@ def test_options_that_do_not_go_together(capsys, folder):
         ((people, "--engine", "dask"), "go together"),
         ((people, "--scheduler", "tcp://127.0.0.1:1"), "go together"),
         ((visits, "--item", "page"), "required: --person"),
-        ((visits, "--person", "user", "--item", "page", "--engine", "threads"), "FILE is none"),
+        ((visits, "--person", "user", "--item", "page", "--engine", "threads"), "FILE is not one"),
         ((folder,), "required: --person, --item"),
     ):
         assert_refused(inside(capsys, "select", *given, *budget), said)

@@ -191,7 +191,7 @@ def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         Coverage.from_events(stream(), **WHERE)
     assert refused.value.details == "row 50"
     assert made < 60
-    with pytest.raises(TypeError, match="a row of the events is no mapping"):
+    with pytest.raises(TypeError, match="a row of the events is not a mapping"):
         Coverage.from_events([{"who": 1, "what": 2}, (1, 2)], **WHERE)
     with pytest.raises(TypeError, match="events must be a data frame"):
         Coverage.from_events([], **WHERE)

@@ -131,7 +131,7 @@ def test_a_killed_driver_leaves_no_store_and_the_next_one_cleans_up(tmp_path):
     )
     assert ended.returncode == -signal.SIGKILL
     assert not target.exists()
-    with pytest.raises(ValueError, match="no store, or one that was not finished"):
+    with pytest.raises(ValueError, match="not a store, or one that was not finished"):
         Store.open(target)
     spark.prepare(LocalFrame.of(events()), to=target, **ASKED).verify()
     assert [one.name for one in tmp_path.iterdir()] == ["people"]

@@ -452,7 +452,7 @@ def test_a_killed_run_leaves_no_store_and_the_next_one_cleans_up(tmp_path, name,
     killed(target, name, after, items=["p0"], buckets=4)
     assert not target.exists()
     assert (tmp_path / ".people.partial").exists()
-    with pytest.raises(ValueError, match="no store, or one that was not finished"):
+    with pytest.raises(ValueError, match="not a store, or one that was not finished"):
         Store.open(target)
     made(tmp_path, {"user": [1], "page": ["p0"]}, "people").verify()
     assert [path.name for path in tmp_path.iterdir()] == ["people"]

@@ -39,7 +39,7 @@ def test_labels_that_are_numbers() -> None:
     assert people.item_numbers([0]) == [0]
     assert people.value([1]) == 0.5
     assert people.value([2]) == 0.0
-    with pytest.raises(ValueError, match="holds 1, the label of an item, and 0, which is none"):
+    with pytest.raises(ValueError, match="holds 1, the label of an item, and 0, which is not one"):
         people.item_numbers([0, 1])
     assert 1 not in Selection((0,), labels=(1,))
 
@@ -47,9 +47,9 @@ def test_labels_that_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        (["te"], ValueError, "items holds 'te', which is no item; did you mean 'tea'?"),
-        (["xyz"], ValueError, "items holds 'xyz', which is no item; give labels, or numbers from 0 to 3"),
-        ([4], ValueError, "items holds 4, which is no item; items are 0 to 3"),
+        (["te"], ValueError, "items holds 'te', which is not an item; did you mean 'tea'?"),
+        (["xyz"], ValueError, "items holds 'xyz', which is not an item; give labels, or numbers from 0 to 3"),
+        ([4], ValueError, "items holds 4, which is not an item; items are 0 to 3"),
         ([-1], ValueError, "items holds -1"),
         ([0.5], ValueError, "items holds 0.5"),
         ([True], ValueError, "items holds True"),

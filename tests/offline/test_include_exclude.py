@@ -363,9 +363,13 @@ def test_labels_numbers_and_selections(kind):
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"include": ["te"]}, ValueError, "include holds 'te', which is no item; did you mean 'tea'?"),
-        ({"exclude": ["milkk"]}, ValueError, "exclude holds 'milkk', which is no item; did you mean 'milk'?"),
-        ({"exclude": [6]}, ValueError, "exclude holds 6, which is no item; items are 0 to 5"),
+        ({"include": ["te"]}, ValueError, "include holds 'te', which is not an item; did you mean 'tea'?"),
+        (
+            {"exclude": ["milkk"]},
+            ValueError,
+            "exclude holds 'milkk', which is not an item; did you mean 'milk'?",
+        ),
+        ({"exclude": [6]}, ValueError, "exclude holds 6, which is not an item; items are 0 to 5"),
         ({"exclude": 0.5}, TypeError, "exclude must be a list of items, by label or by number, got 0.5"),
         ({"exclude": [["tea"]]}, TypeError, "an item is named by its label or its number"),
         ({"include": ["tea"], "exclude": [0]}, ValueError, "include and exclude both hold 'tea'"),
@@ -425,7 +429,7 @@ def test_features_that_are_given_or_ruled_out(objective):
     assert full.selection_.items == (3,)
     assert forced.privacy_.epsilon() == full.privacy_.epsilon() == 0.0
     for given, said in (
-        ({"include": ["bst"]}, "include holds 'bst', which is no item; did you mean 'best'?"),
+        ({"include": ["bst"]}, "include holds 'bst', which is not an item; did you mean 'best'?"),
         ({"include": [0], "exclude": ["noise"]}, "include and exclude both hold 'noise'"),
         ({"include": [0, 1, 2]}, "does not allow together"),
     ):

@@ -846,8 +846,8 @@ def test_slots_take_items_nothing_or_numbers():
     hidden = next(i for i in range(6) if i not in shown)
     for bad, message in (
         (hidden, "was not shown"),
-        (6, "no item"),
-        (-1, "no item"),
+        (6, "not an item"),
+        (-1, "not an item"),
         (0.5, "whole numbers"),
         (math.nan, "whole numbers"),
         ([0.1, 0.2], "has 2 entries; 3 expected"),

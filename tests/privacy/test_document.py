@@ -67,7 +67,7 @@ def test_what_nobody_said_is_left_open():
 @pytest.mark.parametrize(
     ("account", "said"),
     [
-        (spent(dc.Budget(1.0), seed=3), "whoever knows the seed can remove the noise"),
+        (spent(dc.Budget(1.0), seed=3), "anyone who knows the seed can remove the noise"),
         (spent(dc.Budget(float("inf"))), "the budget is infinite"),
     ],
     ids=["seed", "infinite"],

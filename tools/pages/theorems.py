@@ -46,6 +46,40 @@ def theorem_settings() -> str:
 
 
 @block
+def theorem_lessons() -> str:
+    """What a practitioner takes from the page."""
+    rows = stored("theorems")["rows"]
+    paper = [row for row in rows if "published" in row["learner"]]
+    own = [row for row in rows if "published" not in row["learner"] and row["epsilon"] is not None]
+    real = [row for row in rows if row["stream"].startswith("real")]
+    slack = np.median(
+        [row["certified"] / row["measured"] for row in own if row["measured"] > 0 and not row["trivial"]]
+    )
+
+    def trivial(some: Sequence[dict[str, Any]]) -> str:
+        return f"{sum(row['trivial'] for row in some)} of {len(some)}"
+
+    return "\n".join(
+        [
+            f"- **Certificates hold.** {len(rows)} settings were measured, among them adversarial streams;"
+            f" {sum(row['holds'] for row in rows)} stayed within their certificate, up to chance.",
+            f"- **Expect better than the certificate.** Where regret is positive, the median certificate is"
+            f" {slack:.1f} times what was measured. On real people regret was below zero in"
+            f" {sum(row['measured'] < 0 for row in real)} of {len(real)} settings: they were served better"
+            " than the theorem's comparison. Choose by the expected share that `discreet plan` simulates, and take"
+            " the certificate as the worst case.",
+            f"- **Avoid the constants of the papers.** With them {trivial(paper)} certificates are trivial"
+            f" (they promise nothing), with tight accounting {trivial(own)}.",
+            "- **More people help slowly.** With full feedback regret grows like sqrt(T): four times as many"
+            " people halve the regret per person. With bandit feedback it grows like T^(2/3) to T^(3/4): that"
+            " takes 8 to 16 times as many. Ask for full feedback where you can.",
+            "- **The best possible.** [What no learner beats](#what-no-learner-beats) shows how far certificates"
+            " for points and experts are from it, with privacy and without.",
+        ]
+    )
+
+
+@block
 def theorem_rows() -> str:
     """Per learner its hardest synthetic stream, and every real one."""
     hardest: dict[tuple[str, str], dict[str, Any]] = {}
@@ -97,7 +131,7 @@ def lower_bounds() -> str:
         certified = [kind(domain, rounds, b, seed=0, **options).certified_regret for b in (private, free)]
         over = f"{certified[0] / least:,.1f}"
         rows.append([where, kind.__name__, *(f"{one:,.0f}" for one in certified), f"{least:,.1f}", over])
-    heads = ["004", "learner", "certified, epsilon 1", "without privacy", "nobody beats", "factor"]
+    heads = ["004", "learner", "certified, epsilon 1", "without privacy", "lower bound", "factor"]
     return markdown(heads, rows)
 
 

@@ -484,7 +484,7 @@ class NoiseCase(Case):
         return fit, max(bounds)
 
     def _noise_fit(self, pair: Pair, enough: int) -> float:
-        """Whether so much real noise follows its law, and moves releases exactly as the map of it says."""
+        """Whether real noise follows its law, and moves releases exactly as the map of it says."""
         noise = None if self.watched else measures.noise_map(self._observe(pair.here))
         still = np.concatenate(self._observe(pair.here)(measures.quiet)[0])
         drawn: list[Floats] = []

@@ -206,7 +206,7 @@ def scripted_noise(script: Script | None) -> Iterator[Drawn]:
 
 @contextmanager
 def overheard(answers: Callable[[int, int], Floats]) -> Iterator[list[Floats]]:
-    """Every noisy vector that leaves is kept, and whoever asked gets ``answers(number, size)`` instead.
+    """Every noisy vector that leaves is kept, and the caller gets ``answers(number, size)`` instead.
 
     What a learner does next depends on what has left. With the same scripted answers, neighbouring runs ask
     for the same releases, and what they would have been can be compared.

@@ -336,7 +336,7 @@ class Space:
         return np.full((self.rows, self.columns), self.levels[-1])
 
     def starts(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Extreme pairs first, then random ones for ever."""
+        """Extreme pairs first, then random ones without end."""
         low, high = self.levels[0], self.levels[-1]
         shape = (self.rows, self.columns)
         one = np.full(self.columns, low)

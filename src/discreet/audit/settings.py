@@ -37,7 +37,7 @@ from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, RETURNING, SHOWN_
 from .hooks import AuditRandomness, Floats
 from .measures import Pair, Space
 
-# Whoever decides something about people does it by one of these.
+# Everything that decides about people does it by one of these.
 _DECIDES = ("choose", "select", "fit")
 # Made of learners that are audited; what joins them is enumerated in tests.
 _OF_OTHERS = ("Segments", "Experts")
@@ -418,7 +418,7 @@ def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
     """Everything that a saved learner knows: all that any later decision can depend on.
 
     Sets that were drawn are left out: they follow from the released numbers, by public randomness, and differ
-    by whole items where these differ by a hair.
+    by whole items where these differ slightly.
     """
     # As they are handed over to be written: a file takes longer than all rounds of a setting.
     _, arrays = learner._saved()

@@ -42,7 +42,7 @@ class ChargedCosts:
 
     @classmethod
     def of(cls, bag: Knapsack, at_most: int | None = None) -> ChargedCosts:
-        """The weights of a knapsack, of which at most so many items are taken."""
+        """The weights of a knapsack, of which at most ``at_most`` items are taken."""
         costs, capacity = bag.costs, bag.capacity
         rank = bag.rank if at_most is None else max(1, min(bag.rank, at_most))
         affordable = bag.addable([])

@@ -84,8 +84,8 @@ def lost_to_knapsack_picks(
     """The same for M picks by entry per cost: the worst of them falls short by (ln(n M) + 1) / rate.
 
     Up to any cost that has been spent, the densest item left is no worse than what the best fractional
-    filling holds there; a pick that falls short by s, in entry per least cost, loses at most s times what it
-    costs in units of the least cost, and these costs sum to the reach.
+    filling holds there; a pick that falls short by s, in entry per least cost, loses at most s times its
+    cost in units of the least cost, and these costs sum to the reach.
     """
     beyond = 1.0 if chance is None else math.log(1.0 / chance)
     return reach * (math.log(max(n_items * picks, 1)) + beyond) / rate if rate > 0.0 else math.inf

@@ -139,7 +139,7 @@ def following(
     by at most what is earned beyond the one with the prior, plus rate (B bound)^2 / 8 (Hoeffding's lemma).
     The noise, coupled as one growing Gaussian, raises it on average by at most the rise of its deviation
     times the mean of a positive part, 1 / sqrt(2 pi). At the start it is 0, and never below ln(prior) / rate.
-    Both learners learn from everybody whoever is followed, so the differences do not depend on this noise.
+    Both learners learn from everybody in any case, so the differences do not depend on this noise.
     """
     quadratic = rate * batch * bound * rounds * bound / 8.0
     return -math.log(prior) / rate + quadratic + deviation / math.sqrt(2.0 * math.pi)

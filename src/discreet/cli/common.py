@@ -113,7 +113,7 @@ def skipping(options: argparse.Namespace, highest: float) -> list[str]:
     weight = " or whose weight is no number" if options.weight is not None else ""
     left_out = [
         f"Rows with a missing cell or of another width{weight}, and those of an item that is not listed, were"
-        " left out, each for what stands in it alone; whoever has one still counts as somebody. How many"
+        " left out, each for what is in it alone; its person is still counted. How many"
         " there were is private, and not said."
     ]
     if options.weight is not None:
@@ -211,7 +211,7 @@ def events_of(options: argparse.Namespace) -> Source:
 
 
 def _asking(options: argparse.Namespace) -> dict[str, str]:
-    """Which option asks for a column about items, where that is no constraint; "" is their names."""
+    """Which option asks for a column about items, where that is not a constraint; "" is their names."""
     vectors = (getattr(options, "vectors", None) or "").split(",")
     asked = {name.strip(): "vectors" for name in vectors if name.strip()}
     itself = {} if getattr(options, "items_item", None) is None else {"": "items-item"}

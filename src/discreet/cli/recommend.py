@@ -174,7 +174,7 @@ def _named(model: Recommender, option: str, text: str | None) -> list[int] | Non
     names = [name.strip() for name in next(csv.reader([text]), []) if name.strip()]
     unknown = [name for name in names if name not in numbers]
     if unknown and option != "--history":
-        raise ValueError(f"{option} {unknown[0]}: is no item of the model")
+        raise ValueError(f"{option} {unknown[0]}: is not an item of the model")
     if unknown:
         warnings.warn(f"{', '.join(unknown)}: not among the model's items, and left out", stacklevel=2)
     return [numbers[name] for name in names if name in numbers]

@@ -84,7 +84,7 @@ def _read(path: Path) -> Account | Periods:
         try:
             return Account.from_json(record.get("account", record))
         except (KeyError, TypeError, AttributeError):
-            raise ValueError(f"{path}: this is no account; write account.to_json() there") from None
+            raise ValueError(f"{path}: this is not an account; write account.to_json() there") from None
     ledger = SQLiteLedger(path)
     terms = ledger.terms
     if terms is None:

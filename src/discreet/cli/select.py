@@ -215,7 +215,7 @@ def run(options: argparse.Namespace) -> int:
 
     if math.isinf(options.epsilon):
         raise ValueError(
-            "--epsilon inf is no guarantee at all; give a finite one (--insecure-diagnostics shows what would"
+            "--epsilon inf guarantees nothing; give a finite one (--insecure-diagnostics shows what would"
             " be chosen without privacy)"
         )
     budget = Budget(options.epsilon, options.delta, options.neighbours)
@@ -477,7 +477,7 @@ def _check_file(options: argparse.Namespace) -> None:
     if missing:
         raise ValueError(f"the following arguments are required: {', '.join(missing)}")
     if about := given(options, ("engine", "scheduler")):
-        raise ValueError(f"{about[0]} is for a store, and FILE is none; make one with discreet prepare")
+        raise ValueError(f"{about[0]} is for a store, and FILE is not one; make one with discreet prepare")
 
 
 def _check_store(options: argparse.Namespace) -> None:
@@ -510,7 +510,7 @@ def _check_items(options: argparse.Namespace) -> None:
             "which items are there to choose from? Which ones occur in FILE is private. Give --items FILE, a"
             " public list; or --items-private 0.5 with a --delta, to choose the list privately for that share"
             " of epsilon; or --items-from-data, whose result is conditional on the items that occur, and"
-            " gives away whoever alone has one"
+            " reveals anyone who alone has one"
         )
     if options.items == "-" == options.files[0]:
         raise ValueError("FILE and --items cannot both be standard input; give one of them as a file")
@@ -577,7 +577,7 @@ def _labels(option: str, text: str) -> str | list[str]:
     try:
         lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = "is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
     return [line.strip() for line in lines if line.strip()]
 
@@ -1186,7 +1186,7 @@ class SelectionReport:
         return [
             f"From pick {first} on chance decides more than the people: all picks together add at most the"
             f" value of {known:,} people, so that pick {first} adds at most 1/{first} of it, and with this"
-            " budget an item that adds so much is passed over more often than not. Fewer picks, more people"
+            " budget an item that adds this much is passed over more often than not. Fewer picks, more people"
             " or a larger --epsilon help."
         ]
 

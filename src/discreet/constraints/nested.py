@@ -345,9 +345,9 @@ class PartitionMatroid(Matroid):
 
     ``blocks`` is a sequence of disjoint lists of items, one block number per item (-1 for an item in no
     block), or one category per item, as text. ``capacities`` is one number for all blocks, one per block, or
-    a dictionary with one per category; a capacity above a block's size is no limit. Items in no block are not
-    limited. With lists, ``n_items`` defaults to one past the largest item named, and ``labels`` lets them
-    name items by label.
+    a dictionary with one per category; a capacity above a block's size does not limit it. Items in no block
+    are not limited. With lists, ``n_items`` defaults to one past the largest item named, and ``labels`` lets
+    them name items by label.
 
     >>> PartitionMatroid(["tea", "tea", "jam"], capacities={"tea": 1, "jam": 2}).contains([0, 1])
     False

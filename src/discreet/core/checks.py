@@ -33,7 +33,7 @@ def shown(value: Any) -> str:
 class DataError(ValueError):
     """Data that was refused, in words that tell nothing about people: no count, no place, no value.
 
-    ``details`` says what was found and where, for whoever may look at the data. It is no part of the message,
+    ``details`` says what was found and where, for people who may look at the data. It is not in the message,
     and so goes into no log or traceback by itself.
     """
 

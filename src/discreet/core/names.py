@@ -11,7 +11,7 @@ count once, which harms nobody. So where a name can be written in several ways, 
 - bytes are the text that they hold in UTF-8; a UUID is its text.
 
 Each name follows from one cell alone. What names nobody (blank, missing, not-a-number, fractions, floats from
-2^53 on, which skip integers, booleans, times, text that is no Unicode) is a bad cell, wherever it stands.
+2^53 on, which skip integers, booleans, times, text that is not Unicode) is a bad cell, wherever it stands.
 """
 
 from __future__ import annotations
@@ -170,15 +170,15 @@ def item_numbers(
     named = [item for item, place in zip(items, found, strict=True) if place is not None and _whole(item)]
     if named:
         raise ValueError(
-            f"{argument} holds {named[0]}, the label of an item, and {numbers[0]}, which is none; give either"
-            " labels or numbers where labels are whole numbers"
+            f"{argument} holds {named[0]}, the label of an item, and {numbers[0]}, which is not one; give"
+            " either labels or numbers where labels are whole numbers"
         )
     outside = [number for number in numbers if not 0 <= number < n_items]
     if outside:
         if any(_whole(label) for label in labels or ()):
             raise _unknown(argument, outside[0], n_items, labels, public)
         raise ValueError(
-            f"{argument} holds {shown(outside[0])}, which is no item; items are 0 to {n_items - 1}"
+            f"{argument} holds {shown(outside[0])}, which is not an item; items are 0 to {n_items - 1}"
         )
     return [item if place is None else place for item, place in zip(items, found, strict=True)]
 
@@ -215,7 +215,7 @@ def unknown_item(argument: str, item: Any, labels: Sequence[Any], advice: str, *
     texts = {str(label): label for label in labels[:_MOST_COMPARED]}
     near = [repr(texts[text]) for text in difflib.get_close_matches(str(item), texts, n=3)]
     meant = f"did you mean {' or '.join(near)}?" if near else ""
-    said = f"{argument} holds {shown(item)}, which is no item"
+    said = f"{argument} holds {shown(item)}, which is not an item"
     if not public:
         return DataError(f"{said}; {advice}", meant)
     return ValueError(f"{said}; {meant or advice}")

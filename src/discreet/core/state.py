@@ -113,12 +113,12 @@ def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
                 line = file.readline()
         header = json.loads(line)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError):
-        return None  # whoever reads it says why
+        return None  # the reader says why
     return str(header.get("class")) if isinstance(header, dict) else None
 
 
 def _digest(header: Mapping[str, Any], payload: bytes) -> str:
-    """Tells a file that was damaged from one that was not; whoever changes a file can change this as well."""
+    """Tells damaged files from others; whatever changes a file on purpose can change this as well."""
     return hashlib.sha256(json.dumps(header).encode() + b"\n" + payload).hexdigest()
 
 
@@ -295,7 +295,7 @@ def settings_json(given: Any) -> dict[str, Any]:
 def settings_of(record: Any) -> Any:
     """The settings that `settings_json` wrote."""
     if not isinstance(record, dict) or record.get("kind") not in SETTINGS:
-        raise ValueError("these are no settings that settings_json() wrote")
+        raise ValueError("these are not settings that settings_json() wrote")
     return read_fields(SETTINGS[record["kind"]], record.get("fields"))
 
 
@@ -308,5 +308,5 @@ def read_fields(kind: Any, plain: Any) -> Any:
     """The settings of this kind that a file holds."""
     names = [one.name for one in fields(kind)]
     if not isinstance(plain, dict) or plain.keys() != set(names):
-        raise ValueError(f"these are no settings of a {kind.__name__.removesuffix('Settings')}")
+        raise ValueError(f"these are not settings of a {kind.__name__.removesuffix('Settings')}")
     return kind(**{name: decoded(plain[name], name, {}) for name in names})

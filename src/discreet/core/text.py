@@ -115,7 +115,7 @@ def track(
 ) -> Iterator[T]:
     """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is.
 
-    ``after``: only once so many seconds have passed.
+    ``after``: only once this many seconds have passed.
     """
     if shown is not True:
         yield from work

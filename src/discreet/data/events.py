@@ -236,7 +236,7 @@ class EventReader:
     def take(self, batch: Batch) -> None:
         """A batch of rows; those that are bad are refused, or left out where the source says so.
 
-        Whoever has a row that is left out still counts as somebody. After a refusal, start with a new reader.
+        A person whose row is left out still counts. After a refusal, start with a new reader.
         """
         instance("batch", batch, Batch, "those of a Source")
         rows = GoodRows(batch)
@@ -426,7 +426,7 @@ def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
 
 
 def amounts(column: Column) -> NDArray[np.float64]:
-    """Weights as numbers; NaN for a cell that is none."""
+    """Weights as numbers; NaN for a cell that is not one."""
     values = column.texts() if isinstance(column, Text) else column.values
     if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
@@ -436,7 +436,7 @@ def amounts(column: Column) -> NDArray[np.float64]:
 
 
 def number(cell: Any) -> float:
-    """A weight as a number; NaN for what is none."""
+    """A weight as a number; NaN for anything else."""
     try:
         return float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -566,7 +566,7 @@ def item_name(value: Any) -> int | str | None:
 
     What files do not tell apart, 7, 7.0 and "7", is one item; "07" is another: an exact string match, in
     Unicode's composed form (NFC), so that an accent may be a letter's part or its own mark. Text that ends in
-    a NUL, which NumPy would drop, is none. Dates and other numbers are their text.
+    a NUL, which NumPy would drop, is not one. Dates and other numbers are their text.
     """
     if type(value) is not str:
         value = plain(value)

@@ -91,7 +91,7 @@ def prepare(
     one of these.
 
     ``person``, ``item``, ``weight``, ``items`` and ``unknown_items`` are as in ``Coverage.from_events``, and
-    so is what becomes of the rows: a person is one whatever type their id has, whoever has a row counts as
+    so is what becomes of the rows: a person is one whatever type their id has, everyone with a row counts as
     somebody, and of equal rows the largest weight stays. Without a catalogue ``items`` everything that is
     chosen from the store is conditional on the list of items.
 
@@ -136,8 +136,8 @@ def append(
 
     Rows of people who are there are merged with theirs. The arguments are those of `prepare`; catalogue, cap,
     bound of weights and buckets are the store's, and ``key`` is its secret where that is kept elsewhere. The
-    same events twice are there once. Whoever has the store open goes on with what they opened, on systems
-    where a file that is open outlives its name; the store is as before or as after, never in between.
+    same events twice are there once. A process that has the store open goes on with what it opened, on
+    systems where a file that is open outlives its name; the store is as before or as after, never in between.
     """
     one_of("unknown_items", unknown_items, ("error", "drop"))
     whole("memory", memory, at_least=1 << 16)
@@ -243,7 +243,7 @@ class Work:
         rows.need("item", what != MISSING)
         if not self.drop:
             rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
-        # Whoever has a row that is left out still counts as somebody.
+        # A person whose row is left out still counts.
         kept = np.where(rows.good & (what >= 0), what, nothing).astype(kind)
         if not rows.good.all() and weights.size:
             weights = np.where(rows.good, weights, 0.0)
@@ -350,7 +350,7 @@ def read_key(folder: Path) -> bytes:
     except FileNotFoundError:
         raise ValueError(f"{folder.name} holds no key; give the one that it was made with") from None
     except ValueError:
-        raise ValueError(f"{path.name} is no key: at least 32 hexadecimal digits are needed") from None
+        raise ValueError(f"{path.name} is not a key: at least 32 hexadecimal digits are needed") from None
 
 
 def _watched(progress: bool) -> bool:
@@ -383,7 +383,7 @@ def key_id(key: bytes) -> str:
 
 
 def item_mark(text: str) -> int:
-    """A number for an item's text, which is no secret."""
+    """A number for an item's text, which is not secret."""
     found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"store item")
     return int.from_bytes(found.digest(), "little")
 
@@ -431,8 +431,8 @@ class Identities:
     def _to_compose(ends: NDArray[Any], letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Which texts may have to be composed: those beyond ASCII, unless all are composed already.
 
-        A part of a composed text is composed, so that all of them can be looked at as one. Where that is no
-        UTF-8, nor is one of them.
+        A part of a composed text is composed, so that all of them can be looked at as one. Where that is
+        not UTF-8, neither is one of them.
         """
         beyond = letters[ends[0] : ends[-1]] >= 0x80
         try:

@@ -132,7 +132,7 @@ class Column:
 class Text(Column):
     """A column of text: row i holds ``values[ends[i]:ends[i + 1]]``, which are bytes of UTF-8.
 
-    What is no UTF-8 is read as lone surrogates: a cell that is bad by itself.
+    What is not UTF-8 is read as lone surrogates: a cell that is bad by itself.
     """
 
     values: NDArray[np.uint8]
@@ -248,8 +248,8 @@ class Source:
     ) -> dict[str, int]:
         """Which column of the header each role asks for.
 
-        ``only``: the role that a single column answers, whatever it is called. ``public``: the header is no
-        row that somebody may have written. ``separator``: what the cells of a header in text were separated
+        ``only``: the role that a single column answers, whatever it is called. ``public``: the header is not
+        a row that somebody may have written. ``separator``: what the cells of a header in text were separated
         by. There, #2 is the second column, and blanks around a name do not count.
 
         Of a header that may be a row, no cell is named, unless another column that was asked for is in it:
@@ -557,7 +557,7 @@ def _csv(
     """Text in columns, a row in a line.
 
     A cell in quotes must end on its line: otherwise a quote that one row leaves open could swallow the rows
-    of other people, up to the next quote. Every line is read by itself, and so is every cell: what is no
+    of other people, up to the next quote. Every line is read by itself, and so is every cell: what is not
     UTF-8 is a bad cell of its row, and of no other.
     """
     size = 0 if source.stdin else os.fstat(raw.fileno()).st_size
@@ -619,7 +619,7 @@ def _bad_line(source: Source, line: int, fault: int, width: int = 0, cells: int 
         words = "a cell in quotes does not end on its line; nothing tells whose rows the next lines are"
         return source.refused(words, where, skippable=False)
     if fault == ENDLESS:
-        words = "a line is longer than a million letters; it is no table in CSV"
+        words = "a line is longer than a million letters; it is not a table in CSV"
         return source.refused(words, where, skippable=False)
     if fault == BEHIND:
         return source.refused("a row has something behind a closing quote", where)
@@ -860,7 +860,7 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
             continue
         if not _is_chunk(part):
             if start:
-                raise TypeError("a row of the events is no mapping; give each as one, {column: entry}")
+                raise TypeError("a row of the events is not a mapping; give each as one, {column: entry}")
             raise _no_table(source)
         for batch in batches(replace(source, table=part), asked):
             yield replace(batch, place=numbered_from(start)) if batch.source.path is None else batch
@@ -983,7 +983,7 @@ def _of_texts(values: Any) -> Text:
 
 
 def _python_values(values: Any) -> list[Any]:
-    """Different values of Arrow's as Python's; text that is no UTF-8 as in files, fine times as text."""
+    """Different values of Arrow's as Python's; text that is not UTF-8 as in files, fine times as text."""
     import pyarrow as arrow
 
     kind = values.type

@@ -13,7 +13,7 @@ NumPy, little-endian, which are mapped into memory:
 The manifest says how many people and entries each bucket has, and the SHA-256 of every file. It is replaced
 as a whole when people are appended; the files that it names never change. A store is written into a folder
 beside its name, ``.NAME.partial``, brought to the disk, and renamed: it is finished or not there, whatever
-happens meanwhile. Whoever writes holds a lock; what a killed run left behind is nobody's, and the next run
+happens meanwhile. A writer holds a lock; what a killed run left behind is nobody's, and the next run
 removes it.
 """
 
@@ -217,7 +217,7 @@ class Store:
         for name, array in bucket.arrays.items():
             kind, size = right[name]
             if array.dtype != np.dtype(kind) or array.shape != (size,):
-                words = f"{name} is no array of {np.dtype(kind).name} that is as long as the manifest says"
+                words = f"{name} is not an array of {np.dtype(kind).name} as long as the manifest says"
                 raise _altered(f"{self._name(number)}: {words}")
         rule = broken_rule(
             *(bucket.keys, bucket.ends, bucket.items),
@@ -258,12 +258,12 @@ def _manifest(folder: Path) -> dict[str, Any]:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
-            f"{folder} is no store, or one that was not finished; make it with discreet prepare"
+            f"{folder} is not a store, or one that was not finished; make it with discreet prepare"
         ) from None
     except ValueError:
         raise _altered(f"{folder.name}: {MANIFEST} cannot be read") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"{folder} is no store; make one with discreet prepare")
+        raise ValueError(f"{folder} is not a store; make one with discreet prepare")
     if found.get("version") != VERSION:
         raise ValueError(f"{folder} is a store of another version of discreet; prepare it again")
     if found.get("digest") != _manifest_digest(found):
@@ -286,7 +286,7 @@ def _mapped(path: Path, name: str) -> Any:
         words = f"{name}: {path.name} is not there; was the store appended to? open it again"
         raise ValueError(words) from None
     except (OSError, ValueError, EOFError):
-        raise _altered(f"{name}: {path.name} is no array") from None
+        raise _altered(f"{name}: {path.name} is not an array") from None
 
 
 # --- writing -------------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ NOT_PRIVATE = (
     "What each learner chose, and nothing else, would leave in a real run. The account column is the epsilon"
     " of those choices over the whole stream, for one person, at the delta of the settings; where a published"
     " setting needs more than it claims, a warning says so.",
-    "Noise comes from seeds here, so that a run can be repeated: whoever knows the seed can remove it. A real"
-    " run takes its randomness from the operating system.",
+    "Noise comes from seeds here, so that a run can be repeated: anyone who knows the seed can remove it. A"
+    " real run takes its randomness from the operating system.",
     "How many people and which items there are is taken to be public. Out of a file of events the list of"
     " items is read off the data, and accounts are conditional on it: an item that only one person has gives"
     " them away. In a real run it comes from a public catalogue, or is chosen privately"

@@ -316,7 +316,7 @@ def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
 
 
 def _heard(kind: str, feedback: str) -> dict[str, Any]:
-    """The setting with which a learner is told so much after a round; refused where it needs more."""
+    """The setting with which a learner observes this much after a round; refused where it needs more."""
     if kind in BASELINES:
         return {}
     if kind == PLANNER:
@@ -791,7 +791,7 @@ def _rows(
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
     """Cells with their outcomes, in the order in which they are done; the first ones by this process.
 
-    It goes on by itself for this many seconds of its work, for ever where there are no other workers.
+    It goes on by itself for this many seconds of its work, without end where there are no other workers.
     """
     ticks = iter(track(range(len(cells)), "cells", progress))
     left = list(reversed(cells))

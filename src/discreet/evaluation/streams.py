@@ -48,7 +48,7 @@ def favourites(people: int, items: int, rng: np.random.Generator, *, fall: float
 
 
 def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2) -> Coverage:
-    """Each person likes one item at random; ``best`` of them are likelier, by a hair (1 over sqrt(people)).
+    """Each person likes one item at random; ``best`` of them are slightly likelier (by 1 over sqrt(people)).
 
     No learner can tell them apart before the end: the regret of any is of the order sqrt(people).
     """

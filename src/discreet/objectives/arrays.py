@@ -364,7 +364,7 @@ def check_finite(name: str, matrix: Any, tile: int, xp: Any, largest: float) -> 
 
 
 def numbers(name: str, values: Any) -> Any:
-    """What is no array yet, as one."""
+    """What is not an array yet, as one."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -169,7 +169,7 @@ _ENUMERABLE = 10
 NORMS = ("value", "coordinate", "l1", "l2", "range")
 # Where the list of items came from, and what an account has to say about it.
 _CHOSEN = (
-    "the list of items was chosen privately from the people's data: what that cost is in this account"
+    "the list of items was chosen privately from the people's data: the cost of that is in this account"
     " only if it is among the releases above"
 )
 _SEEDED = (

@@ -400,7 +400,7 @@ def device_of(backend: str | ModuleType | Device | None, *arrays: Any) -> Device
 
 
 def _home(array: Any) -> Device | None:
-    """The device on which an array lives; None for NumPy's, and for what is no array."""
+    """The device on which an array lives; None for NumPy's, and for anything else."""
     kind = type(array)
     library = kind.__module__.split(".")[0]
     if isinstance(array, np.ndarray | np.generic):

@@ -147,7 +147,7 @@ class Similarities:
             yield Rows(BEST, matrix, constant(self.share, count), constant(np.inf, count))
 
     def steps(self, most: float, per_unit: float) -> tuple[int, int, tuple[int, int] | None]:
-        """How similarities count in steps: the cap, a whole factor, and (factor, shift) where that is none.
+        """How similarities count in steps: the cap, an integer factor, or else (factor, shift).
 
         A similarity s, cut to the cap, counts factor s steps; or (s factor) >> shift where steps are so
         coarse that one unit of a similarity is less than many. Either way it never falls with s, and is at
@@ -226,7 +226,7 @@ class EmbeddedFacilityLocation(Population):
     length 0 is like nothing). Squares are added up in an order that depends on the number of dimensions
     alone, so that nobody's bytes depend on who else is there. Without it and with ``bound=1``, which is that
     of cosines, an item whose length is not 1 is warned of. The lengths of people's vectors are private:
-    nothing is said of them, and whoever has a longer one is cut by ``bound`` all the same.
+    nothing is said of them, and people with a longer one are cut by ``bound`` all the same.
 
     Embeddings are integers times ``scale`` / 128, from -128 to 127: given as such in arrays of int8, or
     rounded to them. ``scale`` is public: chosen without looking at people, about the largest entry that there
@@ -281,7 +281,7 @@ class EmbeddedFacilityLocation(Population):
             self._check_lengths(items if hasattr(items, "dtype") else numbers("items", items))
 
     def _check_lengths(self, items: Any) -> None:
-        """Warn of the first item that is no vector of length 1. Items are public; people are not asked."""
+        """Warn of the first item that is not a vector of length 1. Items are public; people are not asked."""
         device = self._rows.device
         unit = self.scale / _PARTS if str(items.dtype).split(".")[-1] == "int8" else 1.0
         for here in slices(self.n_items, max(1, (1 << 22) // items.shape[1])):
@@ -409,7 +409,7 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device, normali
     for here in slices(values.shape[0], max(1, (1 << 22) // values.shape[1])):
         some = device.array(values[here, :], "float64")
         if not bool(xp.all(xp.isfinite(some))):
-            raise DataError(f"{name} has an entry that is no finite number")
+            raise DataError(f"{name} has an entry that is not a finite number")
         if normalize:
             some = _in_range(xp, some)
             length = xp.expand_dims(xp.sqrt(row_sums(xp, some * some)), axis=1)

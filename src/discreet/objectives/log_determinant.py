@@ -159,7 +159,7 @@ def _semidefinite(kernel: Any, xp: Any) -> Any:
     if kernel.shape[0] != kernel.shape[1]:
         raise ValueError(f"kernel must be items x items; its shape is {tuple(kernel.shape)}")
     if not bool(xp.all(xp.isfinite(kernel))):
-        raise ValueError("kernel has an entry that is no finite number")
+        raise ValueError("kernel has an entry that is not a finite number")
     largest = max(1.0, float(xp.max(xp.abs(kernel))))
     if not float(xp.max(xp.abs(kernel - xp.matrix_transpose(kernel)))) <= 1e-10 * largest:
         raise ValueError("kernel differs from its mirror image; it must be symmetric")

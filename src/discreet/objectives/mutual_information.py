@@ -23,7 +23,7 @@ class MutualInformation(Population):
     ``features``: people x features, integers from 0 (categories). ``classes``: one integer per
     person, below the public ``n_classes``. ``n_values``: public, how many values each feature has, one number
     for all of them or a list. Without it a choice of k features takes as many values of each as make a table
-    of at most 2^22 cells, and refuses whoever has a larger one.
+    of at most 2^22 cells, and refuses a larger one.
 
     Features are taken to be independent given the class, with the frequencies observed; that is what makes f
     submodular (Krause and Guestrin 2005) and it is the setting of Example 1 of paper 003. Exact, by a table

@@ -264,10 +264,10 @@ def column_sums(where: NDArray[Any], amounts: Floats, size: int) -> Floats:
 
 
 def _numbers(name: str, matrix: Any) -> Floats:
-    """A new array of floats in C order; text, complex numbers and masked entries are no numbers."""
+    """A new array of floats in C order; text, complex numbers and masked entries are not numbers."""
     if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
         raise ValueError(f"{name} has masked entries; fill them in, with 0 where there is nothing")
-    kind = "rows of different lengths, or entries that are no numbers"
+    kind = "rows of different lengths, or entries that are not numbers"
     try:
         given = np.asarray(matrix)
         if given.dtype.kind in "biufO":
@@ -1282,8 +1282,8 @@ class ConcaveOverModular(RowPopulation):
 
     ``at_most``: the bound is one of sets of at most this many items, and people are held to it there: with
     weights of at most 1 and the square root, sqrt(k) for k items instead of sqrt(n_items). `PrivateGreedy`
-    takes such people where no more items are chosen, and its noise goes by the smaller bound; whoever asks
-    for larger sets refuses them. The guarantee does not rest on it: exact sums hold everybody to the bound.
+    takes such people where no more items are chosen, and its noise goes by the smaller bound; learners
+    of larger sets refuse them. The guarantee does not rest on it: exact sums hold everybody to the bound.
 
     With the named functions the multilinear extension is exact while nobody touches more than 12 items, by a
     sum over all their subsets. The rank of a partition matroid is such an objective: blocks as people,

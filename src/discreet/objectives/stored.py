@@ -1,8 +1,8 @@
 """People who live in a store: scores are summed over its buckets, by threads or by a cluster of machines.
 
 What is asked of a bucket (`Scan`) is a pure function of its rows and of public things, whose answers are
-added up: asking twice, elsewhere or in another order gives the same numbers, and only whoever adds them up
-draws anything. An engine goes through the buckets: threads of this process, or the workers of a Dask cluster.
+added up: asking twice, elsewhere or in another order gives the same numbers, and only the process that adds
+them up draws anything. An engine goes through the buckets: threads here, or the workers of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class GradientSteps(_Added):
 class Extension(_Added):
     """The multilinear extension at ``x`` and, behind it, its gradient.
 
-    In floating point, and then in steps of ``1 / per_unit``: whoever adds up pieces of buckets, and in which
-    order, finds the same.
+    In floating point, and then in steps of ``1 / per_unit``: the sum of pieces of buckets is the same in
+    any order.
     """
 
     shape: Shape
@@ -250,7 +250,7 @@ class WeightTotals(_Added):
 
 @dataclass(frozen=True)
 class Extent:
-    """The most items of a person, the largest total and the largest weight; 1 for a weight that is none."""
+    """The most items of a person, the largest total and the largest weight; 1 for an invalid one."""
 
     weighted: bool
 
@@ -695,7 +695,7 @@ class StoredPopulation(StepPopulation):
     def batches(self, size: int = 1 << 16) -> Iterator[RowPopulation]:
         """Everybody, at most ``size`` people at a time, in memory: for learners who take one after the other.
 
-        They come in the order of buckets and keys, which is as good as random to whoever lacks the secret.
+        They come in the order of buckets and keys, which is as good as random without the secret.
         """
         return map(self._family_of, _batches(self._store, self._shape, size))
 
@@ -763,7 +763,7 @@ class StoredTopics(WeightedTopics):
     """The people of a store as `WeightedTopics`; made by ``WeightedTopics.from_store``.
 
     Scores are those of the same people in memory, bit for bit, as of every family in a store. One pass sums
-    up the weights in integer steps; the public ``covers`` stay with whoever chooses.
+    up the weights in integer steps; the public ``covers`` stay with the caller.
     """
 
     stored = True
@@ -853,7 +853,7 @@ def _extent(engine: Engine, weighted: bool) -> tuple[int, float, float]:
     """The most items of a person, the largest total and the largest weight."""
     longest, total, largest, wrong = engine.total(Extent(weighted)).tolist()
     if wrong:
-        raise DataError("the store has a weight that is no positive finite number")
+        raise DataError("the store has a weight that is not a positive finite number")
     return int(longest), float(total), float(largest)
 
 

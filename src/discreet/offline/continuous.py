@@ -575,7 +575,7 @@ class ContinuousGreedy(OfflineSelector):
     ``constraint`` is a matroid, a knapsack, or k for at most k items. ``bound`` is the public bound of one
     person's function. People whose items are capped (see ``cap_items``; ``items_per_person`` holds them to
     it) need less Laplace and Gaussian noise, which then no longer grows with the number of items.
-    ``sensitivity`` is for objectives that are no sum over people: how far one person moves the value of any
+    ``sensitivity`` is for objectives that are not sums over people: how far one person moves the value of any
     set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
     ``include``, ``exclude`` and ``candidates``: public items that are in from the start, that cannot be
     chosen, and that alone can; see

@@ -527,7 +527,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
             return Allowance(Share(each, Fraction(1), given.definition if each.delta else None, given))
         if epsilon is not None or self.delta:
             raise ValueError(
-                "epsilon= and delta= go with a Gate, of which each fit spends so much; a budget or a share"
+                "epsilon= and delta= go with a Gate, of which each fit spends that much; a budget or a share"
                 " says itself how much there is"
             )
         if isinstance(given, Share):
@@ -577,7 +577,7 @@ class PrivateItemSelector(_PrivateSelector):
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
     of them, also those of clones, to one budget. Which columns there are is taken for
-    public: an item that only one person has is no public column. An ``objective`` whose people know better
+    public: an item that only one person has is not a public column. An ``objective`` whose people know better
     (``Population.catalogue``) is a caveat of ``privacy_``.
 
     >>> import numpy as np
@@ -799,7 +799,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         return Residual.of(Cardinality(k, size), included, excluded, names)
 
     def _instead(self, allowance: Allowance, left: Residual, n_people: int) -> str:
-        """What covariance would do, for whoever is told that a budget is too small for mutual information."""
+        """What covariance would do, where a budget is too small for mutual information."""
         if not allowance.share.private or n_people > MOST_PEOPLE or left.forced:
             return ""
         choice = covariance_choice(allowance.share, _picks(left), pure=paid_in_pure(allowance))

@@ -58,7 +58,7 @@ class Allowance:
     """What may be spent on one choice (``share``), at which ``gate``, and what has been.
 
     A `Budget` is spent whole, at a gate of its own. A `Share` (``budget.split``, ``gate.split``) and what is
-    left of a `Gate` are spent in the privacy definition that the gate keeps to: whoever releases something
+    left of a `Gate` are spent in the privacy definition that the gate keeps to: each release
     calibrates it to fit ``share`` in that definition, and is refused here if it does not. Several allowances
     from shares of one budget, or from one gate, stay within that budget together, about the same people.
     """
@@ -304,7 +304,7 @@ class OfflineSelector:
     def _no_candidates(
         self, size: int, inside: Sequence[int], labels: Sequence[Any] | None = None, *, public: bool = True
     ) -> Iterable[int]:
-        """The items that are no candidates, without those that are in from the start."""
+        """The items that are not candidates, without those that are in from the start."""
         if self.candidates is None:
             return ()
         found = item_numbers("candidates", self.candidates, size, labels, public=public)
@@ -616,7 +616,7 @@ def _sampled(picks: Picks, weight: float, replaced: bool) -> list[Step]:
     among = 1 - chance + chance * e
     found = [
         Step("chance that somebody is in the secret sample", f"{chance!r}", chance),
-        Step("then a run is at most so much likelier", f"exp({weight!r})", e),
+        Step("then a run is at most this much likelier", f"exp({weight!r})", e),
         Step("so with them among the people", f"1 - {chance!r} + {chance!r} * {e!r}", among),
         Step("without them: they may be left out", f"1 / (1 - {chance!r})", 1 / (1 - chance)),
     ]
@@ -672,7 +672,7 @@ class SelectionProblem:
 
     @cached_property
     def picks(self) -> int:
-        """The most picks that can depend on anybody: the last of all items is no choice."""
+        """The most picks that can depend on anybody: the last of all items is not a choice."""
         return min(self.constraint.rank, self.n_items - 1)
 
     @cached_property
@@ -805,7 +805,7 @@ class PrivateGreedy(OfflineSelector):
       ``method_used`` and ``reason`` say which and why. It is decided from public facts alone.
 
     ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals over people of what
-    each pick added (of the objective itself where that is no sum over people), in ``selection.gains``;
+    each pick added (of the objective itself where that is not a sum over people), in ``selection.gains``;
     without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
     under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
     million, and nobody is warned of a budget that is too small. ``include``, ``exclude`` and ``candidates``:
@@ -845,7 +845,7 @@ class PrivateGreedy(OfflineSelector):
     release_gains: float | None
     _for_gains: Fraction
     _plan: GreedyPlan | None = None
-    _advice = ""  # what would do better, for whoever is told that the budget is too small
+    _advice = ""  # what would do better where the budget is too small
 
     def __init__(
         self,
@@ -945,8 +945,8 @@ class PrivateGreedy(OfflineSelector):
         """About how many picks can be better than chance, from public sizes alone.
 
         Greedy's picks add less and less, and all together no more than everybody's bound: the t-th adds at
-        most n_people x bound / t. It counts while an item that adds so much, beside others that add nothing,
-        is drawn as often as not. Under a knapsack costs are left out.
+        most n_people x bound / t. It counts while an item that adds this much, beside others that add
+        nothing, is drawn as often as not. Under a knapsack costs are left out.
 
         >>> import discreet as dc
         >>> PrivateGreedy(50, dc.Budget(1.0)).picks_above_chance(600, n_items=200)
@@ -970,7 +970,7 @@ class PrivateGreedy(OfflineSelector):
             return []
         spent = self.privacy.epsilon()
         last = Step(
-            "epsilon in the account, of all that was released, converted as well as can be",
+            "epsilon in the account, of all that was released, by the tightest conversion",
             f"{spent!r}",
             spent,
         )
@@ -1144,7 +1144,7 @@ class PrivateGreedy(OfflineSelector):
         if isinstance(people, SetFunction):
             people.value(
                 _full(left)
-            )  # a bound that is too small: later, whoever exceeds it counts as nothing
+            )  # a bound that is too small: later, people who exceed it count as nothing
         return left
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:

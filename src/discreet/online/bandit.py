@@ -271,7 +271,7 @@ class FewRoundsWarning(UserWarning):
 
 
 def warn_if_too_short(settings: Any) -> None:
-    """Warn whoever makes a learner for so few rounds that nothing can be learned in them."""
+    """Warn where a learner is made for so few rounds that nothing can be learned in them."""
     if settings.too_short:
         warnings.warn(
             f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
@@ -372,7 +372,7 @@ class BanditSettings(SelectorSettings):
     def published(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> BanditSettings:
         """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
 
-        Where the exploration rate comes out above 1 a warning says so, and every round explores. The rate of
+        Where the exploration rate is above 1 a warning says so, and every round explores. The rate of
         B.2 depends on how many rounds were picked, so it is not yet that of `presampled_rate`.
         """
         asked, given = cls._asked(n_items, k, rounds, "published", options)
@@ -620,7 +620,7 @@ def _block_options(
         most = max(1, min(rounds // k, math.ceil(8.0 / float(share.epsilon))))
     for times in (repeats,) if repeats is not None else _grid(1, most):
         noise = reward_noise(share, "set", bound, times) if noisy else None
-        # Half of the rounds at most explore: whoever cannot learn in those would only show short sets.
+        # Half of the rounds at most explore: a learner that cannot learn in those would only show short sets.
         least = 2 * k * times if noisy else k
         for length in (block,) if block is not None else _grid(least, max(rounds, least)):
             if length < k * times:

@@ -318,8 +318,8 @@ class BanditApproximateLeader(PointLearner):
     The learner goes by coordinates in which the box is a cube instead (paper 004, after Theorem 6), in which
     costs are as steep as along the longest side and as curved as along the shortest. Balls, simplices and
     `CappedSimplex` with ``exactly`` k are in isotropic position but for their size. Any other set is known by
-    its projection, which says nothing of the nearest point in stretched coordinates; whoever has that passes
-    the stretched set and costs.
+    its projection, which says nothing of the nearest point in stretched coordinates; a caller who has that
+    passes the stretched set and costs.
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious and curved) or p /

@@ -275,7 +275,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
 
 
 def _thompson_batch(rounds: int, share: Share) -> int:
-    """So many rounds that the noise on their average is a small part of the bound."""
+    """The number of rounds after which the noise on their average is a small part of the bound."""
     wanted = math.ceil(_THOMPSON_ROUNDS / float(share.epsilon)) if share.private else 10
     return max(1, min(max(10, wanted), rounds // _FEWEST_BATCHES))
 

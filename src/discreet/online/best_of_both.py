@@ -254,11 +254,11 @@ class BestOfBothSelector(OnlineSelector):
     for people who return: somebody who counts is in no batch of theirs twice.
 
     Formal guarantee: the votes are a mechanism with pure epsilon and the two sums are one with Gaussian DP,
-    each against whoever chooses people by everything that was shown: `RollingSelector`, `RunningSumSelector`,
-    and what a person adds to the comparison is the difference of two numbers in [0, 1] (in units of the
-    bound), so it moves that sum by at most 2 when replaced, 1 when added or removed. People are chosen by the
-    answers of both, so this is concurrent composition, whose curve is that of both side by side (`Filter`).
-    Everything else is post-processing and public randomness.
+    each against an adversary who chooses people by everything that was shown: `RollingSelector`,
+    `RunningSumSelector`, and what a person adds to the comparison is the difference of two numbers in [0, 1]
+    (in units of the bound), so it moves that sum by at most 2 when replaced, 1 when added or removed. People
+    are chosen by the answers of both, so this is concurrent composition, whose curve is that of both side by
+    side (`Filter`). Everything else is post-processing and public randomness.
 
     Regret: that of the experts with their share, plus `bounds.following`: the two learners never see whom
     the comparison's noise made the master follow, so its noise is independent of what it compares.

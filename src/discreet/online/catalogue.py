@@ -33,7 +33,7 @@ class Request:
 class Catalogue:
     """Items 0..n-1 by label or number, some of them retired.
 
-    An item is named by its label; a whole number that is no label is taken for the item's number.
+    An item is named by its label; an integer that is not a label is the item's number.
 
     >>> shop = Catalogue(3, ("shoes", "maps", "tents"))
     >>> shop.item("maps"), shop.item(2)

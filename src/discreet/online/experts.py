@@ -30,7 +30,7 @@ class Expert(Protocol):
     """A learner of one's own: whatever it makes of gains has to leave through the gate of its share."""
 
     def choose(self) -> Sequence[int] | NDArray[np.float64]:
-        """An item, as a set of one; or chances of all of them, by which one is drawn with public coins."""
+        """An item, as a set of one; or chances of all, by which one is drawn with public randomness."""
 
     def learn(self, gains: NDArray[np.float64], /) -> None:
         """What each item would have added in this round, within [0, bound]; 0 for who is over their limit."""

@@ -379,7 +379,7 @@ class Stream:
 class OnlineLearner:
     """Decide every round, then learn from the person of that round.
 
-    Subclasses say what a decision is, when a new one is drawn and how, and what is kept of a person.
+    Subclasses say what a decision is, when and how a new one is drawn, and what is kept of a person.
     ``budget`` is a `Budget`, a share of one, or a `Gate` to spend from: `spend_from` makes a `Share` of each.
 
     Formal guarantee: that of the budget, for all decisions of a run together. Each learner says how far one
@@ -752,7 +752,7 @@ class OnlineLearner:
             self._take(self._prepared(self._feedback(person, decision, value)), bool(stream.within_limit[t]))
 
     def _account(self, *releases: tuple[Entry, int]) -> Account:
-        """An account of so many of these releases under this learner's budget."""
+        """An account of this many of these releases under this learner's budget."""
         ledger = Releases()
         for entry, count in releases:
             if count:
@@ -889,8 +889,8 @@ class OnlineSelector(OnlineLearner):
         """The set for this round; with ``wait=False`` the next one, even if feedback has not come yet.
 
         ``available`` lists what can be shown in this round, ``exclude`` what cannot, ``include`` what must be
-        in the set: labels or numbers of items. These must be public facts, such as what is sold out: whoever
-        derives them from private data leaks it here. ``include`` takes the first places, items that
+        in the set: labels or numbers of items. These must be public facts, such as what is sold out: anyone
+        who derives them from private data leaks it here. ``include`` takes the first places, items that
         cannot be shown are replaced by others that rank high in what has been released.
         """
         with self._turn("choose()"):
@@ -1272,7 +1272,7 @@ class OnlineSelector(OnlineLearner):
         self._rounds.close(then=then)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
-        """Take up what `_prepared_late` returned; whoever comes to a full batch waits.
+        """Take up what `_prepared_late` returned; people who come to a full batch wait.
 
         Not where a person may be in several batches: who waits would be in another one than was counted, and
         could be in one twice. There, such a round passes without being learned from.

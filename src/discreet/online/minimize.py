@@ -88,7 +88,7 @@ def published_regularization(asked: float | str, printed: float) -> float:
 
 
 class SetMinimizer(OnlineLearner):
-    """A set of any size every round, and what it costs the person of that round."""
+    """A set of any size every round, and its cost to the person of that round."""
 
     settings: Any
     _noun: ClassVar[str] = "set"

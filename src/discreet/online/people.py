@@ -9,7 +9,7 @@ whether a call failed. Which person a round is for does not change either when s
 absent: online, an absent person leaves a round that passes with nothing learned. So for each sequence of
 coins two neighbouring streams are cut to streams that differ in one person's rounds, where each round moves
 at most ``cap`` items (2 cap when exchanged): what the sensitivity says. A stream from which a row is taken
-out, so that the others move up a round, is no neighbour: there everybody's round changes, capped or not.
+out, so that the others move up a round, is not a neighbour: there everybody's round changes, capped or not.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ContributionLimit:
     def register(self, person: Hashable | None, ahead: int | None = None) -> bool:
         """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
 
-        It is the open round, or the last one if none is open: whoever is learned from then, however late,
+        It is the open round, or the last one if none is open: people who are learned from then, however late,
         comes into the batch of that round. ``ahead`` is for a round that is n from now.
         """
         if person is None and not self.apart:
@@ -303,8 +303,8 @@ def counted_people(n_items: int, bound: float, summed: Summed, people: Populatio
 class FunctionRounds:
     """People of a stream in turn: what a shown set is worth to each, and what every item adds along it.
 
-    Nobody's function is asked together with somebody else's weights. Whoever answers something that must not
-    be, or nothing, is left to whoever asks them alone.
+    Nobody's function is asked together with somebody else's weights. People whose function answers something
+    that must not be, or nothing, are asked alone.
     """
 
     def __init__(self, rows: Rows, k: int, bound: float, scale: float = 1.0, most: int = 0) -> None:
@@ -337,7 +337,7 @@ class FunctionRounds:
         for t, (start, stop) in enumerate(pairwise(ends.tolist())):
             try:
                 answer = np.asarray(function(asked[start:stop]), dtype=np.float64)
-            except Exception:  # whoever asks them alone says what is wrong
+            except Exception:  # asked alone they say what is wrong
                 return t
             if answer.shape != (stop - start,):
                 return t

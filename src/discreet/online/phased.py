@@ -183,7 +183,7 @@ class PhasedSelector(OnlineSelector):
 
     ``method`` says how the picks are paid for (`privacy.picks`):
 
-    - ``"subsampled"``: a secret coin decides, when somebody comes, whether the window keeps them at all;
+    - ``"subsampled"``: a secret draw decides, when somebody comes, whether the window keeps them at all;
       picks are by permute-and-flip. Pure epsilon, whatever k is, and the others are not even stored.
     - ``"composed"``: picks of the exponential mechanism on everybody, composed: better for very few of them.
     - ``"exact"``: the same, declared together and charged by their exact composition (`ExactChoices`), at a
@@ -193,7 +193,7 @@ class PhasedSelector(OnlineSelector):
     ``window`` is the number of rounds of every window, or ``"doubling"``: each is twice as long as the one
     before, starting with ``first_window`` (`PhasedSettings.tight` says how long, if it is not given).
     ``restart_on_drift`` starts the doubling again when a set that had settled changes: a newly picked set has
-    fewer than half of its items in common with the served one, although that one had not differed so much
+    fewer than half of its items in common with the served one, although that one had not differed this much
     from the set before it. This looks only at what is served anyway, so it costs nothing.
 
     Formal guarantee: privacy for any stream, also one that reacts to what is served. A window is a range of

@@ -1,7 +1,7 @@
 """What learners have released about their items: what another one may begin with, and what segments share.
 
 Nothing here sees a person. Released sums, the deviations of their noise and numbers of rounds are public, and
-so this is post-processing: it costs nothing, whoever is in which segment.
+so this is post-processing: it costs nothing, no matter who is in which segment.
 """
 
 from __future__ import annotations

@@ -446,7 +446,7 @@ class RunningSumSelector(OnlineSelector):
     gain exceeds what the item is worth alone (functions are cut to that), so each expert's part of a person's
     vector has a norm of at most the bound, and no entry is negative. Everything after the running sum is
     post-processing. Holds for people chosen with knowledge of all earlier sets. Sets are drawn with public
-    coins.
+    randomness.
 
     Regret: `bounds.noisy_leader`, over declared rounds. With ``items_per_person`` it is about people as they
     are counted, with ``weights`` about weighted people, also in the comparison.

@@ -135,7 +135,7 @@ class Segments:
         return self._gate.budget
 
     def of(self, segment: Any) -> Segment:
-        """One segment, for whoever serves it alone."""
+        """One segment, to be served alone."""
         return Segment(self, self._index(segment))
 
     @property
@@ -213,7 +213,7 @@ class Segments:
 
         Neither is needed where feedback of one round only is waited for. A ``round`` belongs to the segment
         it was chosen for, whatever else is given. ``person``, ``items`` and ``person_id`` as for one learner;
-        whoever comes to several segments must have the same ``person_id`` in all of them.
+        a person who comes to several segments must have the same ``person_id`` in all of them.
         """
         with self._turn("learn()"):
             number, index, place = self._meant(segment, round)
@@ -644,7 +644,7 @@ class RoundNumbers:
 
 
 class SharedLimit(ContributionLimit):
-    """Counts people where ``shared`` does, so that a person's rounds count together, whoever learns them.
+    """Counts people where ``shared`` does, so that a person's rounds with all learners count together.
 
     What is counted is saved with ``shared``; a learner's file holds its ``own`` limit, which counts nobody.
     """

@@ -447,7 +447,7 @@ class BatchTotal:
 class CostTotal(BatchTotal):
     """A number of each person, summed over one batch of people after the other: what their batch cost.
 
-    Sums are whole numbers of any size, in units of whoever gathers them. ``finest`` is their unit where there
+    Sums are whole numbers of any size, in units of the caller. ``finest`` is their unit where there
     is no noise; None for costs that are then summed as they are. ``moves`` is how far one person moves a sum:
     noise for less than that is refused.
     """
@@ -525,7 +525,7 @@ def geometric_ends(first: int, rounds: int | None, longest: int = LONGEST) -> tu
 
 
 def first_batch(deviation: float) -> int:
-    """How many people make a first batch whose sum has so much noise, in units of one person's most."""
+    """How many people make a first batch whose sum has this much noise, in units of one person's most."""
     return min(LONGEST, max(FEWEST, math.ceil(FIRST * deviation)))
 
 

@@ -38,7 +38,7 @@ class Window:
     also as floats. ``served`` windows were learned from; the last of their sets ``agreed`` with the one
     before.
 
-    With ``sample``, a release and a chance in units of 2^-64, a secret coin decides of everybody who comes
+    With ``sample``, a release and a chance in units of 2^-64, a secret draw decides of everybody who comes
     whether they are kept at all.
     """
 

@@ -81,7 +81,7 @@ def plan(
 
     ``stream="adversarial"``: any order of people that was fixed in advance. ``"stationary"``: people come as
     in a random order, which also admits `PhasedSelector`; its privacy does not depend on that, its regret
-    does. ``items_per_person`` is how many items people have: so many are simulated on average, and running
+    does. ``items_per_person`` is how many items people have: this many are simulated on average, and running
     sums count at most that many, which lets them do with less noise; what they certify is then about people
     cut to that many items, so up to a factor of two a candidate that needs no cut is preferred.
 
@@ -93,7 +93,7 @@ def plan(
     that many rounds. Learners on running sums then have noise for what these rounds can move together, count
     a person once in a batch, and need a ``person_id`` from everybody; theirs is in batches.
 
-    ``progress``: say how far the simulation is (by default to whoever looks on, after two seconds).
+    ``progress``: say how far the simulation is (by default on a terminal, after two seconds).
 
     Nothing here looks at private data: the question is public. All bounds are on the expected regret against
     (1 - 1/e) times the best fixed set (see `discreet.bounds`).

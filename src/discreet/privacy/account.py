@@ -2,7 +2,7 @@
 
 Losses are added up in every privacy definition at once (`Loss`): pure epsilon, zCDP, Gaussian DP. For a list
 of releases that was fixed in advance all sums hold together, and the report takes the smallest epsilon. For
-releases that were chosen after seeing answers that is not so: which sum comes out small then depends on the
+releases that were chosen after seeing answers that is not so: which sum is small then depends on the
 answers. A `Gate` therefore keeps to one definition (`Filter`), fixed before the first answer.
 
 Sequential composition adds losses up; parallel composition over disjoint groups of people takes the worst of
@@ -347,8 +347,8 @@ class Filter:
     """What may be spent, in one privacy definition that was fixed before the first answer.
 
     ``limit`` bounds the definition's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum
-    of the deltas of approximate releases. Both are fixed numbers, so that whoever chooses releases by looking
-    at answers has no way to spend one instead of the other:
+    of the deltas of approximate releases. Both are fixed numbers, so that an analyst who chooses releases by
+    looking at answers has no way to spend one instead of the other:
 
     - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
       adaptively chosen parameters: Rogers, Roth, Ullman and Vadhan 2016).
@@ -358,8 +358,8 @@ class Filter:
     - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
     - "concurrent": releases with a pure epsilon add up to at most ``pure``, and squares of mu of the others
       to at most ``limit``. Each kind alone is an interactive mechanism with a guarantee, by the arguments
-      above; whoever asks both, in any order and each by the answers of the other, learns no more than from
-      a randomised response and a Gaussian side by side (Vadhan and Zhang 2023: f-DP of interactive
+      above; an analyst who asks both, in any order and each by the answers of the other, learns no more than
+      from a randomised response and a Gaussian side by side (Vadhan and Zhang 2023: f-DP of interactive
       mechanisms composes concurrently as that of single releases). `conversions.concurrent_delta` has the
       curve of the two.
     """
@@ -390,7 +390,7 @@ class Filter:
 
     @classmethod
     def concurrent(cls, budget: Budget, pure: Fraction, mu_squared: Fraction) -> Filter | None:
-        """The filter for so much of either kind per round; None where a person could lose more."""
+        """The filter for this much of either kind per round; None where a person could lose more."""
         rounds = budget.max_rounds_per_person
         mu = math.sqrt(squared(mu_squared, rounds)) * (1 + 1e-15)
         delta = conversions.concurrent_delta(pure * rounds, mu, exact(budget.epsilon))

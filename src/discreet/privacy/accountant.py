@@ -444,7 +444,7 @@ class Release:
         self._source, self._alive = source, alive
 
     def _draw(self, draws: int = 1) -> None:
-        """So many draws are about to be made: refused, before anything is drawn, where they were not paid."""
+        """``draws`` are about to be made: refused, before anything is drawn, where they were not paid."""
         self._alive()
         if draws < 0:
             raise ValueError(f"{draws} draws cannot be made")
@@ -523,7 +523,7 @@ class Release:
         return (steps + (1 << (finer - 1))) >> finer if finer else steps
 
     def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:
-        """``values`` as they leave: on the grid, with noise. None is no noise, if none was charged."""
+        """``values`` as they leave: on the grid, with noise. None: without noise, if none was charged."""
         if grid is None:
             if self._scale:
                 raise ValueError(f"{self._event} does not pay for values without noise")
@@ -766,9 +766,9 @@ class Gate:
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
         """What is left here as shares: equal ones, or in proportion to the given weights.
 
-        Whoever is given one (a learner, a selector, a sum) spends it at this gate: one account for all. The
-        gate keeps to its privacy definition; where none is fixed it is ``definition`` from now on, or "zcdp"
-        if none is given.
+        Everything that is given one (a learner, a selector, a sum) spends it at this gate: one account for
+        all. The gate keeps to its privacy definition; where none is fixed it is ``definition`` from now on,
+        or "zcdp" if none is given.
         """
         shares = fractions(parts)
         with self._accountant.lock:
@@ -1148,7 +1148,7 @@ def spend_from(budget: Spending, seed: Seed = None) -> Share:
     """What may be spent, at the gate where it is: ``share.gate`` is always there.
 
     A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
-    that holds no more, where whoever is given the same share later spends as well. Of a `Gate` all that is
+    that holds no more, where the next user of the same share spends as well. Of a `Gate` all that is
     left is spent, in its privacy definition.
     """
     if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):

@@ -24,7 +24,7 @@ DEFINITIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS = ("replace", "add_remove")
 LEAST_EPSILON = 1e-12
 MEANINGFUL_EPSILON = 10.0  # beyond, what is shown may become e^10 times more likely by one person
-MEANINGFUL_DELTA = 1e-2  # beyond, whoever is in a crowd of a hundred may be shown as they are
+MEANINGFUL_DELTA = 1e-2  # beyond, one person in a crowd of a hundred may be shown as they are
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class Share:
     ``definition`` ("pure", "zcdp" or "gdp") it is the fraction of that definition's limit, and ``epsilon``,
     ``rho`` and ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as
     well: shares of one definition fit together wherever they are spent. ``gate`` is where it is spent.
-    Whoever is given a share without one makes a gate that holds no more, at which all who are given the same
-    share spend; its definition is "zcdp" ("pure" without a delta) if none is given.
+    For a share without one a gate is made that holds no more, at which all users of the same share
+    spend; its definition is "zcdp" ("pure" without a delta) if none is given.
     """
 
     budget: Budget
@@ -252,7 +252,7 @@ class Share:
         return float(root_below(square)) if isinstance(square, Fraction) else math.inf
 
     def once(self, kind: type[_T], make: Callable[[], _T]) -> _T:
-        """What spends this share: whoever is given it later gets the same, with what was spent there."""
+        """What spends this share: its next user gets the same, with what was spent there."""
         if kind not in self._made:
             self._made[kind] = make()
         found: _T = self._made[kind]

@@ -91,7 +91,7 @@ def exact(value: float | int | Fraction) -> Fraction:
 def fraction(text: Any) -> Fraction:
     """As events write them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
     if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
-        raise ValueError(f"{checks.shown(text)[:40]} is no fraction of whole numbers")
+        raise ValueError(f"{checks.shown(text)[:40]} is not a fraction of integers")
     return Fraction(text)
 
 

@@ -24,7 +24,7 @@ _COUNTED = "How many people there are, and who they are: two inputs that are com
 _UNCOVERED = (
     "What can be inferred about everybody, or about groups of people: that is what is released.",
     "Releases about the same people that were not charged to this account.",
-    "Whoever can read the data itself, the private state of a learner, or the memory of the machine.",
+    "Anyone who can read the data itself, the private state of a learner, or the memory of the machine.",
     "What can be seen from outside while a program runs, such as how long it takes.",
 )
 _OPEN = "Not known to this account. To be filled in: ______________________________"
@@ -43,8 +43,8 @@ def document(
 ) -> str:
     """One HTML file about accounts by the name of their period, and about all of them together.
 
-    ``promise`` says it in the words of whoever knows what the data is about; ``public``, ``retention`` and
-    ``uncovered`` add what they know to these sections.
+    ``promise`` says it in the words of somebody who knows the data; ``public``, ``retention`` and
+    ``uncovered`` add to these sections.
     """
     latest = [*accounts.values()][-1]
     budget, reproducible = latest.budget, any(one.reproducible for one in accounts.values())
@@ -118,7 +118,7 @@ def _limited(account: Account) -> str:
 
 
 def _why_not(reproducible: bool) -> str:
-    return "whoever knows the seed can remove the noise." if reproducible else "the budget is infinite."
+    return "anyone who knows the seed can remove the noise." if reproducible else "the budget is infinite."
 
 
 def _sentence(line: str) -> str:

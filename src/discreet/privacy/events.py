@@ -115,7 +115,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One release. Subclasses say what it costs (``loss``) and how it shrinks (``scaled``).
+    """One release. Subclasses say its privacy ``loss`` and how it shrinks (``scaled``).
 
     Two are equal if they cost the same: 0.1 is read as 1/10, and ``Fraction(0.1)`` is another number.
     """

@@ -138,7 +138,7 @@ class Factorization:
         is larger, and with fewer columns some are missing. See `Participation` for why a person's vectors
         move the encoded stream by no more than this.
 
-        Numerics: positive closed-form terms, rounded up. More than 65,536 columns are taken in groups of so
+        Numerics: positive closed-form terms, rounded up. More than 65,536 columns are taken in groups of that
         many, whose norms are added: an upper bound by the triangle inequality.
 
         >>> one = square_root(35)

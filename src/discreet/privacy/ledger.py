@@ -792,7 +792,7 @@ class _Locks:
             )
 
     def lives(self, holder: str) -> bool:
-        """Whether a holder of that name is alive. Only for whoever writes: nobody else is asking."""
+        """Whether a holder of that name is alive. Only writers ask."""
         try:
             handle = os.open(self._folder / holder, os.O_RDWR)
         except FileNotFoundError:
@@ -807,7 +807,7 @@ class _Locks:
 
 
 class _Holder:
-    """A random name with a locked file: whoever uses charges under it lives as long as the lock."""
+    """A random name with a locked file: a process that uses charges under it lives as long as the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"holder-{random_id()}"

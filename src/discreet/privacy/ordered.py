@@ -57,7 +57,7 @@ class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
 
     @property
     def preference(self) -> int:
-        """So many units more make an item so much likelier than all others, while nothing else is known."""
+        """How many units more make an item much likelier than all others, while nothing else is known."""
         return math.ceil(2.0 * math.log(max(2, self.scores.shape[0])) / self.unit)
 
     def prefer(self, items: Sequence[int]) -> None:

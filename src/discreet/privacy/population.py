@@ -213,7 +213,7 @@ class _Period:
                 f"{self._latest!r} has begun, and {self._name!r} takes no more charges; use the gate of"
                 f" {self._latest!r}"
             )
-        if not self._begun:  # whoever is not over by now may learn from people of this period
+        if not self._begun:  # a learner that is not over by now may learn from people of this period
             others = {one.group[0] for one in self._ledger.unfinished() if one.group} - {self._name}
             self._ledger.add_caveats(*(_outlived(one, self._name) for one in sorted(others, key=_order)))
         mine = charge._replace(group=(self._name, *charge.group))
@@ -229,7 +229,7 @@ class _Period:
         self._ledger.add_caveats(*sentences)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """The terms say so: whoever would take the groups for disjoint people is refused."""
+        """The terms say so: a reader that would take the groups for disjoint people is refused."""
         self._ledger.agree({**terms, "per": "period"})
 
 
@@ -238,8 +238,8 @@ _LEARNERS, _IN = "learners of the period ", " were not over in "
 
 def _outlived(period: str, later: str) -> str:
     return (
-        f"{_LEARNERS}{period!r}{_IN}{later!r}: whoever they learn from then takes part in both periods, and"
-        " has what `Periods.total` says of the two"
+        f"{_LEARNERS}{period!r}{_IN}{later!r}: people they learn from then take part in both periods, and"
+        " have what `Periods.total` says of the two"
     )
 
 
@@ -248,7 +248,7 @@ def _about(caveats: tuple[str, ...], periods: Sequence[str]) -> tuple[str, ...]:
 
     def told(one: str) -> bool:
         earlier = any(one.startswith(f"{_LEARNERS}{name!r}{_IN}") for name in periods)
-        return earlier != any(f"{_IN}{name!r}: whoever" in one for name in periods)
+        return earlier != any(f"{_IN}{name!r}: people" in one for name in periods)
 
     return tuple(one for one in caveats if not one.startswith(_LEARNERS) or told(one))
 

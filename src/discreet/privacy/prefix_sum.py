@@ -81,8 +81,8 @@ class VectorBounds:
     ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
     ``nonzeros`` the number of coordinates that are not 0. Every bound is checked when a vector comes. With
     ``people_per_vector`` above 1 each vector is itself a sum of up to that many people's vectors; the bounds
-    are about each person's, and whoever adds them up has to see to that. ``apart`` is a bound of the distance
-    between the vectors of neighbours, for vectors of which more is known than the other bounds say.
+    are about each person's, and the caller who adds them up has to ensure that. ``apart`` is a bound of the
+    distance between the vectors of neighbours, for vectors of which more is known than the other bounds say.
     """
 
     dimension: int
@@ -427,15 +427,14 @@ class RunningSum(ABC):
     The whole sum is charged when it is made, for every round it may take, so that adding never fails
     for lack of budget. ``budget`` may be a share of one, or a gate that other releases go through as well.
     ``share`` is the part of the whole budget it may use, by default all that is left at the gate. ``event``
-    is the noise itself instead, refused unless it is for what one person can move. Threads may share a sum:
-    additions and snapshots take turns.
+    is the noise itself instead, refused unless it is for what one person can move. Threads take turns.
 
     Formal guarantee: all sums of the run together are one release, with the noise that the bounds ask for.
 
     ``min_separation=s`` declares how people come back, under a budget with ``max_rounds_per_person=b``: one
     person's data is in at most b of the vectors, once in each, and these are at least s apart. Noise is then
     for what such a person can move in all (`Participation`), which is less than b times what they move once.
-    It needs Gaussian noise. A sum does not know who is in a vector: whoever adds them up has to see to it.
+    It needs Gaussian noise. A sum does not know who is in a vector: the caller has to ensure that.
     """
 
     methods: ClassVar[tuple[str, ...]]

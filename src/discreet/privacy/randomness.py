@@ -208,7 +208,7 @@ class PublicRandomness:
 
     @classmethod
     def fresh(cls) -> PublicRandomness:
-        """One that nobody can foresee, for whoever gives neither a seed nor a gate."""
+        """One that nobody can foresee, where neither a seed nor a gate is given."""
         return cls.drawn(randomness(None))
 
     @property

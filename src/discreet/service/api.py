@@ -246,7 +246,7 @@ class Changes(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """An API key to be made; ``experiments`` limits it to these, and it ends after so many ``days``."""
+    """An API key to be made; ``experiments`` limits it to these, and it ends after ``days`` days."""
 
     name: ShortText
     role: Literal["app", "analyst", "operator", "admin"]
@@ -586,7 +586,7 @@ class Api:
         return answer, altered, block.spare
 
     async def model(self, request: Request) -> Response:
-        """The public model, for a device that decides by itself; 304 for whoever has it."""
+        """The public model, for a device that decides by itself; 304 for clients that have it."""
         name, key = request.path_params["name"], request.state.key
         if not key.may("decide", name):
             raise WRONG_ROLE
@@ -604,7 +604,7 @@ class Api:
         return Response(await run_in_threadpool(lambda: found.exported), 200, told, "application/json")
 
     async def token(self, request: Request) -> Any:
-        """A token for a browser; whoever has one makes no other."""
+        """A token for a browser; a client with one makes no other."""
         name, key = request.path_params["name"], request.state.key
         if not key.may("decide", name):
             raise ELSEWHERE
@@ -1017,7 +1017,7 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     except msgspec.ValidationError as error:
         raise BAD_BODY.with_(**_where(str(error), decoder.type)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise BAD_BODY.with_(at="$", detail="It is no JSON.") from None
+        raise BAD_BODY.with_(at="$", detail="It is not JSON.") from None
 
 
 _expiries: dict[float, tuple[int, bytes]] = {}

@@ -6,9 +6,9 @@ rest, so that the service keeps no table of decisions and still believes nobody.
 API keys only.
 
 The cookie of a session holds the id of a key, a number of its own and the time at which it ends, under a
-keyed hash. It is no use without the key being valid still. Browsers send it to this site only, and no script
-can read it. What changes something needs more: a request that comes from a page of this site (`same_site`),
-and the token of the session, which is in every form.
+keyed hash. It is useless once the key is not valid any more. Browsers send it to this site only, and no
+script can read it. What changes something needs more: a request that comes from a page of this site
+(`same_site`), and the token of the session, which is in every form.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ class Keys:
         days: float | None = None,
         token: str | None = None,
     ) -> tuple[str, str]:
-        """A new key, valid for so many ``days``: (its id, the key itself, which is shown this once).
+        """A new key, valid for ``days`` days: (its id, the key itself, which is shown this once).
 
         ``token`` is one that somebody else made; what is kept is a hash of it.
         """

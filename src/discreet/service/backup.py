@@ -1,8 +1,8 @@
 """Backups, restores and checks of a service's store.
 
-A backup is a budget of its own: whoever goes on from an older state would release again about people of whom
-the newer state has released. So a restored experiment is frozen for the rest of the period in which it is
-restored, nothing new begins about its people, what was open is invalidated, and the account says what
+A backup is a budget of its own: a service that goes on from an older state would release again about people
+of whom the newer state has released. So a restored experiment is frozen for the rest of the period in which
+it is restored, nothing new begins about its people, what was open is invalidated, and the account says what
 happened.
 """
 
@@ -241,5 +241,5 @@ def _there(url: str) -> Path:
 
 def _file(url: str) -> Path:
     if "://" in url and not url.startswith("sqlite:///"):
-        raise ValueError(f"{url.partition(':')[0]} is no kind of store; see the operations page")
+        raise ValueError(f"{url.partition(':')[0]} is not a kind of store; see the operations page")
     return Path(url.removeprefix("sqlite:///")).resolve()

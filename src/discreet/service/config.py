@@ -75,7 +75,7 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     compare with, or random sets where that is empty. ``block_size`` is how many decisions are allocated at a
     time; by default as many as come in a few seconds. ``sticky`` seconds, from one full stretch of them to
     the next, the same person has the same set. ``segments`` are the values of a public attribute, such as
-    countries: each has a learner of its own, and every decision names one. ``seed`` is for tests: whoever
+    countries: each has a learner of its own, and every decision names one. ``seed`` is for tests: anyone who
     knows it can undo the noise, and the account says so.
     """
 
@@ -118,7 +118,7 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
     keys for pseudonyms and decision ids; keep it apart from backups of the store. ``admin_key``: the first
     admin key; else it is read from ``admin_key_file``, or made and written there (by default
-    ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 is no limit.
+    ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 for no limit.
     ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
     ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
     OpenTelemetry collector takes spans (OTLP over HTTP); none sends none. ``origins``: sites whose pages may

@@ -8,8 +8,8 @@ are locked, and in what is left of deleted rows.
 Locks are taken in one order, so that nobody waits in a circle. Groups lock their blocks (KEY SHARE: any
 number of groups at once), then write requests, people and outcomes, each in the order of their key. A worker
 locks its lease, then the blocks that it closes (UPDATE, in the same order: it waits for groups in flight, and
-later groups wait for it and find the blocks closed). Whoever erases or freezes locks leases first, too. How
-far blocks were served is written by their owner alone.
+later groups wait for it and find the blocks closed). A transaction that erases or freezes locks leases first,
+too. How far blocks were served is written by their owner alone.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class Database(ABC):
     def recover(self, owner: str) -> None:
         """Blocks of processes that are gone are closed; ``owner`` is not gone.
 
-        Nobody is served from them again. What is not written down as served takes no outcome, and is no
-        round.
+        Nobody is served from them again. What is not written down as served takes no outcome, and is
+        not a round.
         """
         with self.transaction() as tx:
             alone = self.patience == math.inf  # whoever else is written down was here before

@@ -71,7 +71,7 @@ class Unavailable(Exception):
 
 
 class ProcessLease:
-    """A name, and until when (by `clock`) nobody takes whoever has it for dead."""
+    """A name, and until when (by `clock`) its holder counts as alive."""
 
     def __init__(self, store: Database) -> None:
         self._store = store

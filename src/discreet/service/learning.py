@@ -1,8 +1,8 @@
 """An experiment's learner with its gate: blocks are allocated from it, and aggregated into it.
 
 A block is committed before the first of its decisions is served, out of memory. Each one is served once:
-after a crash, what was not written down as served of a block is invalidated. It takes no outcome and is no
-round.
+after a crash, what was not written down as served of a block is invalidated. It takes no outcome and is not
+a round.
 
 With "likes" every decision that counts is a round, in order, and somebody without an outcome has taken
 nothing: where batches end depends on which decisions count (`groups`), and on nobody's data. A block shows
@@ -86,7 +86,7 @@ class DecisionBlock:
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
     ``baseline`` show random sets, or a control set, or the most popular one beside personal sets, to compare
     with. ``round`` is the learner's round of the first decision
-    that is none of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
+    that is not one of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
     of how many items the random sets are, where all others show one set; 0 elsewhere.
     """

@@ -4,10 +4,10 @@ A header is counted before anything of it is parsed. A request that does not com
 connection. Whatever takes a while and is nobody's decision is done by one process beside this one, a piece at
 a time (`Apart`). A stop takes `STOP` seconds at the most: everything that was acknowledged is committed.
 
-A restart refuses no connection: the socket stays open, and whoever comes meanwhile waits in its queue. On
-SIGHUP a process ends its requests, writes down what it has, lets go of its database and becomes a new process
-of the same number, which inherits the socket. systemd hands over sockets in the same way (LISTEN_FDS), and
-keeps them open over restarts of its own.
+A restart refuses no connection: the socket stays open, and connections that arrive meanwhile wait in its
+queue. On SIGHUP a process ends its requests, writes down what it has, lets go of its database and becomes a
+new process of the same number, which inherits the socket. systemd hands over sockets in the same way
+(LISTEN_FDS), and keeps them open over restarts of its own.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Crowded(Exception):
 class Apart:
     """Work for one process beside this one: a piece at a time, for ``seconds`` at the most.
 
-    ``most`` may wait, and so many answers are remembered. A ValueError there is one here.
+    ``most`` may wait, and as many answers are remembered. A ValueError there is one here.
     """
 
     def __init__(self, seconds: float = 20.0, most: int = 8, remembered: int = 256) -> None:

@@ -235,7 +235,7 @@ class Spans:
 
     A span says the route's template, the method and the status, and how long it took: no path, header, body,
     key or id. Every span is the root of a trace of its own: going on with an application's trace would tie a
-    decision to whoever it was for.
+    decision to its person.
     """
 
     def __init__(self, processor: Any) -> None:

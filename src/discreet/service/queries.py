@@ -1,4 +1,4 @@
-"""What may be seen of experiments: public facts, what was released, and what it cost.
+"""What may be seen of experiments: public facts, what was released, and its privacy cost.
 
 Everything on pages and in answers to analysts comes from here. None of it depends on anybody's data but for
 the payloads of releases, which have been paid for. Counts of outcomes are never among them.
@@ -190,7 +190,7 @@ def shares(store: Database, name: str, after: int = 0, segment: str | None = Non
 
 
 def account(store: Database, population: str) -> dict[str, Any]:
-    """What a population's people have lost: this period, every period, and whoever came in all of them."""
+    """What a population's people have lost: this period, every period, and people who came in all of them."""
     number, people = _population(store, population)
     periods = periods_of(store, number)
     total = periods.total() if periods.names else None
@@ -243,7 +243,7 @@ def document(store: Database, population: str) -> str:
             "Sums of people in the state of learners, releases and charges are kept. Logs hold no people.",
             "Backups and the write-ahead log of a PostgreSQL server keep copies as long as they are kept.",
         ],
-        uncovered=["Who was asked, and when: decisions are public to whoever runs the application."],
+        uncovered=["Who was asked, and when: decisions are public to the operators of the application."],
     )
 
 

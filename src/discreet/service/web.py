@@ -1,7 +1,7 @@
 """The service on the web: pages on which people watch and run experiments, and the application itself.
 
 Roles decide what is seen and done. Whatever is shown comes from `queries`: public facts, what was released,
-and what it cost. Templates escape everything; forms are checked as a whole, with an error beside each field.
+and its privacy cost. Templates escape everything; forms are checked whole, with errors beside their fields.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ FEEDBACK = {
     "taken": "the item that was taken, or none",
     "value": "the value of the set",
 }
-PERIODS = {"none": "for ever", "day": "a day", "week": "a week", "month": "a month"}
+PERIODS = {"none": "without end", "day": "a day", "week": "a week", "month": "a month"}
 
 
 # --- words for numbers ---------------------------------------------------------------------------------
@@ -473,7 +473,7 @@ SURE = {
     " share is free in the next period. Releases and the account stay.",
     "delete": "It is deleted with its catalogue, as if it had never been made, and its share is free. That is"
     " possible as long as nobody had a decision of it.",
-    "revoke": "Whoever uses this key is refused within a second, in applications and on pages.",
+    "revoke": "Requests with this key are refused within a second, in applications and on pages.",
     "rotate": "A new key takes its place, with the same name, role and experiments, and is shown once. The"
     " old one is refused within a second.",
 }
@@ -569,7 +569,7 @@ class Pages:
         ]
 
     def _route(self, method: str, path: str, action: str | None, handler: Handler) -> Route:
-        """A page for whoever is logged in, if their role allows the action."""
+        """A page for a user who is logged in, if their role allows the action."""
 
         async def endpoint(request: Request) -> Response:
             visit = None

@@ -1,6 +1,6 @@
 """Webhooks: every release of an experiment is sent to addresses that operators named, signed, in order.
 
-A release that was taken (any 2xx) is not sent again, unless a crash leaves that unknown: whoever takes them
+A release that was taken (any 2xx) is not sent again, unless a crash leaves that unknown: the receiver
 goes by ``seq``. Others are tried again, with growing pauses, up to a day apart. What is sent is what analysts
 read, and was committed before. The signature is ``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal, in
 the header ``Discreet-Signature: t=TIME,v1=SIGNATURE``.
@@ -45,7 +45,7 @@ def networks(text: str) -> list[Network]:
 
 
 def check(url: str) -> None:
-    """Refuse what is no address of a page over https; where it leads is looked at when it is used."""
+    """Refuse what is not an https address; where it leads is looked at when it is used."""
     try:
         parts = urlsplit(url)
         known = parts.hostname is not None and parts.port != 0

@@ -1,7 +1,7 @@
 """The worker of experiments: allocates blocks, closes them, aggregates what came of them, begins new epochs.
 
 A block is closed first, and takes no outcomes from then on. Its outcomes are read and learned from in memory.
-What was released, what it cost, the new state, the deletion of the raw rows and the next blocks are then
+What was released, its privacy cost, the new state, the deletion of the raw rows and the next blocks are then
 committed together. Nothing that follows from a release is served before that. If the transaction fails, or
 its end is not known, memory is dropped and read again.
 
@@ -495,7 +495,7 @@ class Worker:
         """Blocks whose time is over, which take no more outcomes, and those of before a crash.
 
         All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
-        Decisions of blocks that are still served from are no rounds, as after a crash.
+        Decisions of blocks that are still served from do not count, as after a crash.
         """
         epoch = one.id, one.epoch
         with self._changing(one) as tx:
@@ -709,7 +709,7 @@ class Worker:
 
     @contextmanager
     def _taken(self, number: int) -> Iterator[Experiment]:
-        """The experiment, taken over from whoever works for it; memory is dropped if that fails."""
+        """The experiment, taken over from the process that works for it; memory is dropped if that fails."""
         with self._turn:
             fence = self.store.lease(number, self.holder, force=True)
             assert fence is not None
