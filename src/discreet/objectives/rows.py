@@ -479,21 +479,6 @@ class Rows:
             out[held] += self.share[i] * self.kind.gain(rest, weights[places], self.cap[i])
         return out
 
-    def along(self, order: Items, state: Floats) -> Floats:
-        """What every item adds before each of ``order`` joins, for a single row of sums: asked once for all.
-
-        ``state`` moves along. What is beyond the last of them is asked as well, and held to its word.
-        """
-        assert self.kind.gain is not None
-        m = self.sparse
-        places, held = _places(m.indices, order)
-        sums = np.add.accumulate(np.concatenate((state, m.data[places])))
-        gains = self.share[0] * self.kind.gain(sums[:, None], m.data, self.cap[0])
-        out = np.zeros((order.size, self.n_items))
-        out[:, m.indices] = gains[np.searchsorted(held, np.arange(order.size))]
-        state[0] = sums[-1]
-        return out
-
     @property
     def exact_extension(self) -> bool:
         """Whether the multilinear extension has a closed form here."""
@@ -669,39 +654,6 @@ def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, ND
         sound[np.searchsorted(ends, strange, side="right") - 1] = False
         found[strange] = 0.0
     return found, sound
-
-
-class FunctionState(State):
-    """A growing set over one row: the function is asked when an answer is wanted, and for all of it."""
-
-    def __init__(self, people: Population, rows: Rows) -> None:
-        self._people, self._rows = people, rows
-        self.items, self.value = [], 0.0
-        self._state, self._known = rows.fresh(), False
-
-    def gains(self) -> Floats:
-        if not self._known:
-            self._now, self._known = self._rows.gains(self._state), True
-        now = self._now.copy()
-        now[self.items] = 0.0
-        return now
-
-    def along(self, order: Items) -> Floats:
-        """The gains before each item of ``order`` joins, a row for each; they are in the set afterwards."""
-        found = self._rows.along(order, self._state)
-        chosen = order.tolist()
-        self.value += float(found[np.arange(order.size), order].sum())
-        found[:, self.items] = 0.0
-        for t, item in enumerate(chosen[:-1]):
-            found[t + 1 :, item] = 0.0
-        self.items, self._known = self.items + chosen, False
-        return found
-
-    def _grow(self, item: int) -> float:
-        before = self._state[0]
-        added = float(self._rows.chain(np.array([item]), self._state)[0])
-        self._known &= bool(self._state[0] == before)
-        return added
 
 
 class GrowingTable:
@@ -1046,8 +998,6 @@ class RowPopulation(Population):
         return self._rows.share.size
 
     def start(self) -> State:
-        if self._rows.kind.code < 0 and len(self) == 1:
-            return FunctionState(self, self._rows)
         return RowState(self, self._rows, len(self))
 
     def _value(self, items: Items) -> float:

@@ -38,7 +38,6 @@ from .learner import (
     score_range,
 )
 from .partial import Counting, Summed
-from .people import FunctionRounds
 from .released import Released
 
 _LABEL = "items drawn by Hedge experts"
@@ -329,13 +328,6 @@ class HedgeSelector(OnlineSelector):
         while experts.run(here, rows.compressed, part.start, due, words, shown):
             experts.settle(self._release, words, shown)
         self._rounds.shown = shown
-
-    def _function_rounds(self, rows: Rows) -> FunctionRounds:
-        experts = self._experts
-        return FunctionRounds(rows, self.settings.k, self.settings.bound, float(experts.scale), experts.most)
-
-    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:  # noqa: ARG002
-        people.teach(self._experts, within_limit)
 
     def _spent(self) -> Account:
         sets = -(-(self._rounds.number + self._rounds.is_open) // self.settings.resample_every)

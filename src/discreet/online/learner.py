@@ -49,7 +49,7 @@ from ..core.state import (
 )
 from ..core.text import card, folded, track
 from ..objectives import Population, answers
-from ..objectives.rows import Rows, function_rows
+from ..objectives.rows import Rows
 from ..personal import Recommender
 from ..privacy import (
     Account,
@@ -71,7 +71,6 @@ from .partial import Merged, Partial, Summed, SummedPart
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import (
     ContributionLimit,
-    FunctionRounds,
     caveats_of,
     check_population,
     counted_people,
@@ -1442,10 +1441,8 @@ class OnlineSelector(OnlineLearner):
 
     def _run(self, stream: Stream) -> None:
         before, start, late = [*self._catalogue.recent], self._rounds.number, int(self._rounds.is_open)
-        rows, functions = stream.people.as_rows(), function_rows(stream.people)
-        if functions is not None:
-            self._run_functions(stream, functions)
-        elif rows is None:
+        rows = stream.people.as_rows()
+        if rows is None:
             self._run_one_by_one(stream)
         elif self._rewarded:
             self._run_rewards(stream, rows)
@@ -1486,36 +1483,6 @@ class OnlineSelector(OnlineLearner):
             stop = count if room is None else min(count, start + room)
             yield slice(start, stop)
             start = stop
-
-    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:  # noqa: ARG002
-        """What asks people of these rows, where that is quicker than one by one."""
-        return None
-
-    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
-        """Take up people who were asked last: those of the rounds ``here`` of the stream."""
-        raise NotImplementedError
-
-    def _run_functions(self, stream: Stream, rows: Rows) -> None:
-        """The same for rows with a concave function in Python: the rounds of a set at a time."""
-        count, after, people = stream.rewards.size, 0, self._function_rounds(rows)
-        if people is None or self._catalogue.active is not None:
-            self._run_one_by_one(stream)  # also where retired items may have to be replaced
-            return
-        for t in track(range(count), "rounds", stream.progress):
-            if t < after:
-                continue
-            if not self._rounds.is_open:
-                self._open()
-            room = self._room()
-            value = people.ask(t, count if room is None else min(count, t + room), self._shown)
-            after = t + max(1, value.size)
-            here = slice(t, after)
-            limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
-            if value.size:
-                rewards[:], shown[:] = value, self._shown
-                self._rounds.close(value.size, then=partial(self._take_functions, people, here, limit))
-            else:
-                self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
 
     @property
     def _width(self) -> int:

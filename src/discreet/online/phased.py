@@ -15,7 +15,6 @@ from .. import bounds
 from ..core import checks
 from ..objectives import Population, answers
 from ..objectives.fixed_point import FixedPointGains
-from ..objectives.rows import Rows
 from ..privacy import (
     Account,
     Event,
@@ -38,7 +37,6 @@ from .learner import (
 )
 from .partial import Partial
 from .pending import Ticket
-from .people import FunctionRounds
 from .released import Released
 from .window import Window, part_of
 
@@ -335,12 +333,6 @@ class PhasedSelector(OnlineSelector):
         rows = people.as_rows()
         assert rows is not None
         self._window.learn_rows(rows.chunk(first, first + within_limit.size), within_limit)
-
-    def _function_rounds(self, rows: Rows) -> FunctionRounds:
-        return FunctionRounds(rows, self.settings.k, self.settings.bound)
-
-    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
-        self._window.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
 
     # A part keeps its people; their coins are tossed when it is merged, one after the other.
 

@@ -21,7 +21,6 @@ from ..privacy.picks import SampledScores, sampled
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Partial
 from .pending import Ticket
-from .people import FunctionRounds
 from .released import Estimates, Released
 from .window import Window, joined, part_of
 
@@ -135,8 +134,8 @@ class Votes(Window):
         return chosen
 
     def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
-        # Functions in Python cannot be saved: they vote once.
-        voters = [joined(runs) for kind, runs in self._runs.items() if kind.code >= 0]
+        # People who are no rows cannot be saved: they vote once.
+        voters = [joined(runs) for runs in self._runs.values()]
         gains = self.close()  # first: after an interruption nobody has a vote
         credit = np.floor(self.credit * (self.bound / self.unit)).astype(np.int64)
         scores = np.empty(self.settings.k)
@@ -342,12 +341,6 @@ class RollingSelector(OnlineSelector):
         rows = people.as_rows()
         assert rows is not None
         self._votes.learn_rows(rows.chunk(first, first + within_limit.size), within_limit)
-
-    def _function_rounds(self, rows: Rows) -> FunctionRounds:
-        return FunctionRounds(rows, self.settings.k, self.settings.bound)
-
-    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
-        self._votes.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
 
     # A part keeps its people; their coins are tossed when it is merged, one after the other.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.state import in_range
 from ..objectives import Population
 from ..objectives.fixed_point import FixedPointGains, StepSource, step
-from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix, function_rows
+from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix
 from ..privacy import Release
 from .catalogue import Catalogue
 from .partial import KeptPart, Partial
@@ -90,10 +90,8 @@ class Window:
         kept = bool(self._tossed(1)[0])
         if person is None:
             return
-        rows, functions = person.as_rows(), function_rows(person)
-        if functions is not None:
-            self.keep_functions(functions, kept)
-        elif rows is None:
+        rows = person.as_rows()
+        if rows is None:
             self.keep(person if kept else None)
         elif kept:
             self.keep_rows(rows)
@@ -103,10 +101,6 @@ class Window:
         kept = self._tossed(rows.n_rows) & within_limit
         rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)
         self.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
-
-    def learn_functions(self, rows: Rows, within_limit: NDArray[np.bool_]) -> None:
-        """The same for people who are rows with a function in Python."""
-        self.keep_functions(rows, self._tossed(within_limit.size) & within_limit)
 
     def learn_stores(self, stores: Iterable[Any]) -> None:
         """The same for people who stay in their stores: one coin a person, and new ones for each store."""
@@ -143,14 +137,6 @@ class Window:
             runs.append(rows)
             if len(runs) >= _MOST_RUNS:
                 joined(runs)
-
-    def keep_functions(self, rows: Rows, kept: bool | NDArray[np.bool_]) -> None:
-        """Take in people who are rows with a function in Python: those who are ``kept``."""
-        self.functions = True
-        if np.all(kept):
-            self.keep_rows(rows)
-        elif np.any(kept):
-            self.keep_rows(rows.take(np.flatnonzero(kept)))
 
     def keep_stored(self, rows: StepSource) -> None:
         """Take in people who stay in their store, and are gone through there when the window has closed."""
