@@ -81,6 +81,7 @@ from .people import (
 )
 from .registry import REGISTRY
 from .released import Estimates, Pooled, Released
+from .window import Window, part_of
 
 CALIBRATIONS = ("tight", "published")
 _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
@@ -814,6 +815,7 @@ class OnlineSelector(OnlineLearner):
     # What feedback is summed in and released by: a `BatchedSum`, a `RewardSum`, or None.
     _sum: Any = None
     _rewarded = False  # whether feedback is a reward, which is about what was shown in its round
+    _window: Window | None = None  # where people are kept until a window of rounds closes
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
     _first: tuple[int, ...] = ()  # the set that is shown first
@@ -1142,6 +1144,8 @@ class OnlineSelector(OnlineLearner):
     # --- for subclasses: sets --------------------------------------------------------------------
 
     def _due(self) -> bool:
+        if self._window is not None:
+            return self._rounds.number >= self._window.closes
         return bool(self.settings.due(self._rounds.number))
 
     def _draw(self) -> NDArray[Any]:
@@ -1188,8 +1192,9 @@ class OnlineSelector(OnlineLearner):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         """Let these items be drawn, like the ones ``among`` them; ``settings`` are the new ones, if any."""
-        if settings is not None and self._sum is not None:
-            self._sum.grown(settings, self._rounds.number)
+        part = self._sum if self._window is None else self._window
+        if settings is not None and part is not None:
+            part.grown(settings, self._rounds.number)
 
     def _close_items(self, items: NDArray[np.int64]) -> None:
         """Let these items be drawn no more."""
@@ -1233,17 +1238,24 @@ class OnlineSelector(OnlineLearner):
         if self._rewarded:
             return self._sum.prepared(person, self._ticket())
         one, now = self._checked_person(person), self._rounds
+        if self._window is not None:
+            return self._window.prepared(one, self._shown)
         return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
         if self._rewarded:
             self._sum.take(*person)
+        elif self._window is not None:
+            self._window.learn(person)
         else:
             self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """Take up the people of rounds that passed: rows, from ``first`` on."""
-        self._sum.observe_rows(people, first, within_limit, self._shown)
+        if self._window is None:
+            self._sum.observe_rows(people, first, within_limit, self._shown)
+        else:
+            self._window.learn_rows(people, first, within_limit)
 
     def _stands(self) -> int:
         """How many rounds after this one show the same, without a draw."""
@@ -1266,6 +1278,8 @@ class OnlineSelector(OnlineLearner):
         then = partial(self._observe, ready) if within_limit else None
         if self._rewarded:  # who is not learned from has a reward of nothing
             then = partial(self._take_late, self._ticket(), ready, within_limit)
+        elif self._window is not None and not within_limit:  # and, of a window, a coin as everybody else
+            then = partial(self._observe, None)
         self._rounds.close(then=then)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
@@ -1277,9 +1291,11 @@ class OnlineSelector(OnlineLearner):
         if self._rewarded:
             self._observe((ticket, ready if within_limit else None))
             return
-        once = self.budget.max_rounds_per_person == 1
+        once = self._window is not None or self.budget.max_rounds_per_person == 1
         if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
             self._observe_waiting(ready)
+        elif self._window is not None and not within_limit:
+            self._observe(None)
 
     def _observe_waiting(self, ready: Any) -> None:
         """Take up somebody who comes late, or had to wait."""
@@ -1301,10 +1317,14 @@ class OnlineSelector(OnlineLearner):
 
     def _batch(self) -> int:
         """The first round of the open batch."""
+        if self._window is not None:
+            return self._window.opens
         return int(self.settings.begins(self._rounds.number))
 
     def _room(self) -> int | None:
         """How many people the open batch has still room for; None for any number."""
+        if self._window is not None:
+            return self._window.closes - self._rounds.number
         return int(self.settings.room(self._rounds.number))
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
@@ -1313,7 +1333,9 @@ class OnlineSelector(OnlineLearner):
             self._sum.add(sums)
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        """An empty part of the open batch."""
+        """An empty part of the open batch; of a window's people, who are kept as they came."""
+        if self._window is not None:
+            return part_of(self.settings, about)
         given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
         what = (self.n_items, self.bound, self._summed())
         units, everybody = partial(counted_person, *what), partial(counted_people, *what)
@@ -1321,6 +1343,9 @@ class OnlineSelector(OnlineLearner):
 
     def _check_part(self, part: Partial) -> None:
         """Refuse a part that this learner's people cannot have made."""
+        if self._window is not None:
+            self._window.check_part(part)
+            return
         summed = self._summed()
         if not isinstance(part, SummedPart) or part.sums.shape != summed.shape:
             raise ValueError("the part is of another learner, or of other items")
@@ -1330,7 +1355,12 @@ class OnlineSelector(OnlineLearner):
 
     def _take_part(self, part: Any) -> None:
         """Take up the people of a part, whose rounds are over."""
-        self._add_sums(part.sums, part.count)
+        if self._window is None:
+            self._add_sums(part.sums, part.count)
+        else:  # coins are tossed now, one after the other
+            for person in part.people:
+                self._observe(person)
+            self._window.learn_stores(part.stores)
 
     # --- inside: rounds --------------------------------------------------------------------------
 
@@ -1484,13 +1514,14 @@ class OnlineSelector(OnlineLearner):
             yield slice(start, stop)
             start = stop
 
-    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:  # noqa: ARG002
+    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:
         """What asks people of these rows, where that is quicker than one by one."""
-        return None
+        return None if self._window is None else FunctionRounds(rows, self.settings.k, self.settings.bound)
 
     def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
         """Take up people who were asked last: those of the rounds ``here`` of the stream."""
-        raise NotImplementedError
+        assert self._window is not None
+        self._window.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
 
     def _run_functions(self, stream: Stream, rows: Rows) -> None:
         """The same for rows with a concave function in Python: the rounds of a set at a time."""

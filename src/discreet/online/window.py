@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.state import in_range
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.fixed_point import FixedPointGains, StepSource, step
 from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix, function_rows
 from ..privacy import Release
@@ -85,6 +85,13 @@ class Window:
 
     # --- people: each has a coin, tossed when their round closes ---------------------------------
 
+    def prepared(self, person: Population, shown: NDArray[np.int32]) -> Population:
+        """A person who can be kept: functions are asked when the window closes, and what fails fails here."""
+        if person.as_rows() is None:
+            answers.number("value", person.value(shown.tolist()), 0.0, self.bound)
+            answers.vector("gains", person.gains([]), self.n_items, 0.0, self.bound)
+        return person
+
     def learn(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
         kept = bool(self._tossed(1)[0])
@@ -98,8 +105,11 @@ class Window:
         elif kept:
             self.keep_rows(rows)
 
-    def learn_rows(self, rows: Rows, within_limit: NDArray[np.bool_]) -> None:
-        """The same for people who are rows."""
+    def learn_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
+        """The same for people who are rows, from ``first`` on."""
+        everybody = people.as_rows()
+        assert everybody is not None
+        rows = everybody.chunk(first, first + within_limit.size)
         kept = self._tossed(rows.n_rows) & within_limit
         rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)
         self.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
@@ -157,7 +167,7 @@ class Window:
         self.functions = True
         self._elsewhere.append(rows)
 
-    def grow(self, n_items: int) -> None:
+    def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
         """There are more items from now on."""
         if self.functions:
             raise ValueError(
@@ -165,8 +175,8 @@ class Window:
                 " items when it has closed"
             )
         for runs in self._runs.values():
-            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in runs]
-        self.n_items = n_items
+            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=settings.n_items)) for run in runs]
+        self.n_items = settings.n_items
 
     # --- saving ----------------------------------------------------------------------------------
 
