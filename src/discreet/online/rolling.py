@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..objectives.fixed_point import FixedPointGains, step
+from ..objectives.fixed_point import step
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, Gate, LaplaceNoise, Seed, Share
 from ..privacy.accountant import BY_ROUNDS, Spending
@@ -111,12 +111,8 @@ class Votes(Window):
         self.release = gate.reserve(settings.event, draws=BY_ROUNDS, label=_LABEL)
         sample = None if settings.keep is None else (self.release, settings.keep)
         super().__init__(settings.n_items, settings.bound, sample=sample)
-        self.settings = settings
+        self.settings, self.unit = settings, step(settings.bound, _MOST)
         self.credit, self.known = np.zeros(settings.n_items), 0.0
-
-    @property
-    def unit(self) -> float:
-        return step(self.bound, _MOST)
 
     def draw(self, number: int, active: NDArray[np.bool_]) -> NDArray[np.int32] | None:
         """The set that the closed window teaches; None at first. A new window opens."""
@@ -137,7 +133,9 @@ class Votes(Window):
         scores = np.empty(self.settings.k)
         for pick in range(scores.size):
             candidates = np.flatnonzero(left)
-            place, scores[pick] = self._scored(gains, candidates, credit)
+            votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
+            place, score = self.largest(votes + credit[candidates])
+            scores[pick] = score / self.bound
             left[candidates[place]] = False
             gains.add(int(candidates[place]))
         chosen = np.array(gains.items, dtype=np.int32)
@@ -146,15 +144,8 @@ class Votes(Window):
             self.keep_rows(self._unspent(rows, chosen, trusted))
         return chosen, length
 
-    def _scored(
-        self, gains: FixedPointGains, candidates: NDArray[np.int64], credit: NDArray[np.int64]
-    ) -> tuple[int, float]:
-        """The place of the candidate with the largest noisy score, and that score in units of the bound."""
-        votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
-        place, score = self.largest(votes + credit[candidates])
-        return place, score / self.bound
-
     def largest(self, scores: NDArray[np.int64]) -> tuple[int, float]:
+        """The place of the largest noisy score, and that score."""
         if math.isinf(self.settings.rate):
             place = int(scores.argmax())
             return place, float(scores[place]) * self.unit

@@ -43,6 +43,7 @@ class Window:
     """
 
     _state: ClassVar[tuple[str, ...]] = ("opens", "served", "agreed", "_kept")
+    unit: float | None = None  # another step than that of ``length``
 
     def __init__(
         self, n_items: int, bound: float, length: int = 0, sample: tuple[Release, int] | None = None
@@ -66,11 +67,6 @@ class Window:
         """The first round after the window."""
         return self.opens + self.length
 
-    @property
-    def unit(self) -> float:
-        """The step to which each person's gain is rounded down."""
-        return step(self.bound, self.length)
-
     def close(self) -> FixedPointGains:
         """The empty set, which can grow by its people's sums; none of them is in the window any more.
 
@@ -80,8 +76,9 @@ class Window:
         parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
         parts += [(joined(runs), self.bound) for runs in self._runs.values()]
         others = self.others
+        unit = step(self.bound, self.length) if self.unit is None else self.unit
         self._empty()
-        return FixedPointGains(self.n_items, parts, others, self.unit, self.bound)
+        return FixedPointGains(self.n_items, parts, others, unit, self.bound)
 
     # --- people: each has a coin, tossed when their round closes ---------------------------------
 
@@ -230,13 +227,10 @@ def _saved_rows(
 def joined(runs: list[Rows]) -> Rows:
     """Runs of rows of one kind as one; they stay joined."""
     if len(runs) > 1:
-        tables = [rows.sparse for rows in runs]
-        lengths = np.concatenate([np.diff(table.indptr) for table in tables])
+        parts = [(np.diff(one.sparse.indptr), one.sparse.indices, one.sparse.data, one.share, one.cap)
+                 for one in runs]  # fmt: skip
+        lengths, indices, data, share, cap = map(np.concatenate, zip(*parts, strict=True))
         ends = np.concatenate(([0], np.cumsum(lengths)))
-        indices, data = (
-            np.concatenate([getattr(one, name) for one in tables]) for name in ("indices", "data")
-        )
-        share, cap = (np.concatenate([getattr(rows, name) for rows in runs]) for name in ("share", "cap"))
-        matrix = SparseMatrix(ends, indices, data, tables[0].n_columns)
+        matrix = SparseMatrix(ends, indices, data, runs[0].sparse.n_columns)
         runs[:] = [Rows(runs[0].kind, matrix, share, cap)]
     return runs[0]
