@@ -214,7 +214,6 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             c.Matroid.from_oracle,
             {"independent": lambda s: len(s) <= 2, "n_items": N},
         ),
-        "data.EventReader": (d.EventReader, {"items": ["a", "b"]}),
         "data.read_events": (
             d.read_events,
             {"events": events(), "person": "person", "item": "item", "weight": "weight"},
@@ -804,8 +803,6 @@ def state_of(subject: Any) -> Any:
         return _frozen((subject.state(), subject.gate.state()))
     if isinstance(subject, dc.Gate):
         return _frozen(subject.state())
-    if isinstance(subject, dc.data.EventReader):
-        return _frozen((len(subject), subject._people.labels, subject._items.labels))  # not what is memorised
     spent = getattr(subject, "privacy", None)
     return None if spent is None or not hasattr(spent, "to_json") else _frozen(spent.to_json())
 

@@ -51,7 +51,7 @@ import pyarrow.parquet as parquet
 import discreet as dc
 from discreet import spark
 from discreet.cli import main
-from discreet.data import EventReader, prepare, private_catalogue
+from discreet.data import prepare, private_catalogue
 from discreet.data.preparing import Identities
 from discreet.data.read import Column, Text
 from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverage
@@ -464,13 +464,6 @@ def of_private_list(asked: Asked) -> Any:
     ]
 
 
-def one_by_one(asked: Asked) -> Any:
-    reader = EventReader(items=LISTED, unknown_items="drop")
-    for row in asked.source:
-        reader.add(row.get("who"), row.get("what"), row.get("much"))
-    return [repr(reader.events().items), *chosen(reader.population(ProbabilisticCoverage), asked)]
-
-
 def to_store(asked: Asked) -> Any:
     store = prepare(
         asked.source, **WEIGHED, items=LISTED, unknown_items="drop", to=asked.folder / "store", cap=2
@@ -553,7 +546,7 @@ LIBRARY: dict[str, Callable[[Asked], Any]] = {
     "prepare": to_store,
     "prepare, strict": to_strict_store,
 }
-COMMANDS = LIBRARY | PROGRAM | {"EventReader.add": one_by_one, "spark.prepare": to_spark_store}
+COMMANDS = LIBRARY | PROGRAM | {"spark.prepare": to_spark_store}
 # Commands that leave bad rows out.
 LENIENT = frozenset(name for name in COMMANDS if "--skip-bad" in name)
 
@@ -562,7 +555,7 @@ def pairs() -> list[tuple[str, str]]:
     """Which command reads what."""
     found = [(command, reader) for command in LIBRARY for reader in READERS]
     found += [(command, reader) for command in PROGRAM for reader in FILES]
-    return [*found, ("EventReader.add", "mappings"), ("spark.prepare", "Spark")]
+    return [*found, ("spark.prepare", "Spark")]
 
 
 def as_spark(rows: list[Row], folder: Path) -> Any:
@@ -591,9 +584,6 @@ ROWS = (
     *(f"column 'much' {_WEIGHTS} {limit}" for limit in _LIMITS),
     'items= does not list the item of every event; add it, or unknown_items="drop"',
     "--items does not list the item of every event",
-    "the event's person is missing, or is neither text nor a number",
-    "the event's item is missing, or is neither text nor a number",
-    *(f"the event {_WEIGHTS} {limit}" for limit in _LIMITS),
     "somebody can reach a value above bound=1.0; rescale or declare a larger one",
     "matrix has an entry that is not allowed: entries must lie in [0, 1]",
 )

@@ -12,7 +12,7 @@ import pytest
 
 import discreet as dc
 from discreet.constraints import PartitionMatroid
-from discreet.data import EventReader, private_catalogue
+from discreet.data import private_catalogue
 from discreet.data.events import PrivateCatalogue
 from discreet.objectives import Coverage, FacilityLocation, Mixture, MultilinearExtension
 from discreet.offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy
@@ -124,15 +124,13 @@ def test_a_shared_gate_keeps_its_definition_whoever_releases(definition, first):
     assert 0.9 <= best.privacy.epsilon() == gate.spent.epsilon() <= 1.0
 
 
-def test_an_event_reader_leaves_out_what_is_not_in_a_private_catalogue():
+def test_what_is_not_in_a_private_catalogue_is_left_out():
     catalogue = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
-    reader = EventReader(items=catalogue)
-    reader.add("Ann", "Ann's own")
-    reader.add("bob", "item 1")
-    people = reader.population(Coverage)
+    two = {"who": ["Ann", "bob"], "what": ["Ann's own", "item 1"]}
+    people = Coverage.from_events(two, **WHERE, items=catalogue)
     assert (len(people), people.catalogue, people.labels) == (2, "seeded", tuple(COMMON))
-    with pytest.raises(ValueError, match="the event's item is not in the catalogue"):
-        EventReader(items=COMMON).add("Ann", "Ann's own")
+    with pytest.raises(ValueError, match="items= does not list the item of every event"):
+        Coverage.from_events(two, **WHERE, items=COMMON)
 
 
 def test_bad_tables_are_refused_before_anything_is_spent():
@@ -154,17 +152,16 @@ def test_bad_tables_are_refused_before_anything_is_spent():
 def populations() -> dict:
     private = private_catalogue(table(), dc.Budget(4.0, 1e-9), **WHERE, seed=0)
     unknown = private_catalogue(table(), dc.Budget(40.0, 1e-9), **WHERE)
-    reader = EventReader()
-    reader.add("ann", "tea")
+    one = {"who": ["ann"], "what": ["tea"]}
     return {
-        "from data": [Coverage.from_events(table(), **WHERE), reader.population(FacilityLocation)],
+        "from data": [Coverage.from_events(table(), **WHERE), FacilityLocation.from_events(one, **WHERE)],
         "private": [FacilityLocation.from_events(table(), **WHERE, items=unknown)],
         "seeded": [FacilityLocation.from_events(table(), **WHERE, items=private)],
         "public": [
             Coverage.from_events(table(), **WHERE, items=[*COMMON, "Ann's own"]),
             Coverage.from_events(table(), **WHERE, items=COMMON, unknown_items="drop"),
             Coverage.from_events(table(), **WHERE, items=list(private), unknown_items="drop"),
-            EventReader(items=["tea"]),
+            Coverage.from_events(one, **WHERE, items=["tea"]),
             Coverage(np.eye(3)),
         ],
     }
@@ -173,9 +170,6 @@ def populations() -> dict:
 def test_people_know_where_their_items_came_from():
     for origin, found in populations().items():
         for people in found:
-            if isinstance(people, EventReader):
-                people.add("ann", "tea")
-                people = people.population(Coverage)
             assert people.catalogue == origin
             for same in (people[0], people[:1], people.cap_items(1, np.random.default_rng(0))):
                 assert same.catalogue == origin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,13 @@ import numpy as np
 import pandas
 import pytest
 
-from discreet.data import EventReader, read_events
+from discreet.data import read_events
 from discreet.objectives import (
     ConcaveOverModular,
     Coverage,
     FacilityLocation,
     ProbabilisticCoverage,
     SaturatedCoverage,
-    WeightedTopics,
 )
 from tests.refusals import refused
 
@@ -122,48 +120,6 @@ def test_words_are_no_weights() -> None:
         ProbabilisticCoverage.from_events(
             {"p": [1, 1], "i": [1, 1], "w": [3, 0.5]}, person="p", item="i", weight="w"
         )
-
-
-class Bob:
-    """Somebody whose name is a type's."""
-
-
-def test_a_refused_event_changes_nothing_and_tells_nothing() -> None:
-    reader = EventReader(items=["tea", "milk"])
-    reader.add("ann", "milk")
-    for arguments, words in (
-        (("bob", "wine"), "the event's item is not in the catalogue"),
-        (("bob", "tea", -1.25), "the event has a weight that is not allowed"),
-        (("bob", "tea", "much"), "the event has a weight that is not allowed"),
-        ((None, "tea"), "the event's person is missing"),
-        (("bob", ["wine"]), "the event's item is missing, or is neither text nor a number"),
-        ((Bob(), "tea"), "the event's person is missing, or is neither text nor a number"),
-        (("bob", np.float64("nan")), "the event's item is missing"),
-    ):
-        with pytest.raises(ValueError, match=words) as error:
-            reader.add(*arguments)
-        told = f"{error.value} {error.value.details} {error.value.__cause__} {error.value.__context__}"
-        assert not re.search("(?i)bob|wine|1.25|much", told)
-    people = reader.population(Coverage)
-    assert len(people) == 1
-    assert people.labels == ("tea", "milk")
-    assert people.value([1]) == 1.0
-    with pytest.raises(TypeError, match="'WeightedTopics' has no row of items per person"):
-        reader.population(WeightedTopics)
-
-
-MATRIX = [[1.0, 0.5], [0.25, 0.0], [0.0, 0.75]]  # people by first event, items sorted: milk, tea
-
-
-def test_row_by_row_gives_the_same_people() -> None:
-    reader = EventReader()
-    for who, what, much in zip(*COLUMNS.values(), strict=True):
-        reader.add(who, what, much)
-    people = reader.population(FacilityLocation, bound=2)
-    assert people.labels == ("milk", "tea")
-    assert people.bound == 2.0
-    assert len(reader) == 5
-    np.testing.assert_allclose([p.gains([]) for p in people], MATRIX)
 
 
 def test_what_was_read_names_its_people() -> None:

@@ -22,9 +22,9 @@ from hypothesis import strategies as some
 import discreet as dc
 from discreet import spark
 from discreet.core.names import canonical, name_of
-from discreet.data import EventReader, append, prepare
+from discreet.data import append, prepare, read_events
 from discreet.data.preparing import Identities
-from discreet.data.read import Column, Source, batches, column_of
+from discreet.data.read import Column, column_of
 from discreet.objectives import Coverage
 from discreet.privacy import PeopleSplit
 from discreet.service.auth import Secrets
@@ -242,13 +242,9 @@ def test_one_person_in_every_reader(ways: list[Any], kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: str(ways[0]))
 def test_one_person_in_every_object(ways: list[Any], tmp_path: Path) -> None:
-    reader = EventReader(items=ITEMS)
-    for one in ways:
-        reader.add(one, "a")
-    assert len(reader.population(Coverage)) == 1
-    listed = EventReader(items=ITEMS, people=[ways[0], "ann"])
-    for one in ways:
-        listed.add_person(one)
+    rows = [{"who": one, "what": "a"} for one in ways]
+    assert len(Coverage.from_events(rows, **WHERE)) == 1
+    assert len(read_events(rows, **WHERE, people=[ways[0], "ann"]).people) == 2
     split = PeopleSplit(1000, KEY)
     assert len(set(split.parts_of(ways).tolist())) == 1
     budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
@@ -296,11 +292,7 @@ def test_typed_columns_of_many_kinds_are_one_person(tmp_path: Path) -> None:
             iter([frame, tmp_path / "7.parquet"]), **WHERE, to=tmp_path / f"s{at}", progress=False
         )
         assert len(store) == 1, at
-    kept = EventReader(items=ITEMS)
-    for frame in frames:
-        for batch in batches(Source(frame), {"person": "who", "item": "what"}):
-            kept.take(batch)
-    assert kept.events().people == (7,)
+    assert read_events(iter(frames), **WHERE).people == (7,)
 
 
 @pytest.mark.parametrize("cell", NOBODY, ids=lambda one: repr(one).split(" at 0x")[0])

@@ -21,9 +21,9 @@ from hypothesis import strategies as some
 import discreet as dc
 from discreet.cli import main
 from discreet.core.names import name_of
-from discreet.data import EventReader, private_catalogue
-from discreet.data.events import as_text
-from discreet.data.read import Source, batches
+from discreet.data import private_catalogue
+from discreet.data.events import as_text, gathered
+from discreet.data.read import Source, batches, columns_of
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 
@@ -120,10 +120,6 @@ def test_the_same_events_are_the_same_people_everywhere(rows: Rows, weighed: boo
         expected = family.from_events(path, **where)
         for kind, made in TABLES.items():
             assert held(family.from_events(made(rows, folder), **where)) == held(expected), kind
-        reader = EventReader()
-        for person, item, much in rows:
-            reader.add(person, item, much if weighed else 1.0)
-        assert held(reader.population(family)) == held(expected)
         stream = {"events": path.name, "order": "given", "objective": family.__name__} | where
         config = Config.of(
             {"streams": [stream], "learners": [{"learner": "random"}], "k": 1, "repeats": 1}, folder
@@ -214,11 +210,12 @@ def test_long_columns_of_people_are_each_by_their_name(listed):
         table = pa.table({"who": column, "what": pa.array(rng.integers(0, 9, len(column)))})
         names = [name_of(one) for one in column.to_pylist()]
         people = [one for one in dict.fromkeys(names) if one is not None]
-        reader = EventReader(people=people if listed else None)
-        for part in (table.slice(0, 130_000), table.slice(130_000), table.slice(0, 40)):
-            for batch in batches(Source(part, skip_bad=True), {"person": "who", "item": "what"}):
-                reader.take(batch)
-        found = reader.events()
+        parts, asked = (
+            (table.slice(0, 130_000), table.slice(130_000), table.slice(0, 40)),
+            columns_of("who", "what"),
+        )
+        rows = (batch for part in parts for batch in batches(Source(part, skip_bad=True), asked))
+        found = gathered(rows, people=people if listed else None)
         assert list(found.people) == people
         assert [type(one) for one in found.people] == [type(one) for one in people]
         pairs = {pair for pair in zip(names, table["what"].to_pylist(), strict=True) if pair[0] is not None}

@@ -12,7 +12,6 @@ from scipy import stats
 from scipy.special import log_expit
 
 import discreet as dc
-from discreet.data import EventReader
 from discreet.objectives import ConcaveOverModular, Coverage, FacilityLocation, SaturatedCoverage
 from discreet.objectives.rows import digests
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness
@@ -101,14 +100,12 @@ def _read_pandas(rows, _):
     return Coverage.from_events(frame, person="who", item="what", items=range(9))
 
 
-def _read_one_by_one(rows, _):
-    reader = EventReader(items=range(9))
-    for row in rows:
-        reader.add(*row)
-    return reader.population(Coverage)
+def _read_mappings(rows, _):
+    found = [{"who": who, "what": what} for who, what in rows]
+    return Coverage.from_events(found, person="who", item="what", items=range(9))
 
 
-@pytest.mark.parametrize("read", [_read_table, _read_csv, _read_pandas, _read_one_by_one])
+@pytest.mark.parametrize("read", [_read_table, _read_csv, _read_pandas, _read_mappings])
 @pytest.mark.parametrize("newcomer", [99, "ann", "2.5", "0x7"])
 def test_a_newcomer_in_the_events_changes_nobody_else(read, newcomer, tmp_path):
     """Not even by a name that makes the whole column text, or numbers with a fraction."""

@@ -24,22 +24,6 @@ def test_words_are_uniform_in_every_byte(source):
         assert stats.chisquare(np.bincount(octets[:, place], minlength=256)).pvalue > 1e-9
 
 
-def test_compiled_words_are_those_of_numpy():
-    """The same words and the same state after them, wherever in a block of four a call begins and ends."""
-    source, bits = ReproducibleRandomness(7), np.random.Philox(7)
-    for count in (1, 5000, 4096, 3, 4097, 4098, 2, 4099, 8191):
-        assert np.array_equal(source.words(count), bits.random_raw(count))
-        assert source.state()["buffer_pos"] == bits.state["buffer_pos"]
-        assert source.state()["counter"] == bits.state["state"]["counter"].tolist()
-    top = (1 << 64) - 1
-    for digits in ([top - 4, 3, 0, 0], [top - 4, top, 3, 0], [top - 4, top, top, 9], [top - 4] + [top] * 3):
-        state = source.state() | {"counter": digits}
-        one, other = (ReproducibleRandomness.from_state(state) for _ in range(2))
-        pieces = [other.words(1000) for _ in range(5)]  # too few for the compiled loop
-        assert np.array_equal(one.words(5000), np.concatenate(pieces))
-        assert one.state() == other.state()
-
-
 def test_forked_child_draws_other_words():
     """A child process and its parent must not share noise, also after the parent has drawn."""
     source = SecureRandomness()

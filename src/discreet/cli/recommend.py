@@ -136,14 +136,14 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _events(options: argparse.Namespace) -> Events:
-    from ..data import EventReader
+    from ..data.events import gathered
     from ..data.read import batches, columns_of
 
     items = None if options.items is None else read_items(options)[0]
-    reader = EventReader(items=items, highest=1.0)
-    reader.take_all(batches(events_of(options), columns_of(options.person, options.item, options.weight)))
+    rows = batches(events_of(options), columns_of(options.person, options.item, options.weight))
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
-    return reader.events(nobody=options.neighbours == "add_remove" and not options.items_from_data)
+    nobody = options.neighbours == "add_remove" and not options.items_from_data
+    return gathered(rows, items=items, highest=1.0, nobody=nobody)
 
 
 # --- for ----------------------------------------------------------------------------------------------

@@ -628,8 +628,7 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
 
 def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
-    from ..data import EventReader
-    from ..data.events import Facts
+    from ..data.events import Facts, gathered
     from ..data.read import batches, columns_of, constraint_role
 
     options = request.options
@@ -641,11 +640,11 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     elif request.rules:
         facts = Facts(list(dict.fromkeys(request.columns)))
         asked |= {constraint_role(column): column for column in request.columns}
-    reader = EventReader(items=items, highest=1.0, facts=facts)
-    reader.take_all(_watched(batches(events_of(options), asked)))
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
-    found = reader.events(nobody=nobody, nothing=options.items_private is not None)
+    nothing = options.items_private is not None
+    rows = _watched(batches(events_of(options), asked))
+    found = gathered(rows, items=items, highest=1.0, facts=facts, nobody=nobody, nothing=nothing)
     return found, about or found.facts
 
 

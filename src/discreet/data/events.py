@@ -25,7 +25,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.checks import DataError, instance, one_of, whole
+from ..core.checks import DataError, one_of, whole
 from ..core.names import is_text, name_of
 from ..kernels.stores import TextNumbers
 from ..privacy import Account, Budget, Gate, Seed, select_partitions
@@ -157,142 +157,64 @@ def read_events(
         items, _ = read_items(listed, item if items_item is None else items_item)
     elif items_columns is not None or items_item is not None:
         raise ValueError("items_columns= and items_item= are about a file; give items= its path")
-    reader = EventReader(items=items, people=people, unknown_items=unknown_items, highest=highest)
     source = events
     if not isinstance(events, Source):
         named = None if columns is None else tuple(columns)
         source = Source(events, separator, skip_bad, columns=named, wording=_WORDING)
-    reader.take_all(batches(source, columns_of(person, item, weight)))
-    return reader.events()
+    found = batches(source, columns_of(person, item, weight))
+    return gathered(found, items=items, people=people, unknown_items=unknown_items, highest=highest)
 
 
-class EventReader:
-    """Events one at a time, or a batch of rows at a time.
+def gathered(
+    found: Iterable[Batch],
+    *,
+    items: Iterable[Any] | None = None,
+    people: Iterable[Any] | None = None,
+    unknown_items: str = "error",
+    highest: float = math.inf,
+    facts: Facts | None = None,
+    nobody: bool = False,
+    nothing: bool = False,
+) -> Events:
+    """Everybody in batches of rows; bad rows are refused, or left out where their source says so.
 
-    >>> reader = EventReader()
-    >>> for person, item in [("ann", "tea"), ("bob", "milk"), ("ann", "milk")]:
-    ...     reader.add(person, item)
-    >>> reader.add_person("cy")                          # somebody without events
-    >>> from discreet.objectives import Coverage
-    >>> people = reader.population(Coverage)
-    >>> len(people), people.labels
-    (3, ('milk', 'tea'))
+    Whoever has a row that is left out still counts as somebody. With ``nobody`` there may be no people: there
+    is one then, without items. With ``nothing`` there may be no items: there is one then, without a name,
+    that nobody has.
     """
-
-    def __init__(
-        self,
-        *,
-        items: Iterable[Any] | None = None,
-        people: Iterable[Any] | None = None,
-        unknown_items: str = "error",
-        highest: float = math.inf,
-        facts: Facts | None = None,
-    ) -> None:
-        one_of("unknown_items", unknown_items, ("error", "drop"))
-        self._catalogue = "public"
-        if items is None or isinstance(items, PrivateCatalogue):
-            self._catalogue = "from data" if items is None else items.origin
-        self._drop = unknown_items == "drop" or self._catalogue in PRIVATE
-        self._items = Names(item_name, items)
-        self._people = Names(name_of, people, "people")
-        self._highest, self._facts = highest, facts
-        self._pairs = Pairs()
-        self._count = 0
-
-    def __len__(self) -> int:
-        """How many events have been added."""
-        return self._count
-
-    def add_person(self, person: Hashable) -> None:
-        """Count a person in, with or without events."""
-        self._person(person)
-
-    def _person(self, person: Hashable) -> int:
-        number = self._people.number(person)
-        if number == MISSING:
-            raise DataError("the person names nobody; every event needs text or an integer that does")
-        if number == UNLISTED:
-            raise DataError("the person is not among people=; add them")
-        return number
-
-    def add(self, person: Hashable, item: Hashable, weight: float = 1.0) -> None:
-        """One event; nothing is changed when it is refused, and the refusal tells nothing of the event."""
-        for role, name in (("person", name_of(person)), ("item", item_name(item))):
-            if name is None:
-                raise DataError(f"the event's {role} is missing, or is neither text nor a number")
-        amount = number(weight)
-        if not 0.0 <= amount <= self._highest or math.isinf(amount):
-            words = f"weights must {allowed(self._highest)}"
-            raise DataError(f"the event has a weight that is not allowed; {words}")
-        listed = not self._items.listed or self._items.number(item) != UNLISTED
-        if not listed and not self._drop:
-            words = 'add it, or unknown_items="drop"'
-            raise DataError(f"the event's item is not in the catalogue items=; {words}")
-        who = self._person(person)
-        if listed:
-            self._pairs.add_one(who << 32 | self._items.number(item), amount)
-            self._count += 1
-
-    def take(self, batch: Batch) -> None:
-        """A batch of rows; those that are bad are refused, or left out where the source says so.
-
-        A person whose row is left out still counts. After a refusal, start with a new reader.
-        """
-        instance("batch", batch, Batch, "those of a Source")
+    one_of("unknown_items", unknown_items, ("error", "drop"))
+    catalogue = "from data" if items is None else "public"
+    if isinstance(items, PrivateCatalogue):
+        catalogue = items.origin
+    drop = unknown_items == "drop" or catalogue in PRIVATE
+    names, somebody, pairs = Names(item_name, items), Names(name_of, people, "people"), Pairs()
+    for batch in found:
         rows = GoodRows(batch)
-        who = self._people.of(batch.columns["person"])
+        who = somebody.of(batch.columns["person"])
         rows.need("person", who != MISSING)
         if (who == UNLISTED).any():
             raise unlisted(batch, "person", int(np.argmax(who == UNLISTED)))
         weights = None
         if "weight" in batch.columns:
-            weights = rows.weighed(amounts(batch.columns["weight"]), self._highest)
-        facts = {} if self._facts is None else self._facts.of(batch)
-        for role, found in facts.items():
-            rows.need(role, found != MISSING)
-        # Only what stands in rows that are kept gets into a list that is taken from data.
-        what = rows.numbers(self._items, batch.columns["item"])
-        rows.need("item", what != MISSING)
-        if not self._drop:
-            rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
+            weights = rows.weighed(amounts(batch.columns["weight"]), highest)
+        said = {} if facts is None else facts.of(batch)
+        for role, values in said.items():
+            rows.need(role, values != MISSING)
+        what = rows.listed(names, drop=drop)
         kept = rows.good & (what >= 0)
-        if self._facts is not None:
-            self._facts.note(batch, self._items.labels, what, facts, kept)
-        self._pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
-        self._count += int(kept.sum())
-
-    def take_all(self, found: Iterable[Batch]) -> None:
-        """Batches of rows, one after the other."""
-        for batch in found:
-            self.take(batch)
-
-    def events(self, *, nobody: bool = False, nothing: bool = False) -> Events:
-        """Everybody so far.
-
-        With ``nobody`` there may be no people: there is one then, without items. With ``nothing`` there may
-        be no items: there is one then, without a name, that nobody has.
-        """
-        labels, people = self._items.labels, self._people.labels
-        if not labels and not nothing:
-            raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
-        if not people and not nobody:
-            raise ValueError("there are no people; give at least one event")
-        if self._catalogue == "from data" and not nothing and len(labels) > _MOST_ITEMS:
-            raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
-        pairs, weights = self._pairs.merged()
-        order = list(range(len(labels))) if self._items.listed else in_order(labels)
-        facts = {} if self._facts is None else self._facts.by_item(order)
-        made = Events.of(pairs, weights, labels or [""], people or [""], order or [0])
-        return replace(made, catalogue=self._catalogue, facts=facts)
-
-    def population(self, family: Any, **options: Any) -> Any:
-        """A population of the given family, such as ``Coverage``, of everybody so far."""
-        if not hasattr(family, "of_events"):
-            raise TypeError(
-                f"family={getattr(family, '__name__', family)!r} has no row of items per person; "
-                "use one that has from_events, such as Coverage"
-            )
-        return family.of_events(self.events(), **options)
+        if facts is not None:
+            facts.note(batch, names.labels, what, said, kept)
+        pairs.add((who << 32 | what)[kept], None if weights is None else weights[kept])
+    labels, everybody = names.labels, somebody.labels
+    if not labels and not nothing:
+        raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
+    if not everybody and not nobody:
+        raise ValueError("there are no people; give at least one event")
+    if catalogue == "from data" and not nothing and len(labels) > _MOST_ITEMS:
+        raise ValueError(f"there are more than {_MOST_ITEMS:,} different items; give a list of fewer")
+    order = list(range(len(labels))) if names.listed else in_order(labels)
+    made = Events.of(*pairs.merged(), labels or [""], everybody or [""], order or [0])
+    return replace(made, catalogue=catalogue, facts={} if facts is None else facts.by_item(order))
 
 
 class Pairs:
@@ -301,20 +223,7 @@ class Pairs:
     def __init__(self) -> None:
         self._pairs = [np.zeros(0, dtype=np.int64)]
         self._weights: list[NDArray[np.float64]] | None = None  # None: each of them is 1
-        self._single: list[int] = []
-        self._amounts: list[float] = []
         self._waiting = 0
-
-    def add_one(self, pair: int, weight: float) -> None:
-        self._single.append(pair)
-        self._amounts.append(weight)
-        if len(self._single) > _WAITING:
-            self._gather()
-
-    def _gather(self) -> None:
-        pairs, weights = np.array(self._single, dtype=np.int64), np.array(self._amounts, dtype=np.float64)
-        self._single, self._amounts = [], []
-        self.add(pairs, weights)
 
     def add(self, pairs: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
         if weights is not None and self._weights is None:
@@ -329,8 +238,6 @@ class Pairs:
 
     def merged(self) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
         """The pairs in order, and their weights; None where each is 1."""
-        if self._single:
-            self._gather()
         self._merge()
         return self._pairs[0], None if self._weights is None else self._weights[0]
 
@@ -392,12 +299,20 @@ class GoodRows:
         self.keep(right, lambda row: _bad_weight(self._batch, row, highest))
         return weights
 
-    def numbers(self, names: Names, column: Column) -> NDArray[np.int64]:
-        """The numbers of good rows' labels; no other row's label gets one."""
-        if self.good.all():
-            return names.of(column)
+    def listed(self, names: Names, *, drop: bool) -> NDArray[np.int64]:
+        """The numbers of good rows' items; a row of one that is not listed is bad, unless such are dropped.
+
+        Only what stands in rows that are kept gets into a list that is taken from data.
+        """
+        column = self._batch.columns["item"]
         found = np.full(self.good.size, MISSING)
-        found[self.good] = names.of(column.where(self.good))
+        if self.good.all():
+            found = names.of(column)
+        else:
+            found[self.good] = names.of(column.where(self.good))
+        self.need("item", found != MISSING)
+        if not drop:
+            self.keep(found != UNLISTED, lambda row: unlisted(self._batch, "item", row))
         return found
 
 
@@ -783,9 +698,8 @@ def private_catalogue(
             f"budget must be a Budget or a Gate, got a {type(budget).__name__}; e.g. Budget(1.0, 1e-6)"
         )
     whole("items_per_person", items_per_person, at_least=1)
-    reader = EventReader()
-    reader.take_all(batches(Source(events), columns_of(person, item, weight)))
-    found = reader.events(nobody=True, nothing=True)
+    rows = batches(Source(events), columns_of(person, item, weight))
+    found = gathered(rows, nobody=True, nothing=True)
     chosen = choose_items(found, gate, share=share, items_per_person=items_per_person)
     return PrivateCatalogue(chosen.items, gate.spent)
 

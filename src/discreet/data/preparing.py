@@ -29,9 +29,7 @@ from ..core.text import track
 from ..kernels import stores
 from .costs import Needs
 from .events import (
-    MISSING,
     PRIVATE,
-    UNLISTED,
     GoodRows,
     Names,
     PrivateCatalogue,
@@ -39,7 +37,6 @@ from .events import (
     as_text,
     in_order,
     item_name,
-    unlisted,
 )
 from .read import Batch, Column, Source, Text, batches, columns_of, paths_of, row_count
 from .store import (
@@ -238,12 +235,8 @@ class Work:
         weights = np.zeros(0)
         if "weight" in batch.columns:
             weights = rows.weighed(amounts(batch.columns["weight"]), self.highest)
-        # Only what stands in rows that are kept gets into a list that is taken from data.
-        what = rows.numbers(self.names, batch.columns["item"])
-        rows.need("item", what != MISSING)
-        if not self.drop:
-            rows.keep(what != UNLISTED, lambda row: unlisted(batch, "item", row))
-        # A person whose row is left out still counts.
+        what = rows.listed(self.names, drop=self.drop)
+        # Whoever has a row that is left out still counts as somebody.
         kept = np.where(rows.good & (what >= 0), what, nothing).astype(kind)
         if not rows.good.all() and weights.size:
             weights = np.where(rows.good, weights, 0.0)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from .portable cimport cloned_wide, product
+from .portable cimport cloned_wide
 
 cpdef enum:
     REJECTED = 1
@@ -18,11 +18,6 @@ cdef extern from *:
     #define LOW_BITS ((UINT64_C(1) << 22) - 1)
     /* Below it a test is passed whatever the exponent, which is less than 0.01: 0.98 < exp(-0.01). */
     #define PASSED (((uint64_t)(0.98 * 0x1p40)) << 24)
-    /* Philox (Salmon, Moraes, Dror and Shaw 2011): the factors of a round, and what it adds to the key. */
-    #define FACTOR_A UINT64_C(0xD2E7470EE14C6C93)
-    #define FACTOR_C UINT64_C(0xCA5A826395121157)
-    #define STEP_A UINT64_C(0x9E3779B97F4A7C15)
-    #define STEP_B UINT64_C(0xBB67AE8584CAA73B)
     /* Quotients below SMALL, and not within NEAR of a whole number, are certain. */
     #define SMALL 0x1p40
     #define NEAR 0x1p-10
@@ -31,45 +26,8 @@ cdef extern from *:
     #define ROUND_BITS INT64_C(0x4338000000000000)
     """
     const double HALF_STEP, MARGIN, SMALL, NEAR, ROUND
-    const uint64_t LOW_BITS, PASSED, FACTOR_A, FACTOR_C, STEP_A, STEP_B
+    const uint64_t LOW_BITS, PASSED
     const int64_t ROUND_BITS
-
-
-def philox(uint64_t[::1] counter, const uint64_t[::1] key, uint64_t[::1] out):
-    """Whole blocks of four words of NumPy's Philox; the counter moves along."""
-    if counter.shape[0] != 4 or key.shape[0] != 2:
-        raise ValueError("Philox has a counter of four words and a key of two")
-    with nogil:
-        _philox(&counter[0], &key[0], out.shape[0] // 4, &out[0] if out.shape[0] else NULL)
-
-
-cdef void _philox(uint64_t *counter, const uint64_t *key, Py_ssize_t blocks, uint64_t *out) noexcept nogil:
-    cdef uint64_t a, b, c, d, first, second, upper, lower, above, below
-    cdef Py_ssize_t block
-    cdef int turn
-    for block in range(blocks):
-        counter[0] += 1
-        if counter[0] == 0:
-            counter[1] += 1
-            if counter[1] == 0:
-                counter[2] += 1
-                if counter[2] == 0:
-                    counter[3] += 1
-        a, b, c, d = counter[0], counter[1], counter[2], counter[3]
-        first, second = key[0], key[1]
-        for turn in range(10):
-            upper = product(FACTOR_A, a, &lower)
-            above = product(FACTOR_C, c, &below)
-            a = above ^ b ^ first
-            b = below
-            c = upper ^ d ^ second
-            d = lower
-            first += STEP_A
-            second += STEP_B
-        out[4 * block] = a
-        out[4 * block + 1] = b
-        out[4 * block + 2] = c
-        out[4 * block + 3] = d
 
 
 cdef struct Table:

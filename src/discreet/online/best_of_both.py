@@ -364,7 +364,7 @@ class BestOfBothSelector(OnlineSelector):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._votes.grown(settings.votes)
+            self._votes.grown(settings.votes, self._rounds.number)
             self._experts.grown(settings.experts, self._rounds.number)
 
     def _refit(self) -> None:
@@ -406,9 +406,9 @@ class BestOfBothSelector(OnlineSelector):
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         rows = people.as_rows()
         assert rows is not None
-        some = rows.chunk(first, first + within_limit.size)
-        self._votes.learn_rows(some, within_limit)
+        self._votes.learn_rows(people, first, within_limit)
         self._experts.observe_rows(people, first, within_limit, self._sets[1])
+        some = rows.chunk(first, first + within_limit.size)
         self._compare(self._comparison.of_rows(self._sets, some)[within_limit])
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
@@ -467,7 +467,7 @@ class BestOfBothSelector(OnlineSelector):
         rewards, follows = np.empty((2, size)), np.zeros(size, dtype=np.bool_)
         follows[0] = self._leads
         rows.compressed.values(self._sets[0], first, rewards[0])
-        self._votes.learn_rows(rows.chunk(first, first + size), limit)
+        self._votes.learn_rows(people, first, limit)
         own = Stream(people, limit, rewards[1], part.selections)
         self._sets[1] = self._experts.play(own, rows, people, first, self._sets[1], number, passed)
         differences = np.where(limit, self._comparison.differences(rewards, weights), 0)

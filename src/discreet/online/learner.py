@@ -80,6 +80,7 @@ from .people import (
 )
 from .registry import REGISTRY
 from .released import Estimates, Pooled, Released
+from .window import Window, part_of
 
 CALIBRATIONS = ("tight", "published")
 _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
@@ -816,6 +817,7 @@ class OnlineSelector(OnlineLearner):
     # What feedback is summed in and released by: a `BatchedSum`, a `RewardSum`, or None.
     _sum: Any = None
     _rewarded = False  # whether feedback is a reward, which is about what was shown in its round
+    _window: Window | None = None  # where people are kept until a window of rounds closes
     _shares: bool | None = None  # whether segments share what it released; None where they cannot
     _pool: Pooled | None = None  # what they have released, where that is shared
     _first: tuple[int, ...] = ()  # the set that is shown first
@@ -1144,6 +1146,8 @@ class OnlineSelector(OnlineLearner):
     # --- for subclasses: sets --------------------------------------------------------------------
 
     def _due(self) -> bool:
+        if self._window is not None:
+            return self._rounds.number >= self._window.closes
         return bool(self.settings.due(self._rounds.number))
 
     def _draw(self) -> NDArray[Any]:
@@ -1190,8 +1194,9 @@ class OnlineSelector(OnlineLearner):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         """Let these items be drawn, like the ones ``among`` them; ``settings`` are the new ones, if any."""
-        if settings is not None and self._sum is not None:
-            self._sum.grown(settings, self._rounds.number)
+        part = self._sum if self._window is None else self._window
+        if settings is not None and part is not None:
+            part.grown(settings, self._rounds.number)
 
     def _close_items(self, items: NDArray[np.int64]) -> None:
         """Let these items be drawn no more."""
@@ -1235,17 +1240,24 @@ class OnlineSelector(OnlineLearner):
         if self._rewarded:
             return self._sum.prepared(person, self._ticket())
         one, now = self._checked_person(person), self._rounds
+        if self._window is not None:
+            return self._window.prepared(one, self._shown)
         return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
         if self._rewarded:
             self._sum.take(*person)
+        elif self._window is not None:
+            self._window.learn(person)
         else:
             self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """Take up the people of rounds that passed: rows, from ``first`` on."""
-        self._sum.observe_rows(people, first, within_limit, self._shown)
+        if self._window is None:
+            self._sum.observe_rows(people, first, within_limit, self._shown)
+        else:
+            self._window.learn_rows(people, first, within_limit)
 
     def _stands(self) -> int:
         """How many rounds after this one show the same, without a draw."""
@@ -1268,6 +1280,8 @@ class OnlineSelector(OnlineLearner):
         then = partial(self._observe, ready) if within_limit else None
         if self._rewarded:  # who is not learned from has a reward of nothing
             then = partial(self._take_late, self._ticket(), ready, within_limit)
+        elif self._window is not None and not within_limit:  # and, of a window, a coin as everybody else
+            then = partial(self._observe, None)
         self._rounds.close(then=then)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
@@ -1279,9 +1293,11 @@ class OnlineSelector(OnlineLearner):
         if self._rewarded:
             self._observe((ticket, ready if within_limit else None))
             return
-        once = self.budget.max_rounds_per_person == 1
+        once = self._window is not None or self.budget.max_rounds_per_person == 1
         if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
             self._observe_waiting(ready)
+        elif self._window is not None and not within_limit:
+            self._observe(None)
 
     def _observe_waiting(self, ready: Any) -> None:
         """Take up somebody who comes late, or had to wait."""
@@ -1303,10 +1319,14 @@ class OnlineSelector(OnlineLearner):
 
     def _batch(self) -> int:
         """The first round of the open batch."""
+        if self._window is not None:
+            return self._window.opens
         return int(self.settings.begins(self._rounds.number))
 
     def _room(self) -> int | None:
         """How many people the open batch has still room for; None for any number."""
+        if self._window is not None:
+            return self._window.closes - self._rounds.number
         return int(self.settings.room(self._rounds.number))
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
@@ -1315,7 +1335,9 @@ class OnlineSelector(OnlineLearner):
             self._sum.add(sums)
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        """An empty part of the open batch."""
+        """An empty part of the open batch; of a window's people, who are kept as they came."""
+        if self._window is not None:
+            return part_of(self.settings, about)
         given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
         what = (self.n_items, self.bound, self._summed())
         units, everybody = partial(counted_person, *what), partial(counted_people, *what)
@@ -1323,6 +1345,9 @@ class OnlineSelector(OnlineLearner):
 
     def _check_part(self, part: Partial) -> None:
         """Refuse a part that this learner's people cannot have made."""
+        if self._window is not None:
+            self._window.check_part(part)
+            return
         summed = self._summed()
         if not isinstance(part, SummedPart) or part.sums.shape != summed.shape:
             raise ValueError("the part is of another learner, or of other items")
@@ -1332,7 +1357,12 @@ class OnlineSelector(OnlineLearner):
 
     def _take_part(self, part: Any) -> None:
         """Take up the people of a part, whose rounds are over."""
-        self._add_sums(part.sums, part.count)
+        if self._window is None:
+            self._add_sums(part.sums, part.count)
+        else:  # coins are tossed now, one after the other
+            for person in part.people:
+                self._observe(person)
+            self._window.learn_stores(part.stores)
 
     # --- inside: rounds --------------------------------------------------------------------------
 
@@ -1483,6 +1513,37 @@ class OnlineSelector(OnlineLearner):
             stop = count if room is None else min(count, start + room)
             yield slice(start, stop)
             start = stop
+
+    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:
+        """What asks people of these rows, where that is quicker than one by one."""
+        return None if self._window is None else FunctionRounds(rows, self.settings.k, self.settings.bound)
+
+    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
+        """Take up people who were asked last: those of the rounds ``here`` of the stream."""
+        assert self._window is not None
+        self._window.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
+
+    def _run_functions(self, stream: Stream, rows: Rows) -> None:
+        """The same for rows with a concave function in Python: the rounds of a set at a time."""
+        count, after, people = stream.rewards.size, 0, self._function_rounds(rows)
+        if people is None or self._catalogue.active is not None:
+            self._run_one_by_one(stream)  # also where retired items may have to be replaced
+            return
+        for t in track(range(count), "rounds", stream.progress):
+            if t < after:
+                continue
+            if not self._rounds.is_open:
+                self._open()
+            room = self._room()
+            value = people.ask(t, count if room is None else min(count, t + room), self._shown)
+            after = t + max(1, value.size)
+            here = slice(t, after)
+            limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
+            if value.size:
+                rewards[:], shown[:] = value, self._shown
+                self._rounds.close(value.size, then=partial(self._take_functions, people, here, limit))
+            else:
+                self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
 
     @property
     def _width(self) -> int:

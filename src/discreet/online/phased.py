@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..objectives import Population, answers
 from ..objectives.fixed_point import FixedPointGains
 from ..privacy import (
     Account,
@@ -35,10 +33,8 @@ from .learner import (
     score_range,
     tightened,
 )
-from .partial import Partial
-from .pending import Ticket
 from .released import Released
-from .window import Window, part_of
+from .window import Window
 
 LONGEST = 1 << 53
 METHODS = ("composed", "exact", "subsampled")
@@ -218,6 +214,7 @@ class PhasedSelector(OnlineSelector):
 
     settings: PhasedSettings
     _settings_type: ClassVar[type[PhasedSettings]] = PhasedSettings
+    _window: Window
     _state = ("_public", "_window")
     _note = "privacy holds for any stream; the regret guarantee only for exchangeable ones"
 
@@ -257,9 +254,6 @@ class PhasedSelector(OnlineSelector):
         self._release = self._gate.reserve(settings.event, settings.releases, disjoint=True, label=_LABEL)
         sample = None if settings.keep is None else (self._release, settings.keep)
         self._window = Window(settings.n_items, settings.bound, sample=sample)
-
-    def _due(self) -> bool:
-        return self._rounds.number >= self._window.closes
 
     def _draw(self) -> NDArray[np.int32]:
         """The set that the closed window teaches; a random one at first. A new window opens."""
@@ -303,58 +297,6 @@ class PhasedSelector(OnlineSelector):
                 " make a new learner, with start= this one"
             )
         return settings
-
-    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
-        if settings is not None:
-            self._window.grow(settings.n_items)
-
-    def _prepared(self, person: Any) -> Population:
-        ready = self._checked_person(person)
-        if ready.as_rows() is None:
-            # Functions are asked again only when the window closes: what fails now must fail here.
-            answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
-            answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
-        return ready
-
-    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
-        # A window sums as many people as it has rounds at most, exactly; who comes when it is full waits.
-        if not within_limit:
-            self._observe(None)
-        elif self._waiting.admits(ready):
-            self._observe(ready)
-
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=partial(self._observe, ready if within_limit else None))
-
-    def _observe(self, person: Population | None) -> None:
-        self._window.learn(person)
-
-    def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
-        rows = people.as_rows()
-        assert rows is not None
-        self._window.learn_rows(rows.chunk(first, first + within_limit.size), within_limit)
-
-    # A part keeps its people; their coins are tossed when it is merged, one after the other.
-
-    def _check_divisible(self) -> None:
-        """Windows of people can be divided; see `_part`."""
-
-    def _batch(self) -> int:
-        return self._window.opens
-
-    def _room(self) -> int:
-        return self._window.closes - self._rounds.number
-
-    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        return part_of(self.settings, about)
-
-    def _check_part(self, part: Partial) -> None:
-        self._window.check_part(part)
-
-    def _take_part(self, part: Any) -> None:
-        for person in part.people:
-            self._observe(person)
-        self._window.learn_stores(part.stores)
 
     def _spent(self) -> Account:
         return self._account((self._release.entry, self.settings.releases if self._window.served else 0))

@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..objectives import Population, answers
-from ..objectives.fixed_point import FixedPointGains, step
+from ..objectives.fixed_point import step
 from ..objectives.rows import Rows
 from ..privacy import Account, Event, Gate, LaplaceNoise, Seed, Share
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.picks import SampledScores, sampled
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
-from .partial import Partial
-from .pending import Ticket
 from .released import Estimates, Released
-from .window import Window, joined, part_of
+from .window import Window, joined
 
 _MOST = (1 << 36) - 1  # people: sums of all of them are exact
 _LONGEST = 1 << 53
@@ -115,12 +111,8 @@ class Votes(Window):
         self.release = gate.reserve(settings.event, draws=BY_ROUNDS, label=_LABEL)
         sample = None if settings.keep is None else (self.release, settings.keep)
         super().__init__(settings.n_items, settings.bound, sample=sample)
-        self.settings = settings
+        self.settings, self.unit = settings, step(settings.bound, _MOST)
         self.credit, self.known = np.zeros(settings.n_items), 0.0
-
-    @property
-    def unit(self) -> float:
-        return step(self.bound, _MOST)
 
     def draw(self, number: int, active: NDArray[np.bool_]) -> NDArray[np.int32] | None:
         """The set that the closed window teaches; None at first. A new window opens."""
@@ -141,7 +133,9 @@ class Votes(Window):
         scores = np.empty(self.settings.k)
         for pick in range(scores.size):
             candidates = np.flatnonzero(left)
-            place, scores[pick] = self._scored(gains, candidates, credit)
+            votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
+            place, score = self.largest(votes + credit[candidates])
+            scores[pick] = score / self.bound
             left[candidates[place]] = False
             gains.add(int(candidates[place]))
         chosen = np.array(gains.items, dtype=np.int32)
@@ -150,15 +144,8 @@ class Votes(Window):
             self.keep_rows(self._unspent(rows, chosen, trusted))
         return chosen, length
 
-    def _scored(
-        self, gains: FixedPointGains, candidates: NDArray[np.int64], credit: NDArray[np.int64]
-    ) -> tuple[int, float]:
-        """The place of the candidate with the largest noisy score, and that score in units of the bound."""
-        votes = np.rint(gains.scores()[candidates] / self.unit).astype(np.int64)
-        place, score = self.largest(votes + credit[candidates])
-        return place, score / self.bound
-
     def largest(self, scores: NDArray[np.int64]) -> tuple[int, float]:
+        """The place of the largest noisy score, and that score."""
         if math.isinf(self.settings.rate):
             place = int(scores.argmax())
             return place, float(scores[place]) * self.unit
@@ -215,9 +202,8 @@ class Votes(Window):
             worth = np.clip(np.nan_to_num(start.values[items]) / self.bound, 0.0, 1.0)
             self.credit[items], self.known = people * worth, float(people)
 
-    def grown(self, settings: RollingSettings) -> None:
-        """There are more items from now on."""
-        self.grow(settings.n_items)
+    def grown(self, settings: RollingSettings, number: int) -> None:
+        super().grown(settings, number)
         self.credit = np.concatenate((self.credit, np.zeros(settings.n_items - self.credit.size)))
         self.settings = settings
 
@@ -268,7 +254,7 @@ class RollingSelector(OnlineSelector):
     settings: RollingSettings
     _settings_type: ClassVar[type[RollingSettings]] = RollingSettings
     _state = ("_public", "_votes")
-    _batched = False
+    _batched, _grows = False, True
     _note = "privacy holds for any stream; no regret is certified"
 
     def __init__(
@@ -288,10 +274,7 @@ class RollingSelector(OnlineSelector):
 
     def _begin(self) -> None:
         self._public = self._gate.public_randomness()
-        self._votes = Votes(self.settings, self._gate)
-
-    def _due(self) -> bool:
-        return self._rounds.number >= self._votes.closes
+        self._votes = self._window = Votes(self.settings, self._gate)
 
     def _draw(self) -> NDArray[np.int32]:
         active = self._active()
@@ -300,13 +283,6 @@ class RollingSelector(OnlineSelector):
             drawn = self._public.generator.choice(np.flatnonzero(active), size=self.settings.k, replace=False)
             chosen = drawn.astype(np.int32)
         return chosen
-
-    def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RollingSettings:
-        return replace(self.settings, n_items=n_items, labels=labels)
-
-    def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
-        if settings is not None:
-            self._votes.grown(settings)
 
     def _estimates(self) -> Estimates:
         return self._votes.estimates()
@@ -317,52 +293,6 @@ class RollingSelector(OnlineSelector):
 
     def _ranking(self) -> NDArray[np.float64]:
         return self._votes.credit + 1e-9 * super()._ranking()
-
-    # --- people ----------------------------------------------------------------------------------
-
-    def _prepared(self, person: Any) -> Population:
-        ready = self._checked_person(person)
-        if ready.as_rows() is None:
-            # Functions are asked again only when the window closes: what fails now must fail here.
-            answers.number("value", ready.value(self._shown.tolist()), 0.0, self.bound)
-            answers.vector("gains", ready.gains([]), self.n_items, 0.0, self.bound)
-        return ready
-
-    def _take(self, ready: Any, within_limit: bool) -> None:
-        self._rounds.close(then=partial(self._observe, ready if within_limit else None))
-
-    def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:  # noqa: ARG002
-        self._observe(ready if within_limit else None)
-
-    def _observe(self, person: Population | None) -> None:
-        self._votes.learn(person)
-
-    def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
-        rows = people.as_rows()
-        assert rows is not None
-        self._votes.learn_rows(rows.chunk(first, first + within_limit.size), within_limit)
-
-    # A part keeps its people; their coins are tossed when it is merged, one after the other.
-
-    def _check_divisible(self) -> None:
-        """People who vote can be divided; see `_part`."""
-
-    def _batch(self) -> int:
-        return self._votes.opens
-
-    def _room(self) -> int:
-        return self._votes.closes - self._rounds.number
-
-    def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        return part_of(self.settings, about)
-
-    def _check_part(self, part: Partial) -> None:
-        self._votes.check_part(part)
-
-    def _take_part(self, part: Any) -> None:
-        for person in part.people:
-            self._observe(person)
-        self._votes.learn_stores(part.stores)
 
     def _spent(self) -> Account:
         return self._account((self._votes.release.entry, min(1, self._votes.served)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.state import in_range
-from ..objectives import Population
+from ..objectives import Population, answers
 from ..objectives.fixed_point import FixedPointGains, StepSource, step
 from ..objectives.rows import KINDS, Kind, Rows, SparseMatrix
 from ..privacy import Release
@@ -43,6 +43,7 @@ class Window:
     """
 
     _state: ClassVar[tuple[str, ...]] = ("opens", "served", "agreed", "_kept")
+    unit: float | None = None  # another step than that of ``length``
 
     def __init__(
         self, n_items: int, bound: float, length: int = 0, sample: tuple[Release, int] | None = None
@@ -66,11 +67,6 @@ class Window:
         """The first round after the window."""
         return self.opens + self.length
 
-    @property
-    def unit(self) -> float:
-        """The step to which each person's gain is rounded down."""
-        return step(self.bound, self.length)
-
     def close(self) -> FixedPointGains:
         """The empty set, which can grow by its people's sums; none of them is in the window any more.
 
@@ -80,10 +76,18 @@ class Window:
         parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
         parts += [(joined(runs), self.bound) for runs in self._runs.values()]
         others = self.others
+        unit = step(self.bound, self.length) if self.unit is None else self.unit
         self._empty()
-        return FixedPointGains(self.n_items, parts, others, self.unit, self.bound)
+        return FixedPointGains(self.n_items, parts, others, unit, self.bound)
 
     # --- people: each has a coin, tossed when their round closes ---------------------------------
+
+    def prepared(self, person: Population, shown: NDArray[np.int32]) -> Population:
+        """A person who can be kept: functions are asked when the window closes, and what fails fails here."""
+        if person.as_rows() is None:
+            answers.number("value", person.value(shown.tolist()), 0.0, self.bound)
+            answers.vector("gains", person.gains([]), self.n_items, 0.0, self.bound)
+        return person
 
     def learn(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
@@ -96,8 +100,11 @@ class Window:
         elif kept:
             self.keep_rows(rows)
 
-    def learn_rows(self, rows: Rows, within_limit: NDArray[np.bool_]) -> None:
-        """The same for people who are rows."""
+    def learn_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
+        """The same for people who are rows, from ``first`` on."""
+        everybody = people.as_rows()
+        assert everybody is not None
+        rows = everybody.chunk(first, first + within_limit.size)
         kept = self._tossed(rows.n_rows) & within_limit
         rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)
         self.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
@@ -143,7 +150,7 @@ class Window:
         self.functions = True
         self._elsewhere.append(rows)
 
-    def grow(self, n_items: int) -> None:
+    def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
         """There are more items from now on."""
         if self.functions:
             raise ValueError(
@@ -151,8 +158,8 @@ class Window:
                 " items when it has closed"
             )
         for runs in self._runs.values():
-            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in runs]
-        self.n_items = n_items
+            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=settings.n_items)) for run in runs]
+        self.n_items = settings.n_items
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -206,13 +213,10 @@ def _saved_rows(
 def joined(runs: list[Rows]) -> Rows:
     """Runs of rows of one kind as one; they stay joined."""
     if len(runs) > 1:
-        tables = [rows.sparse for rows in runs]
-        lengths = np.concatenate([np.diff(table.indptr) for table in tables])
+        parts = [(np.diff(one.sparse.indptr), one.sparse.indices, one.sparse.data, one.share, one.cap)
+                 for one in runs]  # fmt: skip
+        lengths, indices, data, share, cap = map(np.concatenate, zip(*parts, strict=True))
         ends = np.concatenate(([0], np.cumsum(lengths)))
-        indices, data = (
-            np.concatenate([getattr(one, name) for one in tables]) for name in ("indices", "data")
-        )
-        share, cap = (np.concatenate([getattr(rows, name) for rows in runs]) for name in ("share", "cap"))
-        matrix = SparseMatrix(ends, indices, data, tables[0].n_columns)
+        matrix = SparseMatrix(ends, indices, data, runs[0].sparse.n_columns)
         runs[:] = [Rows(runs[0].kind, matrix, share, cap)]
     return runs[0]

@@ -264,7 +264,7 @@ def _drawn(
     further: dict[int, LazyBits] = {}
     if not failed:
         return out, further
-    places, status, attempts = (np.concatenate(parts) for parts in zip(*failed, strict=True))
+    places, status, attempts = map(np.concatenate, zip(*failed, strict=True))
     while places.size:
         for index in np.flatnonzero(status == kernels.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
