@@ -63,6 +63,10 @@ STATEMENT = (
 )
 
 
+_RELEASES = "releases only, and what follows from them"
+_PUBLIC = f"{_RELEASES}: this file may be given to anybody"
+
+
 # --- what one person adds ---------------------------------------------------------------------------------
 
 
@@ -530,8 +534,21 @@ class Recommender:
         found._know(popularity, model, n_people, labels, told, features)
         return fix(found)
 
+    @property
+    def _conditions(self) -> list[str]:
+        """What keeps a file of it from being public, or has to be so for that; as a rule nothing."""
+        account = self.privacy
+        seeded = ["it was made with a seed: anyone who knows that can remove the noise"]
+        without = ["epsilon is infinite: these are true sums"]
+        found = seeded * account.reproducible + without * (not account.budget.private)
+        return [*found, *account.caveats]
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which `discreet.load` reads. Releases only: the file is public."""
+        """Write the model to a file, which `discreet.load` reads.
+
+        Releases only: the file is public, and says so, unless there is a seed, an infinite epsilon or a
+        caveat of the account, such as a list of items that was taken from people's data: then it says that.
+        """
         with replacing(path) as file:
             file.write_bytes(self.to_bytes())
 
@@ -540,7 +557,7 @@ class Recommender:
         self._check_fitted()
         header = {
             "class": "Recommender",
-            "public": "releases only, and what follows from them: this file may be given to anybody",
+            "public": "; but ".join([_RELEASES, *self._conditions]) if self._conditions else _PUBLIC,
             "statement": STATEMENT,
             "privacy": self.privacy.to_json(),
             "reason": self.reason_,
@@ -621,6 +638,7 @@ class Recommender:
             "format": _FORMAT,
             "version": 1,
             "statement": STATEMENT,
+            "conditions": self._conditions,
             "labels": None if self.labels is None else list(self.labels),
             "prior_items": 0.0 if self.factors is None else self.prior_items,
             "strength": self._strength,

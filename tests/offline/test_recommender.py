@@ -498,6 +498,30 @@ def test_files(shop, tmp_path):
         PrivateRecommender(BUDGET).save(tmp_path / "none")
 
 
+def test_only_files_that_are_public_say_so():
+    """A list of items that was taken from data, a seed, or no noise: the file and the export name it."""
+    table = {"p": [*range(40), 7], "i": ["tea", "milk"] * 20 + ["clinic"]}
+    listed = {"person": "p", "item": "i"}
+    known, taken = (
+        Coverage.from_events(table, items=items, **listed) for items in (sorted({*table["i"]}), None)
+    )
+    endless = dc.Budget(float("inf"))
+    for people, budget, seed, said in (
+        (known, BUDGET, None, []),
+        (taken, BUDGET, None, ["CONDITIONAL on the list of items"]),
+        (known, BUDGET, 3, ["made with a seed"]),
+        (known, endless, None, ["epsilon is infinite"]),
+    ):
+        model = PrivateRecommender(budget, seed=seed).fit(people)
+        public = json.loads(model.to_bytes().split(b"\n")[0])["public"]
+        assert ("may be given to anybody" in public) == (not said)
+        conditions = model.to_json()["conditions"]
+        assert len(conditions) == len(said)
+        for one, whole in zip(said, conditions, strict=True):
+            assert one in whole
+            assert one in public
+
+
 def test_files_that_cannot_be_right_are_refused(shop):
     from discreet.core.state import read_state, state_bytes
 

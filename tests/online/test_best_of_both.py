@@ -97,6 +97,21 @@ def test_a_difference_never_exceeds_the_bound():
         learner.learn(SetFunction(lambda items: 3.0 * bool(items), 4, 1.0, monotone=True))
 
 
+def test_items_that_are_refused_leave_everything_as_it_was():
+    """Votes that had grown alone failed at the next release, if anybody was in the sample: that told so."""
+    often = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    separate = {"min_separation": 1, "resample_every": 5}
+    function = SetFunction(lambda items: float(0 in items), 4, 1.0, monotone=True)
+    for budget, options, person in ((often, separate, Coverage([[1, 0, 0, 1]])), (BUDGET, {}, function)):
+        learner = BestOfBothSelector(4, 1, 100, budget, first_window=2, seed=0, **options)
+        for name in range(60):
+            learner.choose()
+            learner.learn(person, person_id=name)
+            with pytest.raises(ValueError, match=r"make a new learner|holds people who are functions"):
+                learner.add_items([4])
+            assert learner._votes.credit.size == learner._experts.settings.n_items == learner.n_items == 4
+
+
 # --- whom it follows --------------------------------------------------------------------------------
 
 

@@ -173,6 +173,8 @@ def test_what_does_not_fit_is_refused():
         Experts(lambda share: BanditSelector(4, 1, 900, share), 2, PURE, n_items=4)
     with pytest.raises(ValueError, match="spends from the share"):
         Experts(lambda _: HedgeSelector(4, 1, 9, dc.Budget(1.0)), 2, PURE, n_items=4)
+    with pytest.raises(ValueError, match="spends from the share"):  # the whole budget, at a gate of its own
+        Experts(lambda share: HedgeSelector(4, 1, 9, share.budget), 2, PURE, n_items=4)
     with pytest.raises(TypeError, match=r"with choose\(\) and learn\(\)"):
         Experts(lambda _: object(), 2, PURE, n_items=4)
     with pytest.raises(ValueError, match="a budget of its own"):

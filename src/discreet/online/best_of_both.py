@@ -364,8 +364,9 @@ class BestOfBothSelector(OnlineSelector):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._votes.grown(settings.votes, self._rounds.number)
+            self._votes.check_growing()  # first: where one of the two refuses, neither has grown
             self._experts.grown(settings.experts, self._rounds.number)
+            self._votes.grown(settings.votes, self._rounds.number)
 
     def _refit(self) -> None:
         request = self._catalogue.request()

@@ -112,7 +112,8 @@ class Experts:
             )
         if not (callable(getattr(expert, "choose", None)) and callable(getattr(expert, "learn", None))):
             raise TypeError(f"make must make a learner with choose() and learn(), got {checks.shown(expert)}")
-        if isinstance(expert, OnlineSelector | PointLearner) and expert.budget is not self.budget:
+        own = isinstance(expert, OnlineSelector | PointLearner)
+        if own and expert._gate._accountant is not self._gate._accountant:
             raise ValueError("make must make a new learner that spends from the share it is given")
 
     @property

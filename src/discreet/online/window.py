@@ -150,13 +150,17 @@ class Window:
         self.functions = True
         self._elsewhere.append(rows)
 
-    def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
-        """There are more items from now on."""
+    def check_growing(self) -> None:
+        """Refuse more items where somebody is a function of those there were."""
         if self.functions:
             raise ValueError(
                 "the open window holds people who are functions of the items there were, or in a store; add"
                 " items when it has closed"
             )
+
+    def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
+        """There are more items from now on."""
+        self.check_growing()
         for runs in self._runs.values():
             runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=settings.n_items)) for run in runs]
         self.n_items = settings.n_items
