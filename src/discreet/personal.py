@@ -29,15 +29,20 @@ import io
 import json
 import math
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
 
 from .constraints import Constraint, Matroid
 from .constraints.residual import rest_of
@@ -150,7 +155,6 @@ def movement(neighbours: str, dimension: int) -> float:
 
 ENOUGH = 350.0  # n x mu from which pairs pay
 _MOST_PAIRED, _LEAST_PAIRED, _PER_ITEM = 1500, 40, 10.0
-_PLENTY = 600.0
 
 
 @dataclass(frozen=True)
@@ -181,10 +185,8 @@ class PairPlan:
         paired = min(n_items, _MOST_PAIRED)
         if math.isfinite(signal):
             paired = min(paired, max(_LEAST_PAIRED, int(signal / _PER_ITEM)))
-        if paired == n_items:
-            share = Fraction(1, 10)
-        else:
-            share = Fraction(3, 10) if signal >= _PLENTY else Fraction(1, 2)
+        # Where some are to be kept by it, popularity has to be better known.
+        share = Fraction(1, 10) if paired == n_items else Fraction(1, 5)
         return cls(n_items, signal, paired, share)
 
     @property
@@ -208,6 +210,7 @@ _EDGE, _OWN, _RIDGE, _PRIOR = 1.02, 0.02, 0.002, 0.3
 _LIFT_ALL, _LIFT_SOME, _MOST_LIFT = 1.0, 2.0, 6.0
 _ROUND = 2.0**40  # scores are told apart to this: the same order on every machine
 _FORMAT = "discreet-item-model"
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -258,16 +261,85 @@ class Factors:
         return np.asarray(x / self.diagonal - self.half @ (self.half.T @ x))
 
 
-def public_features(features: Any, n_items: int) -> Floats | None:
-    """One row of length 1 for each item; a row of nothing stays one."""
+def public_features(features: Any, n_items: int, labels: Sequence[Any] | None = None) -> Floats | None:
+    """One row of length 1 for each item; a row of nothing stays one.
+
+    Rows by position, or by label: of a mapping, and of a frame that has an index. What is said about other
+    items is left out.
+
+    >>> public_features({"tea": [0, 2], "milk": [3, 4], "soap": [1, 0]}, 2, ["milk", "tea"]).tolist()
+    [[0.6, 0.8], [0.0, 1.0]]
+    """
     if features is None:
         return None
-    found = np.array(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float64)
-    if found.ndim != 2 or found.shape[0] != n_items:
+    indexed = hasattr(features, "index") and hasattr(features, "to_numpy")  # a pandas frame
+    if isinstance(features, Mapping) or (indexed and labels is not None):
+        features = _by_label(features, range(n_items) if labels is None else labels)
+    try:
+        found = np.array(features.toarray() if hasattr(features, "toarray") else features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"features must be rows of numbers, all of one length: {error}; personal.word_features makes them"
+            " of words or categories"
+        ) from None
+    if found.ndim != 2 or found.shape[0] != n_items or not found.shape[1]:
         raise ValueError(f"features must have one row for each of the {n_items} items, got {found.shape}")
     checks.finite("features", found)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
     return np.asarray(found / np.where(lengths > 0.0, lengths, 1.0))
+
+
+def _by_label(features: Any, labels: Sequence[Any]) -> list[Any]:
+    given = features if isinstance(features, Mapping) else _rows_of(features)
+    missing = [label for label in labels if label not in given]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(
+            f"features say nothing about {checks.shown(missing[0])}{more}; give a row for each item by its"
+            " label (of zeros, where nothing is known), or rows by position as an array"
+        )
+    return [given[label] for label in labels]
+
+
+def _rows_of(frame: Any) -> dict[Any, Any]:
+    rows = {plain_label(label): row for label, row in zip(frame.index, frame.to_numpy(), strict=True)}
+    if len(rows) < len(frame):
+        raise ValueError("features have two rows for one item; the index must have every label once")
+    return rows
+
+
+def word_features(*columns: Sequence[str], most: int = 128) -> Floats:
+    """Public features of texts about items: the words of descriptions, titles, or categories.
+
+    Each column has a text for each item. A word counts in its own column, if two items or more have it, the
+    more the fewer have it (the logarithm of n / count). Of long lists of words the ``most`` most important
+    directions are kept.
+
+    >>> about = word_features(["green tea", "black tea", "green soap"], ["drink", "drink", "bath"])
+    >>> [round(float(likeness), 2) for likeness in about @ about[0]]
+    [1.0, 0.82, 0.58]
+    """
+    n_items = len(columns[0]) if columns else 0
+    if not n_items or any(len(column) != n_items for column in columns):
+        raise ValueError("give columns of texts, each with one for every item")
+    held = [
+        sorted({(place, word) for place, text in enumerate(row) for word in _WORD.findall(text.casefold())})
+        for row in zip(*columns, strict=True)
+    ]
+    counts = Counter(chain.from_iterable(held))
+    number = {word: place for place, word in enumerate(sorted(w for w, n in counts.items() if n > 1))}
+    if not number:
+        raise ValueError("no two items have a word in common, so that none is like another by these texts")
+    where = [(row, word) for row, words in enumerate(held) for word in words if word in number]
+    rare = [math.log(n_items / counts[word]) for _, word in where]
+    places = ([row for row, _ in where], [number[word] for _, word in where])
+    matrix = sp.csr_array((rare, places), shape=(n_items, len(number)))
+    lengths = np.sqrt(matrix.multiply(matrix).sum(axis=1))
+    matrix = sp.csr_array(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ matrix)
+    if min(matrix.shape) <= checks.whole("most", most, at_least=1):
+        return np.asarray(matrix.toarray())
+    left, values, _ = svds(matrix, k=most, v0=np.ones(min(matrix.shape)))
+    return np.asarray(left * values)
 
 
 @fixed

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.evaluation.personal import compare_recommenders
 
 from .running import assert_refused, inside, printed
 
@@ -88,6 +89,82 @@ def test_presence_is_private_where_it_is_said(files, capsys):
     assert "number of people" in str(dc.load("model").privacy)
     printed(capsys, "recommend", "fit", "visits.csv", *files, *more, "--max-people", "5000")
     assert dc.load("model").n_people == 5000
+
+
+@pytest.fixture
+def facts(files, tmp_path):
+    """The list of items with what is public about them, and few people: popularity alone is released."""
+    kinds = {"tea": "warm drink,1,0", "beer": "cold drink,0,1", "soap": "for washing,-1,-1"}
+    lines = [f"{item},{kinds[item[:-1]]}" for item in reversed(ITEMS)]
+    (tmp_path / "pages.csv").write_text("page,about,x,y\n" + "\n".join(lines) + "\n")
+    rows = (tmp_path / "visits.csv").read_text().splitlines()
+    (tmp_path / "visits.csv").write_text("\n".join(rows[:2400]) + "\n")
+    return files
+
+
+@pytest.mark.parametrize("option", [["--features", "about"], ["--vectors", "x,y"]])
+def test_public_features_of_the_list_of_items(facts, capsys, option):
+    fit = ["recommend", "fit", "visits.csv", *facts, "--to", "model"]
+    ask = ["recommend", "for", "model", "--history", "soap1", "--k", "3"]
+    assert printed(capsys, *fit)["features"] is None
+    assert set(printed(capsys, *ask)["items"]) != {"soap0", "soap2", "soap3"}
+    found = printed(capsys, *fit, *option, "--export", "m.json")
+    assert found["reason"].endswith("popularity alone")
+    assert found["features"] >= 2
+    for kind in ("tea", "beer", "soap"):
+        asked = printed(capsys, "recommend", "for", "model", "--history", f"{kind}1", "--k", "3")
+        assert sorted(asked["items"]) == [f"{kind}{i}" for i in (0, 2, 3)]
+    with open("m.json") as file:
+        assert len(json.load(file)["features"]) == 12
+
+
+def test_mistakes_about_features(facts, capsys):
+    fit = ["recommend", "fit", "visits.csv", *facts, "--to", "m"]
+    assert_refused(inside(capsys, *fit, "--features", "abuot"), "abuot", "about")
+    assert_refused(
+        inside(capsys, *fit, "--vectors", "x,about"), "--vectors about", "words are for --features"
+    )
+    assert_refused(inside(capsys, *fit, "--features", "page"), "no two items have a word in common")
+    assert_refused(inside(capsys, *fit, "--features", " , "), "names no column")
+    listless = [word for word in fit if word not in ("--items", "pages.csv")] + ["--items-from-data"]
+    assert_refused(inside(capsys, *listless, "--features", "about"), "--features names columns of --items")
+    assert_refused(inside(capsys, "recommend", "for", "m", "--features", "about"), "--features is for")
+
+
+def test_evaluate_in_the_clear(files, capsys, tmp_path):
+    asked = ["recommend", "evaluate", "visits.csv", *files, "--k", "2", "--splits", "2", "--out", "quality"]
+    found = printed(capsys, *asked)
+    assert found["private"] is False
+    rows = {row["name"]: row for row in found["rows"]}
+    people = dc.objectives.Coverage.from_events("visits.csv", person="user", item="page", items=ITEMS)
+    expected = compare_recommenders(people, dc.Budget(1.0, 1e-6), 2, seeds=[0, 1])
+    assert list(rows) == list(expected.found)
+    for name, row in rows.items():
+        for figure in ("hit_rate", "recall", "ndcg"):
+            assert row[figure] == pytest.approx(expected.mean(name, figure), abs=1e-12), name
+    assert rows["personal"]["hit_rate"] > rows["popularity"]["hit_rate"] + 0.2
+    assert rows["EASE, not private"]["hit_rate"] > rows["popularity"]["hit_rate"] + 0.2
+    page = (tmp_path / "quality" / "report.html").read_text()
+    assert "Computed in the clear" in page
+    assert "item-kNN, not private" in page
+    assert f"{rows['personal']['ndcg']:.3f}" in page
+    assert "data:image/svg" in page
+
+    ended = inside(capsys, *asked)
+    assert "NOT PRIVATE" in ended.out
+    assert "pairs of all 12 items" in ended.out
+    assert not (tmp_path / "model").exists()
+
+
+def test_mistakes_of_evaluate(files, capsys):
+    evaluate = ["recommend", "evaluate", "visits.csv", *files]
+    assert_refused(inside(capsys, *evaluate, "--to", "model"), "--to is for discreet recommend fit")
+    assert_refused(inside(capsys, *evaluate, "--history", "tea1"), "--history is for discreet recommend for")
+    assert_refused(inside(capsys, *evaluate, "--k", "13"), "--k")
+    assert_refused(inside(capsys, *evaluate, "--splits", "0"), "--splits")
+    assert_refused(
+        inside(capsys, "recommend", "fit", "visits.csv", *files, "--splits", "2"), "--splits is for"
+    )
 
 
 def test_plan(capsys):

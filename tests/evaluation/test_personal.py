@@ -10,12 +10,15 @@ import pytest
 import discreet as dc
 from discreet.evaluation.personal import (
     NewPeople,
+    Quality,
+    RecommenderComparison,
     compare_recommenders,
     ease,
     item_neighbours,
     popularity,
     quality,
 )
+from discreet.evaluation.simulation import Config, simulate
 from discreet.objectives import Coverage, SetFunction
 
 
@@ -78,3 +81,21 @@ def test_features_are_compared_beside():
     assert found.mean("personal") == found.mean("popularity")  # too few people for pairs
     assert found.mean("personal, features") > found.mean("personal") + 0.2
     assert "in no account" in str(found)
+
+
+def test_a_simulation_says_that_personal_sets_are_measured_elsewhere():
+    given = {
+        "rounds": 40, "items": 6, "k": 2, "repeats": 1, "learners": [{"learner": "personal"}],
+        "streams": [{"family": "favourites"}],
+    }  # fmt: skip
+    (outcome,) = simulate(Config.of(given), None, workers=1).outcomes
+    assert "discreet recommend evaluate" in outcome.note
+
+
+def test_several_splits_have_a_standard_error():
+    one, two = (Quality(hits, 0.5, 0.5, 10) for hits in (0.2, 0.4))
+    found = RecommenderComparison(5, {"personal": [one, two], "popularity": [one]})
+    assert found.error("personal") == pytest.approx(0.1)  # half of the difference
+    assert math.isnan(found.error("popularity"))
+    assert found.table()[1] == [["personal", "0.300 +- 0.100", "0.500", "0.500"],
+                                ["popularity", "0.200", "0.500", "0.500"]]  # fmt: skip

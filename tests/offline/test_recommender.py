@@ -376,7 +376,7 @@ def test_what_is_released_follows_from_public_sizes():
     noise = math.sqrt(2.0) / 0.2
     plans = {n: PairPlan.of(n, 3000, noise) for n in (1000, 1749, 1750, 2999, 3000, 50_000, 10**6)}
     assert [one.paired for one in plans.values()] == [0, 0, 40, 59, 60, 1000, 1500]
-    assert [str(one.share) for one in plans.values()] == ["1", "1", "1/2", "1/2", "3/10", "3/10", "3/10"]
+    assert [str(one.share) for one in plans.values()] == ["1", "1", "1/5", "1/5", "1/5", "1/5", "1/5"]
     assert str(PairPlan.of(5000, 50, noise).share) == "1/10"
     assert PairPlan.of(10, 50, 0.0).reason == "n x mu = inf: pairs of all 50 items"
 

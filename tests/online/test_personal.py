@@ -176,3 +176,70 @@ def test_an_epoch_begins_with_the_set_that_stood(shop):
     following = shop.next_epoch(BUDGET, seed=3)
     assert following.choose().items == shop.choose().items
     assert following._sum.count == 0
+
+
+KIND = {label: [float(label.startswith(kind)) for kind in ("tea", "beer", "soap")] for label in LABELS}
+
+
+def test_public_features_lift_what_is_like_a_history_before_pairs_pay(tmp_path):
+    """Of few people popularity alone is known; what is public about items tells kinds apart all the same."""
+    plain, told = taught(1200), taught(1200, features=KIND)
+    for learner in (plain, told):
+        learner.choose()
+        assert learner.recommender.reason_.endswith("popularity alone")
+    for kind in ("tea", "beer", "soap"):
+        shown = told.choose(history=[f"{kind} 1"])
+        assert sorted(shown.labels) == [f"{kind} {i}" for i in (0, 2, 3)]
+        assert shown.items == told.recommender.recommend([f"{kind} 1"], 3).items
+    assert any(label[:3] != "tea" for label in plain.choose(history=["tea 1"]).labels)
+    # Nothing is released that was not before, and the account is the same.
+    assert told.privacy.to_json() == plain.privacy.to_json()
+    assert told.choose().items == plain.choose().items
+
+    told.save(tmp_path / "state")
+    again = dc.load(tmp_path / "state")
+    assert again.features == told.features
+    assert again.choose(history=["soap 2"]).items == told.choose(history=["soap 2"]).items
+    assert (again.recommender.features == told.recommender.features).all()
+    told.recommender.save(tmp_path / "model")
+    assert dc.load(tmp_path / "model").recommend(["soap 2"], 3).items == told.choose(history=["soap 2"]).items
+    following = told.next_epoch(BUDGET, seed=1)
+    assert following.features == told.features
+
+
+def test_features_by_label_by_position_and_as_a_frame_are_the_same():
+    pandas = pytest.importorskip("pandas")
+    rows = np.array(list(KIND.values()))
+    mixed = np.random.default_rng(0).permutation(12)
+    frame = pandas.DataFrame(rows[mixed], index=[LABELS[i] for i in mixed])
+    one, *others = (
+        PersonalSelector(12, 3, None, BUDGET, labels=LABELS, features=given)
+        for given in (rows, KIND, frame, {**KIND, "unheard of": [9.0, 9.0, 9.0]}, 5.0 * rows)
+    )
+    assert all(other.features == one.features for other in others)
+    assert one.features[0] == (1.0, 0.0, 0.0)
+
+
+def test_features_that_cannot_be_meant_are_refused():
+    def make(features, labels=LABELS):
+        PersonalSelector(12, 3, None, BUDGET, labels=labels, features=features)
+
+    some = {label: row for label, row in KIND.items() if label != "beer 2"}
+    with pytest.raises(ValueError, match="say nothing about 'beer 2'; give a row for each item by its label"):
+        make(some)
+    with pytest.raises(ValueError, match="'tea 0' and 11 more"):
+        make({f" {label}": row for label, row in KIND.items()})
+    with pytest.raises(ValueError, match=r"one row for each of the 12 items, got \(11, 3\)"):
+        make(np.ones((11, 3)))
+    with pytest.raises(ValueError, match=r"word_features makes them"):
+        make([["drink"]] * 12)
+    with pytest.raises(ValueError, match="all of one length"):
+        make(KIND | {"tea 3": [1.0]})
+    with pytest.raises(ValueError, match="features"):
+        make(np.full((12, 2), np.nan))
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="say nothing about 'tea 0'"):  # by position? It cannot be known.
+        make(pandas.DataFrame(np.ones((12, 2))))
+    with pytest.raises(ValueError, match="two rows for one item"):
+        make(pandas.DataFrame(np.ones((13, 2)), index=[*LABELS, "tea 0"]))
+    make(pandas.DataFrame(np.ones((12, 2))), labels=None)

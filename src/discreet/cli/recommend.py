@@ -1,9 +1,10 @@
-"""``discreet recommend``: fit a private item model to a file of events, and ask it for somebody's own set."""
+"""``discreet recommend``: fit a private item model to a file of events, ask it, and measure it."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from .common import (
     check_public,
     check_writable,
     events_of,
+    fitted,
     given,
     printable,
     read_items,
@@ -35,22 +37,45 @@ _EXAMPLES = """examples:
   discreet recommend fit visits.csv --person user --item page --items pages.csv --epsilon 1 --to model
   discreet recommend for model --history tea,milk --k 5
   discreet recommend for model --history tea --exclude milk --json
+  discreet recommend fit visits.csv --person user --item page --items pages.csv --features title,topic \\
+    --epsilon 1 --to model
+  discreet recommend evaluate visits.csv --person user --item page --epsilon 1 --k 10 --out quality
 
 The model is made of differentially private releases: it is public, and so is its file. Somebody's set follows
-from it and from their own history, and is for them alone. discreet plan --personal says whether it pays.
+from it and from their own history, and is for them alone. discreet plan --personal says whether it pays, by
+public sizes. evaluate fits models to four fifths of the people and serves the others: hit rate, recall and
+NDCG, beside popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
-_FIT = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "weight")
-_FIT_ONLY = (*_FIT, "items_from_data", "skip_bad", "epsilon", "max_people", "seed", "to", "export")
-_FOR_ONLY = ("history", "k", "available", "exclude", "include")
+_READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "weight")
+_DATA = (*_READ, "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
+_MODEL, _ASKED, _SPLITS = ("max_people", "to", "export"), ("history", "available", "exclude", "include"), 3
+# Which of the options are for others.
+_OTHERS = {
+    "fit": {"for": (*_ASKED, "k"), "evaluate": ("splits", "out")},
+    "for": {"fit": (*_DATA, *_MODEL), "evaluate": ("splits", "out")},
+    "evaluate": {"fit": _MODEL, "for": _ASKED},
+}
+_MOST_COMPARED = 5000  # items whose pairs are counted without privacy, beside the model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
-    parser.add_argument("do", choices=("fit", "for"), help="fit a model, or ask one for somebody")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="fit: files of events; for: the model")
-    data = parser.add_argument_group("fit: the files")
+    parser.add_argument(
+        "do", choices=tuple(_OTHERS), help="fit a model, ask one for somebody, or see how well it would serve"
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="fit, evaluate: files of events; for: the model"
+    )
+    data = parser.add_argument_group("fit, evaluate: the files")
     add(data, "--person", "--item", *EVENTS[2:], *PRIVATE_EVENTS, "--weight", "--insecure-diagnostics")
-    privacy = parser.add_argument_group("fit: privacy")
+    data.add_argument(
+        "--features",
+        metavar="COLS",
+        help="columns of --items with words about each item, such as titles or categories, separated by"
+        " commas: what is like a history by these public facts is shown earlier",
+    )
+    data.add_argument("--vectors", metavar="COLS", help="the same, of columns of numbers: an embedding")
+    privacy = parser.add_argument_group("fit, evaluate: privacy")
     add(privacy, "--epsilon", "--neighbours", "--seed")
     add(
         privacy, "--delta", default=1e-6, help="probability outside of that (default 1e-6); noise is Gaussian"
@@ -64,11 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("fit: the model")
     out.add_argument("--to", metavar="MODEL", help="the file to write; public")
     out.add_argument("--export", metavar="FILE", help="also as JSON or .npz, for a browser or an app")
+    clear = parser.add_argument_group("evaluate: in the clear")
+    clear.add_argument(
+        "--splits", type=int, metavar="N", help=f"into people to fit to and new ones (default {_SPLITS})"
+    )
+    clear.add_argument("--out", metavar="FOLDER", help="write a report and its chart there")
     ask = parser.add_argument_group("for: somebody")
     ask.add_argument(
         "--history", metavar="ITEMS", help="what they had, separated by commas (default: nothing)"
     )
-    add(ask, "--k", help="how many items (default 5)")
+    add(ask, "--k", help="how many items (default 5); for evaluate, too")
     for name, about in (
         ("--available", "what can be shown (default: everything)"),
         ("--exclude", "what cannot be shown"),
@@ -78,13 +108,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    fits = options.do == "fit"
-    wrong = given(options, _FOR_ONLY if fits else _FIT_ONLY)
-    if wrong:
-        raise ValueError(
-            f"{wrong[0]} is for discreet recommend {'for' if fits else 'fit'}; leave it out here"
-        )
-    result, text = _fit(options) if fits else _for(options)
+    for other, names in _OTHERS[options.do].items():
+        if wrong := given(options, names):
+            raise ValueError(f"{wrong[0]} is for discreet recommend {other}; leave it out here")
+    do = {"fit": _fit, "for": _for, "evaluate": _evaluate}[options.do]
+    result, text = do(options)
     print(as_json({"discreet": __version__, "command": "recommend", **result}) if options.json else text)
     return 0
 
@@ -97,22 +125,20 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from ..personal import STATEMENT
     from ..privacy import Budget
 
-    missing = [name for name in ("person", "item", "epsilon", "to") if getattr(options, name) is None]
-    if missing:
-        raise ValueError(f"--{missing[0]} is missing; see the examples of discreet recommend --help")
+    _needed(options, "person", "item", "epsilon", "to")
     if (options.items is None) != options.items_from_data:
         raise ValueError(
             "which items are there? Give --items FILE, a public list; or --items-from-data, whose results are"
             " conditional on the list of items"
         )
-    check_items_option(options)
     check_public(options, "one of the files of events")
     inputs = [file for file in options.files if file != "-"]
     target = check_writable(options.to, *inputs)
     exported = None if options.export is None else check_writable(options.export, *inputs)
     budget = Budget(options.epsilon, options.delta, options.neighbours)
-    recommender = PrivateRecommender(budget, max_people=options.max_people, seed=options.seed)
-    events = _events(options)
+    events, features = _events(options)
+    known = {"features": features, "max_people": options.max_people, "seed": options.seed}
+    recommender = PrivateRecommender(budget, **known)
     warn_of_budget(budget, len(events.people), options.max_people)
     model = recommender.fit(events)
     model.save(target)
@@ -127,6 +153,7 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "epsilon": model.privacy.epsilon(budget.delta),
         "delta": budget.delta,
         "neighbours": budget.neighbours,
+        "features": None if model.features is None else model.features.shape[1],
         "private": options.seed is None and budget.private,
         "conditional_on": "the list of items" if options.items_from_data else None,
         "statement": STATEMENT,
@@ -135,15 +162,117 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     return result, "\n".join([wrapped(told), str(model.privacy), wrapped(STATEMENT)])
 
 
-def _events(options: argparse.Namespace) -> Events:
+def _needed(options: argparse.Namespace, *names: str) -> None:
+    missing = [name for name in names if getattr(options, name) is None]
+    if missing:
+        raise ValueError(f"--{missing[0]} is missing; see the examples of discreet recommend --help")
+    check_items_option(options)
+    if options.items is None and (about := given(options, ("features", "vectors"))):
+        raise ValueError(f"{about[0]} names columns of --items FILE, which is missing")
+
+
+def _events(options: argparse.Namespace) -> tuple[Events, Any]:
+    """What people have, and public features of the items, where there are any."""
     from ..data.events import gathered
     from ..data.read import batches, columns_of
 
-    items = None if options.items is None else read_items(options)[0]
+    words, numbers = (_columns(options, name) for name in ("features", "vectors"))
+    items, facts = (None, {}) if options.items is None else read_items(options, [*words, *numbers])
+    about = None if items is None else _features(items, facts, words, numbers)
     rows = batches(events_of(options), columns_of(options.person, options.item, options.weight))
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
-    nobody = options.neighbours == "add_remove" and not options.items_from_data
-    return gathered(rows, items=items, highest=1.0, nobody=nobody)
+    nobody = options.neighbours == "add_remove" and items is not None and options.do == "fit"
+    return gathered(rows, items=items, highest=1.0, nobody=nobody), about
+
+
+def _columns(options: argparse.Namespace, name: str) -> list[str]:
+    text = getattr(options, name)
+    if text is None:
+        return []
+    found = [column.strip() for column in next(csv.reader([text]), []) if column.strip()]
+    if not found:
+        raise ValueError(f"--{name} {text!r}: names no column of --items")
+    return found
+
+
+def _features(items: list[Any], facts: dict[str, list[str]], words: list[str], numbers: list[str]) -> Any:
+    """A row for each item: of its words, of its vector, or of both, which count alike."""
+    import numpy as np
+
+    from ..personal import public_features, word_features
+
+    parts: list[Any] = []
+    if words:
+        try:
+            parts.append(word_features(*(facts[column] for column in words)))
+        except ValueError as error:
+            raise ValueError(f"--features {','.join(words)}: {error}") from None
+    if numbers:
+        rows = [
+            [_number(facts[column][i], column, items[i]) for column in numbers] for i in range(len(items))
+        ]
+        parts.append(rows)
+    if not parts:
+        return None
+    return dict(zip(items, np.hstack([public_features(one, len(items)) for one in parts]), strict=True))
+
+
+def _number(text: str, column: str, item: Any) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(
+            f"--vectors {column}: item {str(item)!r} has {text!r}; a vector is made of numbers, and words are"
+            " for --features"
+        )
+    return found
+
+
+# --- evaluate -----------------------------------------------------------------------------------------
+
+
+def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from ..core import checks
+    from ..evaluation.personal import BASELINES, FIGURES, IN_THE_CLEAR, compare_recommenders
+    from ..evaluation.report import recommender_report
+    from ..personal import as_people
+    from ..privacy import Budget
+
+    _needed(options, "person", "item", "epsilon")
+    k, first = 5 if options.k is None else options.k, options.seed or 0
+    splits = checks.whole("--splits", _SPLITS if options.splits is None else options.splits, at_least=1)
+    budget = Budget(
+        options.epsilon, options.delta if math.isfinite(options.epsilon) else 0.0, options.neighbours
+    )
+    events, features = _events(options)
+    people: Any = as_people(events)
+    checks.whole("--k", k, at_least=1, at_most=people.n_items)
+    plain = [name for name in BASELINES if people.n_items <= _MOST_COMPARED or name.startswith("popularity")]
+    how: dict[str, Any] = {"seeds": range(first, first + splits), "baselines": plain, "features": features}
+    compared = compare_recommenders(people, budget, k, **how)
+    rows = [
+        {"name": name, "standard_error": compared.error(name)}
+        | {figure: compared.mean(name, figure) for figure in FIGURES}
+        for name in compared.found
+    ]
+    result = {"private": False, "k": k, "splits": splits, "reason": compared.reason, "rows": rows}
+    lines = [fitted(*compared.table()), wrapped(f"The private model: {compared.reason}."), IN_THE_CLEAR]
+    if options.out is not None:
+        settings = {
+            "files": ", ".join(options.files),
+            "people; items": f"{len(people):,}; {people.n_items:,}",
+            "epsilon, delta, neighbours": f"{budget.epsilon:g}, {budget.delta:g}, {budget.neighbours}",
+            "items shown (k)": str(k),
+            "splits": f"{splits}, seeds {first} to {first + splits - 1}",
+            "public features of items": ", ".join(filter(None, (options.features, options.vectors)))
+            or "none",
+        }
+        report, _ = recommender_report(compared, settings, options.out)
+        result["report"] = str(report)
+        lines.append(f"report: {report}")
+    return result, "\n".join(lines)
 
 
 # --- for ----------------------------------------------------------------------------------------------
@@ -155,9 +284,7 @@ def _for(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     if len(options.files) != 1:
         raise ValueError("discreet recommend for takes one model")
     model = Recommender.load(options.files[0])
-    named: dict[str, Any] = {
-        name: _named(model, f"--{name}", getattr(options, name)) for name in _FOR_ONLY if name != "k"
-    }
+    named: dict[str, Any] = {name: _named(model, f"--{name}", getattr(options, name)) for name in _ASKED}
     history = [item for item in named.pop("history") or [] if item is not None]
     shown = model.recommend(history, 5 if options.k is None else options.k, **named)
     labels = list(shown.items if shown.labels is None else shown.labels)

@@ -70,6 +70,7 @@ shop.toml:
 
 Every finished run is kept in the folder: interrupt it, start it again with the same settings, and it goes on.
 Average rewards are means over the repeats, +- their standard error.
+Everybody sees the same set here; for personal sets there is discreet recommend evaluate.
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"

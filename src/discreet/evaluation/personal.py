@@ -7,11 +7,13 @@ account: for data that may be looked at. Choosing settings by them is a release.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..core import checks
@@ -105,15 +107,13 @@ def _of_model(model: Recommender) -> Scores:
 
 def popularity(training: Population) -> Scores:
     """How many people have each item: the same for everybody, without privacy."""
-    matrix = _dense(training)
-    counts = matrix.sum(axis=0)
+    counts = _together(training).diagonal()
     return lambda histories: np.tile(counts, (len(histories), 1))
 
 
 def item_neighbours(training: Population, shrink: float = 20.0) -> Scores:
     """Sums of cosine similarities to the items of a history (item-kNN, all neighbours), without privacy."""
-    matrix = _dense(training)
-    together = matrix.T @ matrix
+    together = _together(training)
     lengths = np.sqrt(together.diagonal())
     near = together / (np.outer(lengths, lengths) + shrink)
     np.fill_diagonal(near, 0.0)
@@ -122,17 +122,19 @@ def item_neighbours(training: Population, shrink: float = 20.0) -> Scores:
 
 def ease(training: Population, ridge: float = 200.0) -> Scores:
     """EASE (Steck 2019): items regressed on all others, without privacy."""
-    matrix = _dense(training)
-    inverse = np.linalg.inv(matrix.T @ matrix + ridge * np.eye(matrix.shape[1]))
+    inverse = np.linalg.inv(_together(training) + ridge * np.eye(training.n_items))
     weights = -inverse / inverse.diagonal()
     np.fill_diagonal(weights, 0.0)
     return lambda histories: _indicators(histories, weights.shape[0]) @ weights
 
 
-def _dense(people: Population) -> NDArray[np.float64]:
+def _together(people: Population) -> NDArray[np.float64]:
+    """How many people have each pair of items; on the diagonal, each item."""
     rows = people.as_rows()
     assert rows is not None
-    return (rows.sparse.toarray() > 0.0).astype(np.float64)
+    own = rows.sparse
+    matrix = sp.csr_array((np.ones(own.indices.size), own.indices, own.indptr), shape=own.shape)
+    return np.asarray((matrix.T @ matrix).toarray())
 
 
 def _indicators(histories: Sequence[Items], n_items: int) -> NDArray[np.float64]:
@@ -149,24 +151,38 @@ BASELINES: dict[str, Callable[[Population], Scores]] = {
 }
 
 
+FIGURES = ("hit_rate", "recall", "ndcg")
+IN_THE_CLEAR = "NOT PRIVATE: true figures about the people who were looked at, in no account"
+
+
 @dataclass(frozen=True)
 class RecommenderComparison:
-    """Qualities by name, one for each split."""
+    """Qualities by name, one for each split; ``reason`` says what the private model was made of."""
 
     k: int
     found: dict[str, list[Quality]]
+    reason: str = ""
 
     def mean(self, name: str, figure: str = "hit_rate") -> float:
         """The average of a figure over the splits."""
         return float(np.mean([getattr(one, figure) for one in self.found[name]]))
 
+    def error(self, name: str, figure: str = "hit_rate") -> float:
+        """The standard error of that average; nan of one split."""
+        values = [getattr(one, figure) for one in self.found[name]]
+        return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.nan
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Header and rows, as text: means over the splits, and the standard error of hit rates."""
+        rows = []
+        for name in self.found:
+            hits, recall, ndcg = (f"{self.mean(name, figure):.3f}" for figure in FIGURES)
+            error = self.error(name)
+            rows.append([name, hits if math.isnan(error) else f"{hits} +- {error:.3f}", recall, ndcg])
+        return ["", f"hit rate at {self.k}", "recall", "NDCG"], rows
+
     def __str__(self) -> str:
-        rows = [
-            [name, *(f"{self.mean(name, figure):.3f}" for figure in ("hit_rate", "recall", "ndcg"))]
-            for name in self.found
-        ]
-        said = "true figures about the people who were looked at, in no account"
-        return table(["", f"hit rate at {self.k}", "recall", "NDCG"], rows) + f"\n{said}"
+        return f"{table(*self.table())}\n{IN_THE_CLEAR}"
 
 
 def compare_recommenders(
@@ -192,15 +208,21 @@ def compare_recommenders(
     """
     kinds = {"personal": None} | ({} if features is None else {"personal, features": features})
     found: dict[str, list[Quality]] = {name: [] for name in (*kinds, "popularity", *baselines)}
+    reason = ""
     for seed in seeds:
         split = NewPeople.of(people, seed)
+        if not split.histories:
+            raise ValueError(
+                "nobody among the new people has two items or more: there is nothing to hold out"
+            )
         for name, known in kinds.items():
             model = PrivateRecommender(budget, features=known, seed=seed).fit(split.training)
+            reason = model.reason_
             found[name].append(quality(model, split, k))
         found["popularity"].append(quality(popular(split.training, budget, seed), split, k))
         for name in baselines:
             found[name].append(quality(BASELINES[name](split.training), split, k))
-    return RecommenderComparison(k, found)
+    return RecommenderComparison(k, found, reason)
 
 
 def popular(training: Population, budget: Budget, seed: int) -> Scores:

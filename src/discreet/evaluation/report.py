@@ -22,6 +22,7 @@ from . import plots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .personal import RecommenderComparison
     from .simulation import Results, StreamSpec
 
 _WIDE, _NARROW = (8.4, 4.2), (4.3, 3.7)
@@ -121,6 +122,55 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
                     charts / f"{stem}-regret-epsilon-{epsilon:g}",
                 )
     _tail(page, results)
+    return page.save(home / "report.html"), written
+
+
+def recommender_report(
+    compared: RecommenderComparison, settings: dict[str, str], folder: str | os.PathLike[str]
+) -> tuple[Path, list[Path]]:
+    """Write ``folder/report.html`` about personal sets, and its chart; what was written."""
+    home = Path(folder)
+    people = next(iter(compared.found.values()))
+    page = Report(
+        "Personal sets for new people",
+        f"{_count(len(people), 'split')}; {people[0].people:,} new people in the first one.",
+    )
+    page.notice(
+        "Computed in the clear. These are true figures about the people of the data, outside any account:"
+        " on data that may not be looked at, publish none of them. To choose an epsilon, a number of items or"
+        " features by them is a release."
+    )
+    caption = (
+        "A fifth of the people are new: no model has seen them. Of each a fifth of their items, at least one,"
+        f" is held out, the rest is their history, and {compared.k} other items are shown. Hit rate: of how"
+        " many people any held-out item is shown. Recall: how many of the held-out items are, of those that"
+        " could be. NDCG: how high up. Means over splits, +- the standard error."
+    )
+    header, rows = compared.table()
+    page.table(["who chooses", *header[1:]], rows, caption)
+    page.text(f"The private model: {compared.reason}.")
+    if plots_available():
+        home.mkdir(parents=True, exist_ok=True)
+    draw = partial(
+        plots.bars,
+        {name: compared.mean(name) for name in compared.found},
+        title="New people who are shown a held-out item",
+        unit=f"hit rate at {compared.k}, in the clear",
+        dark=[name for name in compared.found if name.startswith("personal")],
+    )
+    written = page.chart(draw, "hit rates of the table", home / "hit-rates")
+    page.heading("What is and what is not private")
+    page.points(
+        [
+            "Nothing on this page is private: noise comes from seeds here, and what is measured are people's"
+            " own items.",
+            "In a real run the model alone leaves, at the epsilon and delta below, and everybody's own set is"
+            " for them alone (joint differential privacy).",
+            "Rows called “not private” have no noise at all: what could be had without privacy.",
+        ]
+    )
+    page.heading("Settings")
+    page.table(["setting", "value"], [[name, value] for name, value in settings.items()])
     return page.save(home / "report.html"), written
 
 

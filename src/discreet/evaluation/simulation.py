@@ -401,6 +401,12 @@ def _same(one: Any, other: Any) -> bool:
 # --- one cell ---------------------------------------------------------------------------------------
 
 
+_POPULAR = (
+    "PersonalSelector shows the most popular items here, as people of a stream have no histories; discreet"
+    " recommend evaluate measures everybody's own sets"
+)
+
+
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Run one cell: a row of plain values, or ``{"refused": reason}`` where its settings cannot be."""
     from ..objectives.base import value_to_each
@@ -422,6 +428,8 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             else:
                 learner, taken = _made(people, cell)
                 start = time.perf_counter()  # a plan is made for all repeats
+                if cell.learner.kind == "PersonalSelector":
+                    warnings.warn(_POPULAR, stacklevel=2)
                 trace = learner.run(people)
                 rewards, shown, account = trace.rewards, trace.selections[-1], _account(learner)
         except (ValueError, TypeError, NotImplementedError, ArithmeticError, BudgetExceeded) as error:

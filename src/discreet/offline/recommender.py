@@ -43,10 +43,10 @@ class PrivateRecommender(Recommender):
     (`data.read_events`), a `data.Store`, or a matrix of people x items with entries in [0, 1]. One row is one
     person; who has several needs ``max_rounds_per_person`` of the budget.
 
-    ``features`` are public facts about the items, a row of numbers for each: words of descriptions,
-    categories, embeddings. What is like a history by these (cosines) is lifted, also items that have no
-    pairs, by a factor of exp(1 or 2 x likeness); it costs nothing. With large catalogues this is worth more
-    than pairs.
+    ``features`` are public facts about the items, a row of numbers for each, by position or by label (a
+    mapping, or a frame with an index): embeddings, or words and categories (`personal.word_features`). What
+    is like a history by these (cosines) is lifted, also items that have no pairs, by a factor of
+    exp(1 or 2 x likeness); it costs nothing. With large catalogues this is worth more than pairs.
 
     Under ``neighbours="add_remove"`` the number of people is private. ``max_people`` declares a public number
     that stands for it (it should be near it), or else 1 % of the budget is spent on a noisy count.
@@ -90,7 +90,7 @@ class PrivateRecommender(Recommender):
         crowd = as_people(people)
         if len(crowd) > MOST_PEOPLE:
             raise ValueError(f"there are more than the {MOST_PEOPLE:,} people whose sums are exact")
-        features = public_features(self._features, crowd.n_items)
+        features = public_features(self._features, crowd.n_items, crowd.labels)
         share, gate = self._allowance.share, self._allowance.gate
         gate.add_caveats(*crowd.caveats)
         n_people, spare = self._count(crowd)

@@ -14,7 +14,7 @@ from ..core import checks
 from ..core.options import SumMethod
 from ..kernels.pairs import UNIT, add_unit_pairs, add_units
 from ..objectives import Population, ProbabilisticCoverage, answers
-from ..personal import Factors, PairPlan, Recommender, everywhere, known_items
+from ..personal import Factors, PairPlan, Recommender, everywhere, known_items, public_features
 from ..privacy import Event, Gate, GaussianNoise, Participation, Seed, Share, SumSpec, VectorBounds
 from ..privacy.accountant import Spending
 from ..privacy.prefix_sum import METHODS
@@ -39,11 +39,13 @@ class PersonalSettings(SelectorSettings):
 
     sums: str = "sqrt"
     first_batch: int
+    features: tuple[tuple[float, ...], ...] | None = None  # a row of length 1 for each item
     event: Event | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.one_of("sums", self.sums, METHODS)
+        public_features(self.features, self.n_items)
         if self.n_items > MOST_ITEMS:
             raise ValueError(
                 f"n_items={self.n_items} exceeds {MOST_ITEMS}: every release has n_items^2 numbers; offer"
@@ -61,6 +63,8 @@ class PersonalSettings(SelectorSettings):
         first = options.pop("first_batch", None)
         options["participation"] = Participation.declared(share, options.pop("min_separation", None))
         given = common_settings(n_items, k, rounds, **options)
+        about = public_features(given.pop("features", None), given["n_items"], given["labels"])
+        given["features"] = None if about is None else tuple(map(tuple, about.tolist()))
         if first is None:
             first = cls(**(given | {"rounds": None}), first_batch=1)._first(share)
             first = max(given["k"], first if rounds is None else min(first, rounds // 4))
@@ -166,7 +170,9 @@ class PersonalSelector(OnlineSelector):
     a set from the latest release and from the history, as a `personal.Recommender` does; the history is used
     and forgotten. Without a history, and as long as n x mu is below 350, the most popular items are shown; a
     random set before the first release. Sets have fewer than k items where a history leaves fewer.
-    ``recommender`` is the latest model: public, to be saved, exported, and asked elsewhere.
+    ``recommender`` is the latest model: public, to be saved, exported, and asked elsewhere. ``features`` are
+    public facts about the items, as of `offline.PrivateRecommender`: after the first release, what is like a
+    history by these is lifted, also while popularity is all that is known.
 
     Formal guarantee: joint differential privacy (`discreet.personal`). All that was released is
     (epsilon, delta)-DP in anybody's data: a person's matrix (a u u', b u) has length at most 1 and no
@@ -208,6 +214,7 @@ class PersonalSelector(OnlineSelector):
         first_batch: int | None = None,
         min_separation: int | None = None,
         sums: SumMethod = "sqrt",
+        features: Any = None,
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,
@@ -218,6 +225,7 @@ class PersonalSelector(OnlineSelector):
     def _begin(self) -> None:
         self._sum = PersonalSum(self.settings, self._gate)
         self._numbers = {label: item for item, label in enumerate(self.settings.labels or ())}
+        self._about = None if self.settings.features is None else np.array(self.settings.features)
         self._model: tuple[int, Recommender] | None = None  # of how many releases, and what follows from them
 
     @property
@@ -271,5 +279,5 @@ class PersonalSelector(OnlineSelector):
         if self._model is None or self._model[0] != count:
             means, factors, people, reason = self._sum.model()
             told = (self.privacy, reason)
-            self._model = count, Recommender.of(means, factors, people, self.labels, told)
+            self._model = count, Recommender.of(means, factors, people, self.labels, told, self._about)
         return self._model[1]

@@ -217,7 +217,7 @@ class RollingSelector(OnlineSelector):
     """People keep their vote until an item of theirs is picked, or until it has faded.
 
     A secret draw decides once, when somebody comes, whether they are learned from at all. People who are kept
-    votes in the next release, and in every later one, as long as none of the picked items adds anything for
+    vote in the next release, and in every later one, as long as none of the picked items adds anything for
     them: they have spent nothing yet. A release picks k items one after the other, each by credit, votes and
     noise: the largest noisy score wins, and item and score are released. Scores become the items' credit, so
     that items whose voters are spent can stay. When fewer votes come than credits said, everything older is
