@@ -100,9 +100,6 @@ PARAMETERS = {
     "Bucket.keys": "The pseudonym of each person.",
     "Bucket.ends": "Where each person's entries end.",
     "Bucket.items": "The item number of each entry.",
-    "EventReader.unknown_items": "What becomes of items that the catalogue does not have.",
-    "EventReader.highest": "The largest weight of one entry.",
-    "EventReader.facts": "Columns of the catalogue that constraints need.",
     "Store.manifest": "What the folder says about itself: sizes, columns, checksums.",
 }
 

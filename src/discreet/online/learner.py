@@ -1514,37 +1514,6 @@ class OnlineSelector(OnlineLearner):
             yield slice(start, stop)
             start = stop
 
-    def _function_rounds(self, rows: Rows) -> FunctionRounds | None:
-        """What asks people of these rows, where that is quicker than one by one."""
-        return None if self._window is None else FunctionRounds(rows, self.settings.k, self.settings.bound)
-
-    def _take_functions(self, people: FunctionRounds, here: slice, within_limit: NDArray[np.bool_]) -> None:
-        """Take up people who were asked last: those of the rounds ``here`` of the stream."""
-        assert self._window is not None
-        self._window.learn_functions(people.rows.chunk(here.start, here.stop), within_limit)
-
-    def _run_functions(self, stream: Stream, rows: Rows) -> None:
-        """The same for rows with a concave function in Python: the rounds of a set at a time."""
-        count, after, people = stream.rewards.size, 0, self._function_rounds(rows)
-        if people is None or self._catalogue.active is not None:
-            self._run_one_by_one(stream)  # also where retired items may have to be replaced
-            return
-        for t in track(range(count), "rounds", stream.progress):
-            if t < after:
-                continue
-            if not self._rounds.is_open:
-                self._open()
-            room = self._room()
-            value = people.ask(t, count if room is None else min(count, t + room), self._shown)
-            after = t + max(1, value.size)
-            here = slice(t, after)
-            limit, rewards, shown = stream.within_limit[here], stream.rewards[here], stream.selections[here]
-            if value.size:
-                rewards[:], shown[:] = value, self._shown
-                self._rounds.close(value.size, then=partial(self._take_functions, people, here, limit))
-            else:
-                self._run_one_by_one(Stream(stream.people[here], limit, rewards, shown, progress=False))
-
     @property
     def _width(self) -> int:
         return int(self.settings.k)
