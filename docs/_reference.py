@@ -15,6 +15,7 @@ import inspect
 import pkgutil
 import re
 import runpy
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +87,15 @@ def _default(one: inspect.Parameter) -> str:
 
 
 def signature(name: str, thing: Any) -> str:
-    """How it is made, without types: those are in the table."""
+    """How it is imported and made, without types: those are in the table."""
     words, starred = [], False
     for one in given(thing):
         if one.kind is one.KEYWORD_ONLY and not starred:
             words.append("*")
             starred = True
         words.append(one.name if one.default is one.empty else f"{one.name}={_default(one)}")
-    line = f"{name}({', '.join(words)})"
-    if len(line) > 88:
-        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + ")"
-    return f"```python\n{line}\n```\n"
+    line = textwrap.fill(f"{name}({', '.join(words)})", 92, subsequent_indent="    ", break_on_hyphens=False)
+    return f"```python\nfrom discreet.{homes()[name]} import {name}\n\n{line}\n```\n"
 
 
 def parameters(thing: Any) -> str:
@@ -216,8 +215,7 @@ def page(package: str, name: str, thing: Any) -> str:
     listed = "".join(f"      {option}: {value}\n" for option, value in options.items())
     members = f"::: {thing.__module__}.{thing.__qualname__}\n    options:\n{listed}"
     return (
-        f"# {name}\n\n{prose[0]}\n\n"
-        f"```python\nfrom discreet.{package} import {name}\n```\n\n{signature(name, thing)}\n"
+        f"# {name}\n\n{prose[0]}\n\n{signature(name, thing)}\n"
         + "\n\n".join(prose[1:])
         + f"\n\n{said}\n\n<h2>Methods and attributes</h2>\n\n{inherited(thing)}\n\n{members}"
     )

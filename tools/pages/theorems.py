@@ -66,15 +66,15 @@ def theorem_lessons() -> str:
             f"- **Expect better than the certificate.** Where regret is positive, the median certificate is"
             f" {slack:.1f} times what was measured. On real people regret was below zero in"
             f" {sum(row['measured'] < 0 for row in real)} of {len(real)} settings: they were served better"
-            " than the theorem's comparison. Choose by the expected share that `discreet plan` simulates, and take"
-            " the certificate as the worst case.",
+            " than the theorem's comparison. Choose by the expected share that `discreet plan` simulates, and"
+            " take the certificate as the worst case.",
             f"- **Avoid the constants of the papers.** With them {trivial(paper)} certificates are trivial"
             f" (they promise nothing), with tight accounting {trivial(own)}.",
             "- **More people help slowly.** With full feedback regret grows like sqrt(T): four times as many"
             " people halve the regret per person. With bandit feedback it grows like T^(2/3) to T^(3/4): that"
             " takes 8 to 16 times as many. Ask for full feedback where you can.",
-            "- **The best possible.** [What no learner beats](#what-no-learner-beats) shows how far certificates"
-            " for points and experts are from it, with privacy and without.",
+            "- **The best possible.** [What no learner beats](#what-no-learner-beats) shows how far"
+            " certificates for points and experts are from it, with privacy and without.",
         ]
     )
 
