@@ -478,10 +478,9 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
         return super().__getstate__() | {"_process": os.getpid()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # joblib sends clones to other processes by pickling them: such a fit would be in no account.
-        super().__setstate__({name: value for name, value in state.items() if name != "_process"})
-        if state.get("_process") != os.getpid():
-            self.__dict__["_sent"] = True
+        made = state.pop("_process", None)  # joblib sends clones to other processes by pickling them
+        super().__setstate__(state)
+        self.__dict__["_sent"] = made != os.getpid()
 
     @property
     def _fits(self) -> Fits:
@@ -491,7 +490,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     def _allowance(self) -> Allowance:
         """What this fit may spend, and where."""
-        if "_sent" in self.__dict__:
+        if self.__dict__.get("_sent"):
             raise RuntimeError(_ELSEWHERE)
         given, epsilon = self.budget, self.epsilon
         if given is None:
