@@ -15,6 +15,7 @@ import inspect
 import pkgutil
 import re
 import runpy
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,42 @@ def given(thing: Any) -> list[inspect.Parameter]:
     return [one for one in found if one.kind not in starred and not one.name.startswith("_")]
 
 
+@functools.cache
+def documented(thing: Any) -> tuple[list[str], dict[str, str]]:
+    """The prose of a docstring, and what it says of parameters: paragraphs that begin with one are theirs."""
+    names = {one.name for one in given(thing)}
+    prose, found = [], dict.fromkeys(names, "")
+    for part in paragraphs(thing):
+        if _GUARANTEE.match(part):
+            continue
+        mine = names & set(_leading(part)) if prose else set()
+        if not mine or part.endswith(":"):  # a list follows, of which a table has no room
+            prose.append(part)
+        if not mine:
+            continue
+        current: list[str] = []
+        for sentence in re.split(r"(?<=[.;])\s+(?=``\w)", " ".join(part.split())):
+            current = [one for one in _leading(sentence) if one in names] or current
+            for name in current:
+                found[name] = f"{found[name]} {sentence}".strip()
+    return prose, found
+
+
+def _leading(text: str) -> list[str]:
+    """The names that a sentence begins with: one, or several of which it says the same."""
+    begin = re.match(r"(``\w+[^`]*``(, | and |, and )?)+", " ".join(text.split()))
+    return re.findall(r"``(\w+)", begin[0]) if begin else []
+
+
 def about(thing: Any, name: str) -> str:
-    """What a parameter is: a sentence that begins with it, an entry, or a sentence that names it."""
-    words = " ".join(" ".join(paragraphs(thing)).split())
-    sentences = re.split(r"(?<=[.;])\s+(?=[A-Z`])", words)
+    """What a parameter is: its sentences, one that begins with it, an entry, or one that names it."""
+    prose, found = documented(thing)
+    sentences = re.split(r"(?<=[.;])\s+(?=[A-Z`])", " ".join(" ".join(prose).split()))
     own = [one for one in sentences if re.match(rf"``{name}(``|=|\[)", one)]
     entry = PARAMETERS.get(f"{thing.__name__}.{name}") or PARAMETERS.get(name)
-    named = [one for one in sentences if re.search(rf"``{name}(``|=|\[)", one)]
-    return next(iter([*own, *([entry] if entry else []), *named]), "")
+    named = [one for one in (*sentences, *found.values()) if re.search(rf"``{name}(``|=|\[)", one)]
+    words = next(iter([one for one in (found[name], *own, entry, *named) if one]), "")
+    return words.rstrip(";") + ("." if words.endswith(";") else "")
 
 
 def _default(one: inspect.Parameter) -> str:
@@ -86,17 +115,15 @@ def _default(one: inspect.Parameter) -> str:
 
 
 def signature(name: str, thing: Any) -> str:
-    """How it is made, without types: those are in the table."""
+    """How it is imported and made, without types: those are in the table."""
     words, starred = [], False
     for one in given(thing):
         if one.kind is one.KEYWORD_ONLY and not starred:
             words.append("*")
             starred = True
         words.append(one.name if one.default is one.empty else f"{one.name}={_default(one)}")
-    line = f"{name}({', '.join(words)})"
-    if len(line) > 88:
-        line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + ")"
-    return f"```python\n{line}\n```\n"
+    line = textwrap.fill(f"{name}({', '.join(words)})", 92, subsequent_indent="    ", break_on_hyphens=False)
+    return f"```python\nfrom discreet.{homes()[name]} import {name}\n\n{line}\n```\n"
 
 
 def parameters(thing: Any) -> str:
@@ -204,7 +231,7 @@ def inherited(thing: Any) -> str:
 
 def page(package: str, name: str, thing: Any) -> str:
     """The page of one class."""
-    prose = [part for part in paragraphs(thing) if not _GUARANTEE.match(part)]
+    prose, _ = documented(thing)
     sections = {
         "Parameters": parameters(thing),
         "Guarantee": guarantee(thing),
@@ -216,8 +243,7 @@ def page(package: str, name: str, thing: Any) -> str:
     listed = "".join(f"      {option}: {value}\n" for option, value in options.items())
     members = f"::: {thing.__module__}.{thing.__qualname__}\n    options:\n{listed}"
     return (
-        f"# {name}\n\n{prose[0]}\n\n"
-        f"```python\nfrom discreet.{package} import {name}\n```\n\n{signature(name, thing)}\n"
+        f"# {name}\n\n{prose[0]}\n\n{signature(name, thing)}\n"
         + "\n\n".join(prose[1:])
         + f"\n\n{said}\n\n<h2>Methods and attributes</h2>\n\n{inherited(thing)}\n\n{members}"
     )

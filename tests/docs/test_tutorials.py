@@ -179,7 +179,7 @@ def test_the_site_builds(tmp_path):
         )  # what Markdown makes of an example in a docstring
     greedy = (tmp_path / "reference" / "offline" / "PrivateGreedy" / "index.html").read_text()
     assert 'class="gp"' in greedy  # a prompt, highlighted
-    assert "release_gains" in greedy.split('id="discreet.offline.greedy.PrivateGreedy"')[1].split("<p>")[0]
+    assert "release_gains" in greedy.split('id="parameters"')[1].split('id="guarantee"')[0]
     assert "<td><code>release_gains</code></td>" in greedy
     assert "PrivateGreedy" in (tmp_path / "reference" / "offline" / "index.html").read_text()
     assert not list(tmp_path.rglob("*.py"))

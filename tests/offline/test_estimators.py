@@ -353,15 +353,28 @@ def test_a_search_beyond_its_gate_is_refused_before_the_first_fit():
     assert gate.spent.epsilon() == pytest.approx(5.0)
 
 
-def test_fits_in_other_processes_are_a_caveat():
+def test_fits_in_other_processes_are_refused():
+    """A search before its first fit; other jobs where they arrive; threads and clones of a file fit."""
     X, y = _table(np.random.default_rng(2), 300)
     selector = PrivateFeatureSelector(1, 1.0, **_settings())
     model = make_pipeline(selector, LogisticRegression())
-    with pytest.warns(RepeatedFitWarning):
-        selector.fit(X, y).fit(X, y)
-    search = GridSearchCV(model, {"privatefeatureselector__k": [1, 2]}, cv=2, n_jobs=2).fit(X, y)
-    assert any("in other processes" in one for one in search.best_estimator_[0].privacy_.caveats)
-    assert search.best_estimator_[0].privacy_.epsilon() == 3.0  # of this process
+    search = GridSearchCV(model, {"privatefeatureselector__k": [1, 2]}, cv=2, n_jobs=2)
+    with pytest.raises(ValueError, match="a fit in another process"):
+        search.fit(X, y)
+    with pytest.raises(ValueError, match=r"fits failed[\s\S]*a fit in another process"):
+        cross_val_score(model, X, y, cv=2, n_jobs=2)
+    with parallel_config(backend="threading"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RepeatedFitWarning)
+        assert np.isfinite(cross_val_score(model, X, y, cv=2, n_jobs=2)).all()
+        assert selector.fit(X, y).privacy_.epsilon() == pytest.approx(3.0)  # all three, in one account
+    fresh = PrivateFeatureSelector(1, 1.0, **_settings())
+    assert pickle.loads(pickle.dumps(fresh)).fit(X, y).privacy_.epsilon() <= 1.0  # the same process
+    with mock.patch.object(estimators.os, "getpid", return_value=0):
+        sent = pickle.dumps(fresh)
+    elsewhere = pickle.loads(sent)
+    with pytest.raises(RuntimeError, match="to fit an estimator that was loaded from a file, clone it"):
+        elsewhere.fit(X, y)
+    assert clone(elsewhere).fit(X, y).privacy_.epsilon() <= 1.0
 
 
 def test_epsilon_has_no_silent_default():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 import warnings
@@ -232,8 +233,8 @@ def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -
 
 
 _ELSEWHERE = (
-    "a search fitted clones in other processes (n_jobs), whose fits are not in this account and come on top;"
-    " with joblib.parallel_config(backend='threading') they are counted"
+    "a fit in another process (n_jobs) would be in no account: run jobs in threads, with"
+    " joblib.parallel_config(backend='threading'); to fit an estimator that was loaded from a file, clone it"
 )
 
 
@@ -277,7 +278,6 @@ class Family:
 
     accounts: list[Account] = field(default_factory=list)
     warned: bool = False
-    elsewhere: bool = False  # clones were fitted in other processes, which keep their accounts
 
 
 @dataclass
@@ -295,13 +295,11 @@ class Fits:
             return place.spent
         mine = relation(self.accounts[0].budget)
         alike = [one for one in self.family.accounts if relation(one.budget) == mine]
-        caveats = [_ELSEWHERE] if self.family.elsewhere else []
-        if len(alike) < len(self.family.accounts):
-            caveats.append(
-                "clones were fitted with other neighbours or contributions: their fits come on top"
-            )
         account = _together(alike)
-        return replace(account, caveats=(*account.caveats, *caveats))
+        if len(alike) == len(self.family.accounts):
+            return account
+        caveat = "clones were fitted with other neighbours or contributions: their fits come on top"
+        return replace(account, caveats=(*account.caveats, caveat))
 
     @contextmanager
     def one(self, allowance: Allowance, *, own: bool) -> Iterator[None]:
@@ -414,8 +412,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     also be a `Gate`: fits of the object and of its clones then all release through it, each at ``epsilon``
     and ``delta`` (at all that is left, if no epsilon is given), and one that does not fit there is refused. A
     search of scikit-learn is refused before its first fit where the gate does not hold all of them. A share
-    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Gates and shares are not sent to
-    other processes: ``n_jobs`` goes with ``joblib.parallel_config(backend="threading")`` then.
+    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Fits in other processes are
+    refused, as no account has them: ``n_jobs`` goes with ``joblib.parallel_config(backend="threading")``.
     """
 
     selection_: Selection
@@ -434,10 +432,9 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def privacy_(self) -> Account:
         """The privacy account of all fits, in this process, of this object and of its clones.
 
-        Fits that joblib ran in other processes (``n_jobs``), and those of copies and pickles, are not in it
-        and come on top; of a search over clones it says so. After several fits each is listed by its
-        guarantee, and epsilons and deltas are added up. With a gate or a share this is the account of the
-        gate: of all that was released through it.
+        Fits in other processes (``n_jobs``) are refused; those of copies are not in it and come on top. After
+        several fits each is listed by its guarantee, and epsilons and deltas are added up. With a gate or a
+        share this is the account of the gate: of all that was released through it.
         """
         check_is_fitted(self, "selection_")
         return self._fits.account
@@ -451,9 +448,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     def _look_ahead(self, search: Any, splits: int) -> None:
         """Refuse a search whose fits the gate does not hold, before the first of them is made."""
-        if self.budget is None or isinstance(self.budget, Budget):
-            self._fits.family.elsewhere |= search.n_jobs not in (None, 1) and not _in_threads()
-            return
+        if search.n_jobs not in (None, 1) and not _in_threads():
+            raise ValueError(_ELSEWHERE)
         if not isinstance(self.budget, Gate):
             return
         if self.epsilon is None:
@@ -479,7 +475,12 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __getstate__(self) -> Any:
         if isinstance(self.budget, Share):
             raise TypeError("an estimator with a share is not copied or pickled, or it could be spent twice")
-        return super().__getstate__()
+        return super().__getstate__() | {"_process": os.getpid()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        made = state.pop("_process", None)  # joblib sends clones to other processes by pickling them
+        super().__setstate__(state)
+        self.__dict__["_sent"] = made != os.getpid()
 
     @property
     def _fits(self) -> Fits:
@@ -489,6 +490,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     def _allowance(self) -> Allowance:
         """What this fit may spend, and where."""
+        if self.__dict__.get("_sent"):
+            raise RuntimeError(_ELSEWHERE)
         given, epsilon = self.budget, self.epsilon
         if given is None:
             if epsilon is None:

@@ -420,7 +420,7 @@ class RunningSumSelector(OnlineSelector):
     while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
     paper 000 remarks (`Experts`).
 
-    ``items_per_person=m`` counts at most m of each person's items (chosen by a coin of the round): noise then
+    ``items_per_person=m`` counts at most m of each person's items (chosen by public randomness): noise then
     grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
     ``weights="norm"`` drops nobody's items and weights people instead: somebody whose items are worth much
     counts less, by min(1, bound / L2 norm of the values of single items), and noise does not grow with
