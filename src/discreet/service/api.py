@@ -423,6 +423,7 @@ OPERATIONS = (
     Operation("DELETE", "/v1/keys/{key}", "end_key", "administer", "End an API key; not the last admin's"),
 )  # fmt: skip
 
+_BROWSER = BROWSER.encode()
 _OUTCOMES = ("outcome", "outcomes", "event_outcome")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
@@ -468,7 +469,7 @@ class Api:
 
         async def work(request: Request) -> Any:
             key = self.key_of(token_of(request.scope["headers"]), one.action)
-            request.state.key = key
+            request.scope["key"] = key
             if one.handler not in _OUTCOMES:
                 self.keys.used(key)
             check_nul(request)
@@ -483,7 +484,7 @@ class Api:
 
     def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        if token is not None and token.startswith(BROWSER.encode()):
+        if token is not None and token.startswith(_BROWSER):
             key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
         else:
             key = None if token is None else self.keys.find(token)
@@ -507,11 +508,11 @@ class Api:
     async def decide(self, request: Request) -> bytes:
         """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
         name, engine = request.path_params["name"], self.engine
-        if not request.state.key.may("decide", name):
+        if not request.scope["key"].may("decide", name):
             raise ELSEWHERE
         raw = await body(request.receive, LARGEST * 16)
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
-        key = request.headers.get("idempotency-key")
+        key = header(request.scope["headers"], b"idempotency-key")
         if key is not None and not (1 <= len(key) <= 256 and key.isascii() and key.isprintable()):
             raise KEY
         whom = [asked.person] * asked.count if asked.people is None else asked.people
@@ -521,7 +522,7 @@ class Api:
         personal = live.config.personal
         if asked.history is not None and (not personal or len(whom) > 1):
             raise BAD_BODY.with_(at="$.history", detail="It is one person's, for learner PersonalSelector.")
-        bound = check_bound(live, request.state.key)
+        bound = check_bound(live, request.scope["key"])
         if bound is not None:
             if asked.event is not None or whom != [None]:
                 raise BAD_BODY.with_(at="$", detail="A token is for one person, which it names by itself.")
@@ -587,7 +588,7 @@ class Api:
 
     async def model(self, request: Request) -> Response:
         """The public model, for a device that decides by itself; 304 for whoever has it."""
-        name, key = request.path_params["name"], request.state.key
+        name, key = request.path_params["name"], request.scope["key"]
         if not key.may("decide", name):
             raise WRONG_ROLE
         live = await self.engine.live(name)
@@ -605,7 +606,7 @@ class Api:
 
     async def token(self, request: Request) -> Any:
         """A token for a browser; whoever has one makes no other."""
-        name, key = request.path_params["name"], request.state.key
+        name, key = request.path_params["name"], request.scope["key"]
         if not key.may("decide", name):
             raise ELSEWHERE
         if key.bound is not None:
@@ -621,15 +622,15 @@ class Api:
 
     async def outcome(self, request: Request) -> bytes:
         asked = decoded(await body(request.receive), _outcome)
-        written = await self._record(request.path_params["decision"], asked, request.state.key)
+        written = await self._record(request.path_params["decision"], asked, request.scope["key"])
         return acknowledged(*await written)
 
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
         name = request.path_params["name"]
-        if not request.state.key.may("decide", name):
+        if not request.scope["key"].may("decide", name):
             raise ELSEWHERE
-        if request.state.key.bound is not None:
+        if request.scope["key"].bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(name)
@@ -658,7 +659,7 @@ class Api:
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for one in asked:
             try:
-                waiting.append(await self._record(one.decision_id, one, request.state.key))
+                waiting.append(await self._record(one.decision_id, one, request.scope["key"]))
             except Problem as refused:
                 waiting.append(refused)
         answers = [
@@ -901,7 +902,7 @@ class Api:
 
 def check_nul(request: Request) -> None:
     """No name has a NUL, which PostgreSQL does not take."""
-    if b"%00" in request.scope["query_string"] or any("\0" in one for one in request.path_params.values()):
+    if b"%00" in request.scope["query_string"] or "\0" in request.scope["path"]:
         raise NUL
 
 
@@ -993,6 +994,14 @@ def token_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
             scheme, _, token = value.partition(b" ")
             if scheme.lower() == b"bearer":
                 return token.strip()
+    return None
+
+
+def header(headers: list[tuple[bytes, bytes]], wanted: bytes) -> str | None:
+    """The first header of this name."""
+    for name, value in headers:
+        if name == wanted:
+            return value.decode("latin-1")
     return None
 
 
