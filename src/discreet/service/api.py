@@ -477,7 +477,7 @@ class Api:
                 raise ELSEWHERE
             found = await handler(request)
             if one.method != "GET" and not decides:
-                await run_in_threadpool(self.audit, key.id, f"{one.method} {request.url.path}")
+                await run_in_threadpool(self.audit, key.id, request)
             return found
 
         return work
@@ -498,8 +498,10 @@ class Api:
             raise RATE
         return key
 
-    def audit(self, key: str, action: str) -> None:
+    def audit(self, key: str, request: Request) -> None:
         """Who did what to which experiment, population or key: people are in no path."""
+        made = request.scope.get("made")  # what the path does not name yet
+        action = f"{request.method} {request.url.path}" + (f": {made}" if made else "")
         with self.engine.store.transaction() as tx:
             audit(tx, action, key)
 
@@ -704,6 +706,7 @@ class Api:
         check_name(asked.name)
         fields = {name: getattr(asked, name) for name in PopulationConfig.__struct_fields__}
         await self._make(self.engine.worker.create_population, asked.name, PopulationConfig(**fields))
+        request.scope["made"] = f"population {asked.name}"
         return {"name": asked.name}
 
     async def account(self, request: Request) -> Any:
@@ -742,6 +745,7 @@ class Api:
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.worker.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)
+        request.scope["made"] = f"experiment {asked.name}"
         return {"name": asked.name}
 
     async def _make(self, make: Callable[..., Any], *given: Any) -> Any:
@@ -870,6 +874,7 @@ class Api:
         except ValueError as error:  # about the address alone
             raise BAD_BODY.with_(at="$.url", detail=str(error)) from None
         number = await self.ask(webhooks.create, request.path_params["name"], asked.url)
+        request.scope["made"] = f"webhook {number}"
         return {"id": number, "secret": self.engine.secrets.webhook(number)}
 
     async def end_webhook(self, request: Request) -> Any:
@@ -885,11 +890,13 @@ class Api:
         asked = await read(request, NewKey)
         make = partial(self.keys.create, asked.name, asked.role, asked.experiments, days=asked.days)
         number, token = await run_in_threadpool(make)
+        request.scope["made"] = f"key {number}"
         return {"id": number, "key": token}
 
     async def rotate_key(self, request: Request) -> Any:
         asked = await read(request, Rotation)
         number, token = await run_in_threadpool(self.keys.rotate, request.path_params["key"], asked.grace)
+        request.scope["made"] = f"key {number}"
         return {"id": number, "key": token}
 
     async def end_key(self, request: Request) -> Any:

@@ -576,8 +576,8 @@ class Pages:
             try:
                 visit = await self._visit(request, action)
                 found = await handler(visit)
-                if method != "GET" and not path.startswith("/parts/"):
-                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {request.url.path}")
+                if method != "GET" and not path.startswith("/parts/") and found.status_code < 400:
+                    await run_in_threadpool(self.api.audit, visit.key.id, request)
                 return found
             except Exception as error:
                 return self._refusal(problem_of(error), request, visit)
@@ -681,7 +681,7 @@ class Pages:
                 return self._welcome(request, WRONG_KEY, goes_on)
             if "read" not in ROLES[key.role]:
                 return self._welcome(request, APP_KEY, goes_on)
-            await run_in_threadpool(self.api.audit, key.id, "POST /login")
+            await run_in_threadpool(self.api.audit, key.id, request)
         except Exception as error:
             return self._refusal(problem_of(error), request, None)
         self.api.keys.used(key)
@@ -873,6 +873,8 @@ class Pages:
             return self._form(visit, form.given, form.errors, await self._populations())
         self._accounts.pop(form.population, None)
         await self.engine.refresh(form.name)
+        people_too = f", population {form.population}" if form.makes_population else ""
+        visit.request.scope["made"] = f"experiment {form.name}{people_too}"
         return _to(f"/experiments/{form.name}")
 
     def _make(self, form: Form) -> None:
@@ -996,12 +998,14 @@ class Pages:
             return await self.keys(visit, 422, error=error, given=visit.given)
         make = partial(self.api.keys.create, name, role, scope, days=lasts)
         number, token = await run_in_threadpool(make)
+        visit.request.scope["made"] = f"key {number}"
         return await self.keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
     async def rotate_key(self, visit: PageVisit) -> Response:
         """A new key for an old one, shown this once; who rotates their own logs in again."""
         old = visit.request.path_params["key"]
         number, token = await run_in_threadpool(self.api.keys.rotate, old, 0.0)
+        visit.request.scope["made"] = f"key {number}"
         key = self.api.keys.of(number)
         made = {"id": number, "key": token, "name": key and key.name, "role": key and key.role}
         return await self.keys(visit, made=made)
