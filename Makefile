@@ -77,7 +77,7 @@ mutants: $(VENV)/.test
 chaos: $(VENV)/.test
 	$(MARK) docs/chaos.md -- $(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
 	$(MARK) docs/service/chaos.md -- $(BIN)/python -m tools.service_chaos \
-	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --out docs/service/chaos.md
+	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --stores 4 --out docs/service/chaos.md
 	$(MARK) docs/service/month.md -- $(BIN)/python -m tools.month --minutes 60 --out docs/service/month.md
 	$(BIN)/python -m tools.images
 

@@ -1,11 +1,13 @@
 """Decisions and durably acknowledged outcomes of the service, beside a plain one that commits each outcome.
 
-    python -m benchmarks.service [--quick]
+    python -m benchmarks.service [--quick] [--pairs [--earlier SRC]]
 
 n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on the same two cores, each pair
 of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
 server's processes alone (without PostgreSQL's own), by the operating system. Every rival in turn, several
-times; the least is taken. What two requests to an application cost that does nothing is beside it. Then
+times; the least is taken. What two requests to an application cost that does nothing is beside it. With 8 and
+with 64 connections the same is told by thread, beside routes of Starlette that do nothing (``--pairs``: that
+alone; ``--earlier``: beside another version's src). Then
 decisions at a fixed rate (open loop), one experiment with 100,000 items, ten with 1,000, and memory over a
 million decisions, fifty at a time. Clients, database and servers share two cores, so that two
 processes are also measured with a part of a core each, as if they had machines of their own. Prints a
@@ -38,7 +40,7 @@ from uvloop import run
 from benchmarks.shared import machine
 from discreet.client import Client
 from discreet.core.text import table
-from tools.results import store
+from tools.results import store, stored
 from tools.service_chaos.__main__ import server as postgres
 
 N, K = 1000, 5
@@ -71,6 +73,11 @@ class Server:
         """Processor seconds so far, of all threads."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def threads(self) -> list[float]:
+        """Processor seconds so far of each thread, in the order in which they began."""
+        tasks = sorted(Path(f"/proc/{self.process.pid}/task").iterdir(), key=lambda one: int(one.name))
+        return [int((one / "schedstat").read_text().split()[0]) / 1e9 for one in tasks]
 
     def memory(self) -> float:
         """Resident megabytes."""
@@ -121,10 +128,15 @@ def _serve(folder: Path, url: str | None, port: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def ours(folder: Path, url: str | None = None, experiments: dict[str, int] | None = None) -> Iterator[Any]:
-    """Our service with experiments of so many items each, and a key."""
+def ours(
+    folder: Path,
+    url: str | None = None,
+    experiments: dict[str, int] | None = None,
+    source: str | None = None,
+) -> Iterator[Any]:
+    """Our service with experiments of so many items each, and a key; of another version, if ``source`` is."""
     port = free_port()
-    server = Server(_serve(folder, url, port), port)
+    server = Server(_serve(folder, url, port), port, {} if source is None else {"PYTHONPATH": source})
     try:
         assert server.process.stdout is not None
         lines = b""
@@ -208,7 +220,7 @@ class Line(asyncio.Protocol):
 async def pairs(port: int, key: str, count: int, times: list[float], name: str = "shop") -> None:
     """So many decisions, each with its outcome."""
     line = await Line.open(port)
-    rng = random.Random(count)
+    rng = random.Random()  # nobody comes twice, over connections and runs
     for _ in range(count):
         start = time.perf_counter()
         asked = b'{"person":"p%d"}' % rng.getrandbits(60)
@@ -231,7 +243,7 @@ async def batches(port: int, key: str, count: int, size: int = 50) -> None:
 
     async def some(many: int) -> None:
         line = await Line.open(port)
-        rng = random.Random(many)
+        rng = random.Random()
         for _ in range(many // size):
             asked = json.dumps({"people": [f"p{rng.getrandbits(60)}" for _ in range(size)]}).encode()
             made = await line.post("/v1/experiments/shop/decisions", key, asked)
@@ -248,7 +260,7 @@ async def open_loop(port: int, key: str, rate: float, seconds: float, connection
     for _ in range(connections):
         free.put_nowait(await Line.open(port))
     times: list[float] = []
-    rng = random.Random(connections)
+    rng = random.Random()
 
     async def one(due: float) -> None:
         line = await free.get()
@@ -304,6 +316,39 @@ def measured(made: Any, count: int, share: float | None = None) -> dict[str, flo
         return {"per_second": count / seconds, "cpu_us": (server.cpu() - cpu) / count * 1e6}
 
 
+THREADS = ("requests", "commits", "learning")
+
+
+def by_thread(count: int, repeats: int, earlier: str | None) -> dict[str, dict[str, dict[str, float]]]:
+    """Processor microseconds of a pair, of all threads and of each, by connections and rival.
+
+    Of the run with the least in all: every rival in turn, several times.
+    """
+    rivals: dict[str, Any] = {
+        "nothing (uvicorn)": partial(plain, name="nothing"),
+        "nothing (Starlette)": partial(plain, name="hello"),
+        "ours, SQLite": ours,
+    }
+    if earlier is not None:
+        rivals["ours, SQLite, before"] = partial(ours, source=earlier)
+    best: dict[str, dict[str, dict[str, float]]] = {"8": {}, "64": {}}
+    for _ in range(repeats):
+        for connections, (name, made) in itertools.product(best, rivals.items()):
+            with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as (server, key):
+                run(closed_loop(server.ports, key, count, int(connections)))
+                before = server.threads()
+                run(closed_loop(server.ports, key, count, int(connections)))
+                now = server.threads()
+            spent = [(end - start) / count * 1e6 for start, end in zip(before, now, strict=False)]
+            found = {"all": sum(spent)}
+            if name.startswith("ours"):
+                found |= dict(zip(THREADS, [one for one in spent if one], strict=False))
+            print(connections, name, {key: round(value) for key, value in found.items()}, flush=True)
+            if found["all"] < best[connections].get(name, {}).get("all", np.inf):
+                best[connections][name] = found
+    return best
+
+
 def database(url: str, number: int) -> str:
     """The URL of a new database on the same server."""
     import psycopg
@@ -317,8 +362,15 @@ def database(url: str, number: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer requests, no million")
+    parser.add_argument("--pairs", action="store_true", help="by thread with 8 and 64 connections, alone")
+    parser.add_argument("--earlier", metavar="SRC", help="src of another version, to measure beside this one")
     options = parser.parse_args()
     count, repeats = (2_000, 1) if options.quick else (12_000, 3)
+    if options.pairs:
+        record = stored("service") | {"by_thread": by_thread(count, repeats, options.earlier)}
+        if not options.quick:
+            store("service", record, only=["by_thread"])
+        return
     best: dict[str, dict[str, float]] = {}
     with postgres() as url:
         shared = itertools.count()
@@ -349,6 +401,7 @@ def main() -> None:
                 }
                 print(name, {key: round(value) for key, value in found.items()}, flush=True)
     record: dict[str, Any] = {"machine": machine(), "closed_loop": best}
+    record["by_thread"] = by_thread(count, repeats, options.earlier)
     with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as (server, key):
         run(closed_loop(server.ports, key, 2_000))
         times = run(open_loop(server.port, key, 1000.0, 2.0 if options.quick else 10.0))

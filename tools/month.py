@@ -222,7 +222,7 @@ class Month:
         """Everybody goes home, and what the store has learned is compared with what they were told."""
         self.clients.finish()
         if not settle(self.world):
-            self.wrong.append("what was reported was not learned within half a minute")
+            self.wrong.append("what was reported was not learned in time")
         self.world.kill_all()
         self.wrong += verdict(self.world, self.clients)
         self.wrong += backup.verify_url(self.world.url)[0]

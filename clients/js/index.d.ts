@@ -44,6 +44,10 @@ export interface Asked {
 export class Client {
   constructor(url: string, key: Credential, options?: { timeout?: number; retries?: number });
   decide(experiment: string, asked?: Asked): Promise<Decision>;
+  /** On a server: for these people, or so many for anybody where a population is anonymous; at most 1,000. */
+  decideMany(experiment: string, people: Iterable<string> | number, asked?: Omit<Asked, "person" | "history">): Promise<Decision[]>;
+  /** Decisions for anybody, one by one, fetched `many` at a time. What is fetched and not shown counts as "took nothing". */
+  prefetched(experiment: string, many?: number, asked?: { segment?: string }): AsyncGenerator<Decision, never>;
   /** The latest public model of personal sets, for PersonalModel of personal.js. */
   model(experiment: string): Promise<any>;
   report(decision: Decision | string, outcome: Outcome): Promise<Acknowledgement>;

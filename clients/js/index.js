@@ -29,11 +29,31 @@ export class Client {
 
   // A set of items for somebody. A browser's token names the person by itself. history: for personal sets.
   async decide(experiment, { person, exclude, segment, key, history } = {}) {
-    const asked = JSON.parse(JSON.stringify({ person, exclude, segment, history }));
+    return decision(await this.#decided(experiment, { person, exclude, segment, history }, key));
+  }
+
+  // On a server: decisions for these people, or so many for anybody where a population is anonymous; at most 1,000.
+  // Ask for those who will see their items: a decision without an outcome counts as one that took nothing.
+  async decideMany(experiment, people, { exclude, segment, key } = {}) {
+    const whom = typeof people === "number" ? { count: people } : { people: [...people] };
+    const found = await this.#decided(experiment, { ...whom, exclude, segment }, key);
+    return (found.decisions ?? [found]).map(decision);
+  }
+
+  // For an anonymous population with a steady stream of visitors: decisions one by one, fetched many at a time,
+  // without those whose time is over. const next = client.prefetched("shop"); (await next.next()).value
+  async *prefetched(experiment, many = 100, { segment } = {}) {
+    for (;;) {
+      for (const one of await this.decideMany(experiment, many, { segment })) {
+        if (Date.parse(one.expires) > Date.now()) yield one;
+      }
+    }
+  }
+
+  #decided(experiment, asked, key) {
     const known = key ?? (this.#retries ? crypto.randomUUID() : undefined);
-    const found = await this.request("POST", `/v1/experiments/${encodeURIComponent(experiment)}/decisions`, asked,
-      known === undefined ? {} : { "idempotency-key": known });
-    return { id: found.decision_id, items: found.items, policy: found.policy, expires: found.expires, propensity: found.propensity ?? null, personal: found.personal ?? false };
+    return this.request("POST", `/v1/experiments/${encodeURIComponent(experiment)}/decisions`,
+      JSON.parse(JSON.stringify(asked)), known === undefined ? {} : { "idempotency-key": known });
   }
 
   // The latest public model of personal sets, for PersonalModel of personal.js.
@@ -112,6 +132,10 @@ export async function verified(body, header, secret, { seconds = 300, now = Date
   const key = await crypto.subtle.importKey("raw", text.encode(secret), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   const sent = Uint8Array.from(parts.v1.match(/../g), (pair) => parseInt(pair, 16));
   return crypto.subtle.verify("HMAC", key, sent, text.encode(`${parts.t}.${body}`));
+}
+
+function decision(found) {
+  return { id: found.decision_id, items: found.items, policy: found.policy, expires: found.expires, propensity: found.propensity ?? null, personal: found.personal ?? false };
 }
 
 function only(outcome) {

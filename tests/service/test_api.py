@@ -307,7 +307,8 @@ def test_a_catalogue_that_changes(shared_service):
     client = shared_service.client()
     experiment(client, "changing")
     changes = {"add_items": ["new"], "retire_items": ITEMS[:15]}
-    client.request("PATCH", "/v1/experiments/changing", changes)
+    told = client.request("PATCH", "/v1/experiments/changing", changes)
+    assert told["n_items"] == len(ITEMS) - 15 + 1
     catalogue = client.request("GET", "/v1/experiments/changing/items")["items"]
     assert [one["item"] for one in catalogue if not one["retired"]] == [*ITEMS[15:], "new"]
     for _ in range(64):  # what was leased before may still be served

@@ -6,11 +6,13 @@ import csv
 import html
 import io
 import json
+import re
 
 import pytest
 
 from discreet.client import ServiceError
 from discreet.service import backup, queries
+from discreet.service.web import DEFAULTS
 from discreet.service.worker import PUBLIC, RESTORED
 
 from .pages import Visitor, key_of, make, serve
@@ -148,6 +150,27 @@ def test_the_audit_log_tells_who_did_what(world):
     for role in ("analyst", "operator"):
         with pytest.raises(ServiceError, match="403"):
             service.client(key_of(client, role)).request("GET", "/v1/audit")
+
+
+def test_the_audit_log_names_what_was_made(world):
+    """By a form and by a request; and nothing where nothing was made."""
+    service, client = world
+    admin = Visitor(service.port, service.key)
+    form = DEFAULTS | {"name": "formed", "items": "a\nb\nc", "k": "1"}
+    assert admin.post("/new", **form).status == 303
+    assert admin.post("/new", **form).status == 422  # there is one already
+    assert admin.post("/keys", name="till", role="app").status == 200
+    client.create_population("asked", epsilon=1.0)
+    client.create_experiment("asked", "asked", ["a", "b"], 1, feedback="taken")
+    made = client.request("POST", "/v1/keys", {"name": "one", "role": "app"})["id"]
+    actions = [one["action"] for one in client.request("GET", "/v1/audit?limit=5")["audit"]]
+    assert actions[:3] == [
+        f"POST /v1/keys: key {made}",
+        "POST /v1/experiments: experiment asked",
+        "POST /v1/populations: population asked",
+    ]
+    assert re.fullmatch("POST /keys: key [0-9a-f]{12}", actions[3])
+    assert actions[4] == "POST /new: experiment formed, population formed"
 
 
 def test_documents_and_files_are_for_those_who_may_read(world):

@@ -13,6 +13,7 @@ import pytest
 from discreet.service.api import Problem, body
 from discreet.service.auth import Keys
 from discreet.service.database import open_store
+from discreet.service.limits import _Joined
 
 from .pages import make
 
@@ -201,3 +202,34 @@ def test_whoever_hangs_up_hinders_nobody(served):
     with Line(served) as line:
         assert line.ask(outcome_of(decision), b'{"taken": null}')[2]["status"] in ("duplicate", "recorded")
     assert "Traceback" not in (served.folder / "log").read_text()
+
+
+def test_an_answer_goes_out_in_one_piece():
+    """The header waits for the body; for nothing else, and not beyond the end of the answer."""
+    sent = []
+    line = _Joined(SimpleNamespace(write=sent.append, close=lambda: sent.append("closed"), is_closing=bool))
+    line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert sent == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    for content in (b"one", b"HTTP/1.1 two"):
+        line.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        line.write(content)
+        assert sent[1:] == [b"HTTP/1.1 200 OK\r\n\r\n" + content]
+        del sent[1:]
+    line.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert len(sent) == 1
+    line.flush()
+    line.flush()
+    assert sent[1:] == [b"HTTP/1.1 204 No Content\r\n\r\n"]
+    line.write(b"HTTP/1.1 500 x\r\n\r\n")
+    line.close()
+    assert sent[2:] == [b"HTTP/1.1 500 x\r\n\r\n", "closed"]
+
+
+def test_answers_without_a_body_come(served):
+    """HEAD, on a connection that stays open."""
+    with Line(served) as line:
+        for _ in range(2):
+            line.socket.sendall(b"HEAD /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert line.file.readline().split()[1] == b"200"
+            while line.file.readline().strip():
+                pass

@@ -91,6 +91,66 @@ def test_node_decides_and_reports(shared_service):
     assert found["same"][0] == found["same"][1]
 
 
+MANY = """
+const [url, key] = process.argv.slice(-2);
+const client = new d.Client(url, key);
+const named = await client.decideMany("named", new Set(["ann", "ben", "cid"]), { exclude: ["item 0"] });
+const told = await client.reportMany(named.map((decision) => ({ decision, likes: decision.items })));
+const again = [await client.decideMany("named", ["dan", "eve"], { key: "visit" }),
+  await client.decideMany("named", ["dan", "eve"], { key: "visit" })];
+const one = await client.decideMany("anybody", 1);
+const stream = client.prefetched("anybody", 3), fetched = [];
+for (let place = 0; place < 7; place += 1) fetched.push((await stream.next()).value);
+let refused = null;
+try { await client.decideMany("anybody", 1001); }
+catch (error) { refused = [error.status, error.problem.at]; }
+console.log(JSON.stringify({ named, told, again, one, fetched, refused }));
+"""
+
+
+@needs_node
+def test_many_decisions_at_once(shared_service):
+    client = shared_service.client()
+    experiment(client, "named", anonymous=False, outcome_wait=3600.0)
+    experiment(client, "anybody", anonymous=True, outcome_wait=3600.0)
+    found = node(MANY, shared_service.url, shared_service.key)
+    assert len({one["id"] for one in found["named"]}) == 3
+    assert all(len(one["items"]) == 3 and "item 0" not in one["items"] for one in found["named"])
+    assert found["told"] == [{"status": "recorded", "counted": True}] * 3
+    assert found["again"][0] == found["again"][1]
+    assert len(found["again"][0]) == 2
+    assert len(found["one"]) == 1
+    assert len({one["id"] for one in found["fetched"]}) == 7
+    assert found["refused"] == [422, "$.count"]
+
+
+OVER = """
+const client = new d.Client(process.argv.at(-1), "k");
+console.log(JSON.stringify((await client.prefetched("shop").next()).value.id));
+"""
+
+
+@needs_node
+def test_what_was_fetched_too_early_is_not_shown():
+    class Early(Flaky):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.server.keys.append(0)
+            at = "2001-01-01T00:00:00Z" if len(self.server.keys) < 3 else "2999-01-01T00:00:00Z"
+            made = [ANSWER | {"expires": at, "decision_id": f"of fetch {len(self.server.keys)}"}]
+            body = json.dumps({"decisions": made}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Early) as server:
+        server.keys = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert node(OVER, f"http://127.0.0.1:{server.server_port}") == "of fetch 3"
+        server.shutdown()
+
+
 class Flaky(BaseHTTPRequestHandler):
     """Fails, cuts the connection, and asks for a pause, before it answers."""
 
@@ -151,7 +211,7 @@ def test_the_package_has_what_it_names():
     code, types = (JS / "index.js").read_text(), (JS / "index.d.ts").read_text()
     exported = set(re.findall(r"^export (?:async )?(?:class|function) (\w+)", code, re.MULTILINE))
     assert exported == set(re.findall(r"^export (?:class|function) (\w+)", types, re.MULTILINE))
-    methods = set(re.findall(r"^  (?:async )?([a-z]\w+)\(.*\{$", code, re.MULTILINE)) - {"constructor"}
+    methods = set(re.findall(r"^  (?:async )?\*?([a-z]\w+)\(.*\{$", code, re.MULTILINE)) - {"constructor"}
     typed = set(re.findall(r"^  ([a-z]\w+)\(", types, re.MULTILINE)) - {"constructor"}
     assert methods == typed
 
@@ -185,7 +245,9 @@ PAGE = """async (url) => {
   const client = new Client(url, () => fetch("/token", { method: "POST" }).then((found) => found.json()));
   const decision = await client.decide("page");
   const told = await client.report(decision, { likes: [decision.items[0]] });
-  return { items: decision.items, told };
+  const many = await client.decideMany("page", 1);
+  const refused = await client.decideMany("page", 2).catch((error) => error.problem.detail);
+  return { items: decision.items, told, many, refused };
 }"""
 
 
@@ -202,6 +264,8 @@ def test_a_browser_on_another_site_asks_with_a_token(tmp_path, browser):  # noqa
         found = page.evaluate(PAGE, service.url)
         assert len(found["items"]) == 3
         assert found["told"] == {"status": "recorded", "counted": True}
+        assert [len(one["items"]) for one in found["many"]] == [3]
+        assert found["refused"] == "A token is for one person, which it names by itself."
         assert site.tokens == 1
         page.goto(home.replace("127.0.0.1", "localhost"))  # a site that the service does not know
         with pytest.raises(Exception, match="Failed to fetch"):

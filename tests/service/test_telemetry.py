@@ -99,8 +99,8 @@ class TellsPaths(Watched):
 class TellsOutcomes(Watched):
     """An injected fault."""
 
-    def _tell(self, scope, one):
-        super()._tell(scope, one._replace(status=500) if one.status < 400 else one)
+    def _counts(self, route, status):
+        return status < 400 or super()._counts(route, status)
 
 
 def leaks(found):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -26,6 +28,8 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.got, self.status = [], 200
+        self.free = threading.Event()  # until then it holds what it gets, if ``holds`` says so
+        self.holds, self.drips = set(), False
         self.url = f"http://127.0.0.1:{self.server_port}/releases?from=shop"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -34,6 +38,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.got.append((self.path, self.headers["discreet-signature"], body))
+        if len(self.server.got) in self.server.holds:
+            self.server.free.wait(60)
+        if self.server.drips:
+            with contextlib.suppress(OSError):
+                while not self.server.free.wait(0.05):
+                    self.wfile.write(b"H")
         self.send_response(self.server.status)
         self.send_header("location", f"http://127.0.0.1:{self.server.server_port}/elsewhere")
         self.end_headers()
@@ -43,11 +53,43 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def receiver():
-    server = Receiver()
-    yield server
-    server.shutdown()
-    server.server_close()
+def receivers():
+    made = []
+
+    def make():
+        made.append(Receiver())
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.free.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def receiver(receivers):
+    return receivers()
+
+
+def looked(sender, receiver):
+    """How many releases come with one look, once all turns are over."""
+    before = len(receiver.got)
+    sender.look()
+    for turn in sender.turns.values():
+        turn.join()
+    return len(receiver.got) - before
+
+
+def seqs(receiver):
+    return [json.loads(body)["release"]["seq"] for *_, body in receiver.got]
+
+
+def until(done, seconds=8.0):
+    end = time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
+    return done()
 
 
 def serve(world, rounds=16):
@@ -68,11 +110,11 @@ def test_every_release_is_sent_once_in_order_and_signed(url, receiver):
     serve(world)  # before it is asked for
     number = webhooks.create(world.store, "shop", receiver.url)
     sender = Webhooks(world.store, secrets, HERE)
-    assert sender.look() == 0
+    assert looked(sender, receiver) == 0
     serve(world, 24)
-    sent = sender.look()
+    sent = looked(sender, receiver)
     assert sent >= 2
-    assert sender.look() == 0
+    assert looked(sender, receiver) == 0
     first = webhooks.listed(world.store, "shop")[0]["sent"] - sent
     known = {one["seq"]: one for one in queries.releases(world.store, "shop")}
     for place, (path, header, body) in enumerate(receiver.got, 1):
@@ -92,15 +134,73 @@ def test_what_is_not_taken_is_sent_again_later(url, receiver):
     serve(world)
     for status, failures in ((500, 1), (302, 2), (404, 3)):
         receiver.status = status
-        assert sender.look() == 0
+        assert looked(sender, receiver) == 1
         assert webhooks.listed(world.store, "shop")[0]["failures"] == failures
-        assert sender.look() == 0  # not before its pause is over
+        assert looked(sender, receiver) == 0  # not before its pause is over
         due_now(world)
     assert len(receiver.got) == 3
     assert {path for path, *_ in receiver.got} == {"/releases?from=shop"}  # and not elsewhere
     receiver.status = 204
-    assert sender.look() >= 1
+    assert looked(sender, receiver) >= 1
     assert webhooks.listed(world.store, "shop")[0]["failures"] == 0
+
+
+def test_a_slow_receiver_holds_up_nobody_else(url, receivers):
+    world, slow, quick = World(url, taken(), PURE), receivers(), receivers()
+    slow.holds = {1}
+    for one in (slow, quick):
+        webhooks.create(world.store, "shop", one.url)
+    serve(world, 40)
+    with world.store.transaction() as tx:
+        last = tx.one("SELECT seq FROM experiment")[0]
+    sender = Webhooks(world.store, Secrets.fresh(), HERE)
+    sender.start()
+    try:
+        assert last >= 3
+        assert until(lambda: len(quick.got) == last)
+        assert seqs(quick) == list(range(1, last + 1))
+        assert seqs(slow) == [1]
+        slow.free.set()
+        assert until(lambda: len(slow.got) == last)
+        assert seqs(slow) == list(range(1, last + 1))
+    finally:
+        sender.stop()
+
+
+def test_whoever_goes_on_after_a_kill_begins_where_nothing_is_written_down(url, receiver):
+    """The turn that was killed, or only stopped for long, changes nothing when it wakes up again."""
+    world = World(url, taken(), PURE)
+    webhooks.create(world.store, "shop", receiver.url)
+    serve(world, 40)
+    first, second = (Webhooks(world.store, Secrets.fresh(), HERE) for _ in range(2))
+    receiver.holds = {2}
+    first.look()
+    assert until(lambda: len(receiver.got) == 2)
+    second.look()
+    assert second.turns == {}  # it is the other's, as far as anybody knows
+    due_now(world)  # the lease is over
+    assert looked(second, receiver) >= 2
+    last = webhooks.listed(world.store, "shop")[0]["sent"]
+    assert seqs(receiver) == [1, *range(2, 3), *range(2, last + 1)]
+    receiver.free.set()
+    for turn in first.turns.values():
+        turn.join()
+    assert webhooks.listed(world.store, "shop")[0]["sent"] == last
+    assert len(receiver.got) == last + 1
+
+
+def test_an_answer_byte_by_byte_is_cut_off(file_url, receiver, monkeypatch):
+    monkeypatch.setattr(webhooks, "_TIMEOUT", 0.5)
+    world = World(file_url, taken(), PURE)
+    webhooks.create(world.store, "shop", receiver.url)
+    serve(world)
+    receiver.drips = True
+    sender = Webhooks(world.store, Secrets.fresh(), HERE)
+    sender.look()
+    (turn,) = sender.turns.values()
+    turn.join(8.0)
+    assert not turn.is_alive()
+    assert webhooks.listed(world.store, "shop")[0]["failures"] == 1
 
 
 def test_a_receiver_that_was_away_for_long_gets_the_oldest_first(file_url, receiver):
@@ -116,8 +216,8 @@ def test_a_receiver_that_was_away_for_long_gets_the_oldest_first(file_url, recei
         )
         tx.do("UPDATE experiment SET seq = ?", many)
     sender = Webhooks(world.store, Secrets.fresh(), HERE)
-    assert sender.look() == 100
-    assert [json.loads(body)["release"]["seq"] for *_, body in receiver.got] == list(range(1, 101))
+    assert looked(sender, receiver) == 100
+    assert seqs(receiver) == list(range(1, 101))
 
 
 @pytest.mark.parametrize(
@@ -150,8 +250,7 @@ def test_nothing_is_sent_into_a_private_network(file_url, receiver, caplog):
     webhooks.create(world.store, "shop", receiver.url)
     serve(world)
     with caplog.at_level(logging.WARNING, "discreet.service"):
-        assert Webhooks(world.store, Secrets.fresh(), []).look() == 0
-    assert receiver.got == []
+        assert looked(Webhooks(world.store, Secrets.fresh(), []), receiver) == 0
     assert "a release was not sent" in caplog.text
 
 

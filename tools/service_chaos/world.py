@@ -25,6 +25,7 @@ from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.database import failpoints, open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
+from discreet.service.limits import configured
 from discreet.service.postgres import PostgresDatabase
 from discreet.service.web import App
 from discreet.service.worker import Worker
@@ -185,9 +186,7 @@ class World:
             if full:
                 room = os.path.getsize(self.url.removeprefix("sqlite:///"))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
-            config = uvicorn.Config(
-                App(engine), access_log=False, log_level="critical", timeout_graceful_shutdown=1
-            )
+            config = configured(App(engine), connections=1000, log_level="critical")
             uvicorn.Server(config).run(sockets=[self.listener])
         finally:
             os._exit(1)

@@ -423,6 +423,7 @@ OPERATIONS = (
     Operation("DELETE", "/v1/keys/{key}", "end_key", "administer", "End an API key; not the last admin's"),
 )  # fmt: skip
 
+_BROWSER = BROWSER.encode()
 _OUTCOMES = ("outcome", "outcomes", "event_outcome")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
@@ -468,7 +469,7 @@ class Api:
 
         async def work(request: Request) -> Any:
             key = self.key_of(token_of(request.scope["headers"]), one.action)
-            request.state.key = key
+            request.scope["key"] = key
             if one.handler not in _OUTCOMES:
                 self.keys.used(key)
             check_nul(request)
@@ -476,14 +477,14 @@ class Api:
                 raise ELSEWHERE
             found = await handler(request)
             if one.method != "GET" and not decides:
-                await run_in_threadpool(self.audit, key.id, f"{one.method} {request.url.path}")
+                await run_in_threadpool(self.audit, key.id, request)
             return found
 
         return work
 
     def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
-        if token is not None and token.startswith(BROWSER.encode()):
+        if token is not None and token.startswith(_BROWSER):
             key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
         else:
             key = None if token is None else self.keys.find(token)
@@ -497,8 +498,10 @@ class Api:
             raise RATE
         return key
 
-    def audit(self, key: str, action: str) -> None:
+    def audit(self, key: str, request: Request) -> None:
         """Who did what to which experiment, population or key: people are in no path."""
+        made = request.scope.get("made")  # what the path does not name yet
+        action = f"{request.method} {request.url.path}" + (f": {made}" if made else "")
         with self.engine.store.transaction() as tx:
             audit(tx, action, key)
 
@@ -507,11 +510,11 @@ class Api:
     async def decide(self, request: Request) -> bytes:
         """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
         name, engine = request.path_params["name"], self.engine
-        if not request.state.key.may("decide", name):
+        if not request.scope["key"].may("decide", name):
             raise ELSEWHERE
         raw = await body(request.receive, LARGEST * 16)
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
-        key = request.headers.get("idempotency-key")
+        key = header(request.scope["headers"], b"idempotency-key")
         if key is not None and not (1 <= len(key) <= 256 and key.isascii() and key.isprintable()):
             raise KEY
         whom = [asked.person] * asked.count if asked.people is None else asked.people
@@ -521,7 +524,7 @@ class Api:
         personal = live.config.personal
         if asked.history is not None and (not personal or len(whom) > 1):
             raise BAD_BODY.with_(at="$.history", detail="It is one person's, for learner PersonalSelector.")
-        bound = check_bound(live, request.state.key)
+        bound = check_bound(live, request.scope["key"])
         if bound is not None:
             if asked.event is not None or whom != [None]:
                 raise BAD_BODY.with_(at="$", detail="A token is for one person, which it names by itself.")
@@ -587,7 +590,7 @@ class Api:
 
     async def model(self, request: Request) -> Response:
         """The public model, for a device that decides by itself; 304 for clients that have it."""
-        name, key = request.path_params["name"], request.state.key
+        name, key = request.path_params["name"], request.scope["key"]
         if not key.may("decide", name):
             raise WRONG_ROLE
         live = await self.engine.live(name)
@@ -605,7 +608,7 @@ class Api:
 
     async def token(self, request: Request) -> Any:
         """A token for a browser; a client with one makes no other."""
-        name, key = request.path_params["name"], request.state.key
+        name, key = request.path_params["name"], request.scope["key"]
         if not key.may("decide", name):
             raise ELSEWHERE
         if key.bound is not None:
@@ -621,15 +624,15 @@ class Api:
 
     async def outcome(self, request: Request) -> bytes:
         asked = decoded(await body(request.receive), _outcome)
-        written = await self._record(request.path_params["decision"], asked, request.state.key)
+        written = await self._record(request.path_params["decision"], asked, request.scope["key"])
         return acknowledged(*await written)
 
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
         name = request.path_params["name"]
-        if not request.state.key.may("decide", name):
+        if not request.scope["key"].may("decide", name):
             raise ELSEWHERE
-        if request.state.key.bound is not None:
+        if request.scope["key"].bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(name)
@@ -658,7 +661,7 @@ class Api:
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for one in asked:
             try:
-                waiting.append(await self._record(one.decision_id, one, request.state.key))
+                waiting.append(await self._record(one.decision_id, one, request.scope["key"]))
             except Problem as refused:
                 waiting.append(refused)
         answers = [
@@ -703,6 +706,7 @@ class Api:
         check_name(asked.name)
         fields = {name: getattr(asked, name) for name in PopulationConfig.__struct_fields__}
         await self._make(self.engine.worker.create_population, asked.name, PopulationConfig(**fields))
+        request.scope["made"] = f"population {asked.name}"
         return {"name": asked.name}
 
     async def account(self, request: Request) -> Any:
@@ -741,6 +745,7 @@ class Api:
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.worker.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)
+        request.scope["made"] = f"experiment {asked.name}"
         return {"name": asked.name}
 
     async def _make(self, make: Callable[..., Any], *given: Any) -> Any:
@@ -869,6 +874,7 @@ class Api:
         except ValueError as error:  # about the address alone
             raise BAD_BODY.with_(at="$.url", detail=str(error)) from None
         number = await self.ask(webhooks.create, request.path_params["name"], asked.url)
+        request.scope["made"] = f"webhook {number}"
         return {"id": number, "secret": self.engine.secrets.webhook(number)}
 
     async def end_webhook(self, request: Request) -> Any:
@@ -884,11 +890,13 @@ class Api:
         asked = await read(request, NewKey)
         make = partial(self.keys.create, asked.name, asked.role, asked.experiments, days=asked.days)
         number, token = await run_in_threadpool(make)
+        request.scope["made"] = f"key {number}"
         return {"id": number, "key": token}
 
     async def rotate_key(self, request: Request) -> Any:
         asked = await read(request, Rotation)
         number, token = await run_in_threadpool(self.keys.rotate, request.path_params["key"], asked.grace)
+        request.scope["made"] = f"key {number}"
         return {"id": number, "key": token}
 
     async def end_key(self, request: Request) -> Any:
@@ -901,7 +909,7 @@ class Api:
 
 def check_nul(request: Request) -> None:
     """No name has a NUL, which PostgreSQL does not take."""
-    if b"%00" in request.scope["query_string"] or any("\0" in one for one in request.path_params.values()):
+    if b"%00" in request.scope["query_string"] or "\0" in request.scope["path"]:
         raise NUL
 
 
@@ -993,6 +1001,14 @@ def token_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
             scheme, _, token = value.partition(b" ")
             if scheme.lower() == b"bearer":
                 return token.strip()
+    return None
+
+
+def header(headers: list[tuple[bytes, bytes]], wanted: bytes) -> str | None:
+    """The first header of this name."""
+    for name, value in headers:
+        if name == wanted:
+            return value.decode("latin-1")
     return None
 
 

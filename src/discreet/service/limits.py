@@ -39,11 +39,39 @@ STOP = 4.5  # seconds from a signal to the end
 _DRAIN = 2  # of these, for requests that are being answered
 
 
+class _Joined:
+    """A transport that sends the header of an answer with its body: in one call of the system."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._head = transport, b""
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """A header waits for what comes next, or for `flush`; "100 Continue" is an answer of its own."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """A connection whose requests are small enough, and come soon enough; one too many is closed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_Joined(transport))  # type: ignore[arg-type]
         self._in_head, self._begun = True, False  # of a request, and whether any of it has come
         self._head, self._tail = 0, b""  # bytes of the header so far, and the last of them
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(READ, self._too_late)
@@ -98,6 +126,10 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._in_head, self._begun = True, False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         if self._refused:

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
@@ -52,6 +52,14 @@ class Told(Protocol):
     def close(self) -> None: ...
 
 
+def _drawn() -> Iterator[str]:
+    """Ids of requests; drawn many at a time, as a call of the system takes longer than one of them."""
+    while True:
+        many = new_token(8 * 512)
+        yield from (many[start : start + 16] for start in range(0, len(many), 16))
+
+
+_ids = _drawn()
 _current: ContextVar[tuple[str, Scope] | None] = ContextVar("request", default=None)
 
 
@@ -71,7 +79,7 @@ class Watched:
             for one in self._told:  # the application has ended
                 one.close()
             return
-        began, clock, status, request = time.time_ns(), time.perf_counter(), 500, new_token(8)
+        began, clock, status, request = time.time_ns(), time.perf_counter(), 500, next(_ids)
         _current.set((request, scope))
 
         async def sent(message: MutableMapping[str, Any]) -> None:
@@ -84,15 +92,16 @@ class Watched:
         try:
             await self._app(scope, receive, sent)
         finally:
-            self._tell(scope, Answered(request, "", "", status, began, time.perf_counter() - clock))
+            route = self._template(scope)
+            if self._counts(route, status):
+                method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+                taken = time.perf_counter() - clock
+                for one in self._told:
+                    one.answered(Answered(request, method, route, status, began, taken))
 
-    def _tell(self, scope: Scope, one: Answered) -> None:
-        route = self._template(scope)
-        if one.status < 500 and (route == _NO_ROUTE or route.endswith(_UNCOUNTED)):  # or meant as such
-            return
-        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        for other in self._told:
-            other.answered(one._replace(method=method, route=route))
+    def _counts(self, route: str, status: int) -> bool:
+        """Whether anybody is told: not of outcomes, or of what may be meant as such."""
+        return status >= 500 or not (route == _NO_ROUTE or route.endswith(_UNCOUNTED))
 
     def _template(self, scope: Scope) -> str:
         """The template of a request's route; never its path."""

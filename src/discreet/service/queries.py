@@ -82,6 +82,7 @@ def status(store: Database, name: str) -> dict[str, Any]:
             "SELECT min(closed_at) FROM block WHERE experiment = ? AND epoch = ? AND state IN (?, ?)",
             *(number, epoch, OPEN, CLOSING),
         )[0]
+        (n_items,) = tx.one("SELECT count(*) FROM item WHERE experiment = ? AND retired = 0", number)
         now = tx.now()
     shown = []
     for segment in config["segments"] or [""]:
@@ -99,7 +100,7 @@ def status(store: Database, name: str) -> dict[str, Any]:
         # Whoever knows a seed can undo the noise; that there is one is in the account, too.
         "reproducible": config["seed"] is not None,
         "config": {key: value for key, value in config.items() if key not in ("items", "seed")},
-        "n_items": len(config["items"]),
+        "n_items": n_items,
     }
 
 

@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from ..personal import STATEMENT
 from ..privacy import BudgetExceeded
@@ -43,6 +42,7 @@ from .api import (
     WRONG_ROLE,
     Api,
     Changes,
+    Endpoint,
     Personalizer,
     Problem,
     Receive,
@@ -576,8 +576,8 @@ class Pages:
             try:
                 visit = await self._visit(request, action)
                 found = await handler(visit)
-                if method != "GET" and not path.startswith("/parts/"):
-                    await run_in_threadpool(self.api.audit, visit.key.id, f"{method} {request.url.path}")
+                if method != "GET" and not path.startswith("/parts/") and found.status_code < 400:
+                    await run_in_threadpool(self.api.audit, visit.key.id, request)
                 return found
             except Exception as error:
                 return self._refusal(problem_of(error), request, visit)
@@ -681,7 +681,7 @@ class Pages:
                 return self._welcome(request, WRONG_KEY, goes_on)
             if "read" not in ROLES[key.role]:
                 return self._welcome(request, APP_KEY, goes_on)
-            await run_in_threadpool(self.api.audit, key.id, "POST /login")
+            await run_in_threadpool(self.api.audit, key.id, request)
         except Exception as error:
             return self._refusal(problem_of(error), request, None)
         self.api.keys.used(key)
@@ -873,6 +873,8 @@ class Pages:
             return self._form(visit, form.given, form.errors, await self._populations())
         self._accounts.pop(form.population, None)
         await self.engine.refresh(form.name)
+        people_too = f", population {form.population}" if form.makes_population else ""
+        visit.request.scope["made"] = f"experiment {form.name}{people_too}"
         return _to(f"/experiments/{form.name}")
 
     def _make(self, form: Form) -> None:
@@ -996,12 +998,14 @@ class Pages:
             return await self.keys(visit, 422, error=error, given=visit.given)
         make = partial(self.api.keys.create, name, role, scope, days=lasts)
         number, token = await run_in_threadpool(make)
+        visit.request.scope["made"] = f"key {number}"
         return await self.keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
     async def rotate_key(self, visit: PageVisit) -> Response:
         """A new key for an old one, shown this once; who rotates their own logs in again."""
         old = visit.request.path_params["key"]
         number, token = await run_in_threadpool(self.api.keys.rotate, old, 0.0)
+        visit.request.scope["made"] = f"key {number}"
         key = self.api.keys.of(number)
         made = {"id": number, "key": token, "name": key and key.name, "role": key and key.role}
         return await self.keys(visit, made=made)
@@ -1043,36 +1047,47 @@ class App:
         self.keys = Keys(engine.store, rate)
         routes = Api(engine, self.keys)
         self._pages = Pages(routes)
-        self._api, self._routes = (
-            routes,
-            [
-                *routes.routes(),
-                *Personalizer(routes).routes(),
-                Route("/health/live", self._alive),
-                Route("/health/ready", self._ready),
-                Route("/openapi.json", self._description),
-                Route("/docs", self._docs),
-                *self._pages.routes(),
-            ],
-        )
-        self._starlette = Starlette(
-            routes=self._routes,
-            lifespan=self._live,
-            exception_handlers={404: self._missing, 405: self._method, 500: self._failed},
-        )
+        self._api = routes
+        self.routes = [
+            *routes.routes(),
+            *Personalizer(routes).routes(),
+            Route("/health/live", self._alive),
+            Route("/health/ready", self._ready),
+            Route("/openapi.json", self._description),
+            Route("/docs", self._docs),
+            *self._pages.routes(),
+        ]
+        self._lifespan = Router(lifespan=self._live)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._lifespan(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._endpoint(scope)(request)
+        except Exception as error:
+            answer = refusal(problem_of(error))
+        await answer(scope, receive, send)
+
+    def _endpoint(self, scope: Scope) -> Endpoint:
+        """Who answers; the route and what its path says are in the scope from here on."""
         # Parsers take what follows such a request for another protocol, and not for its body: a decision
         # would be made for nobody. The connection is closed, so that the body is no request either.
-        if scope["type"] == "http" and any(name == b"upgrade" for name, _ in scope["headers"]):
-            found = refusal(UPGRADE)
-            found.headers["connection"] = "close"
-            await found(scope, receive, send)
-        else:
-            await self._starlette(scope, receive, send)
+        for name, _ in scope["headers"]:
+            if name == b"upgrade":
+                return self._upgrade
+        path, method, others = scope["path"], scope["method"], False
+        for route in self.routes:
+            if (found := route.path_regex.match(path)) is not None:
+                scope["route"], scope["path_params"] = route, found.groupdict()
+                if method in (route.methods or ()):
+                    return route.endpoint
+                others = True
+        return self._method if others else self._missing
 
     @contextlib.asynccontextmanager
-    async def _live(self, _: Starlette) -> AsyncIterator[None]:
+    async def _live(self, _: Any) -> AsyncIterator[None]:
         await self.engine.start(every=self._refresh)
         self._webhooks.start()
         yield
@@ -1102,19 +1117,24 @@ class App:
             return refusal(problem_of(error))
         return JSONResponse({"status": "ready"})
 
-    async def _missing(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+    async def _upgrade(self, request: Request) -> Response:  # noqa: ARG002
+        found = refusal(UPGRADE)
+        found.headers["connection"] = "close"
+        return found
+
+    async def _missing(self, request: Request) -> Response:
+        path = request.url.path.rstrip("/")
+        if path != request.url.path and any(one.path_regex.match(path) for one in self.routes):
+            return RedirectResponse(request.url.replace(path=path))
         return self._pages.missing(request) or refusal(NOT_FOUND)
 
-    async def _method(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
+    async def _method(self, request: Request) -> Response:
         """All methods of a path are those of all its routes."""
         path = request.url.path
-        taken = {name for one in self._routes if one.path_regex.match(path) for name in one.methods or ()}
+        taken = {name for one in self.routes if one.path_regex.match(path) for name in one.methods or ()}
         found = self._pages.missing(request, METHOD) or refusal(METHOD)
         found.headers["allow"] = ", ".join(sorted(taken))
         return found
-
-    async def _failed(self, request: Request, error: Exception) -> Response:  # noqa: ARG002
-        return refusal(problem_of(error))
 
 
 def prepare(settings: ServiceSettings) -> Path | None:

@@ -1,7 +1,8 @@
 """Webhooks: every release of an experiment is sent to addresses that operators named, signed, in order.
 
 A release that was taken (any 2xx) is not sent again, unless a crash leaves that unknown: the receiver
-goes by ``seq``. Others are tried again, with growing pauses, up to a day apart. What is sent is what analysts
+goes by ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow receiver holds up
+nobody else. What is sent is what analysts
 read, and was committed before. The signature is ``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal, in
 the header ``Discreet-Signature: t=TIME,v1=SIGNATURE``.
 
@@ -34,7 +35,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _UNICAST = ipaddress.ip_network("2000::/3")  # all of version 6 that is given to anybody
 _LOOK = 1.0  # seconds between looks for releases that were not sent
-_TIMEOUT = 10.0  # seconds for an answer
+_TIMEOUT = 10.0  # seconds for a connection and its answer
+_LEASE = 3 * _TIMEOUT  # seconds for which a webhook is one process's
+_TURN = 30.0  # seconds after which another webhook's turn may come
+_MOST = 16  # webhooks that are sent to at the same time
 _FIRST, _LONGEST = 5.0, 86400.0  # seconds until a failure is tried again: twice as long each time
 _AT_ONCE = 100  # releases that are read at a time
 
@@ -102,7 +106,10 @@ class _Pinned(http.client.HTTPSConnection):
 
     def connect(self) -> None:
         plain = socket.create_connection((self._address, self.port), _TIMEOUT)
-        self.sock = self._context.wrap_socket(plain, server_hostname=self.host)  # type: ignore[attr-defined]
+        self.sock = self._context.wrap_socket(  # type: ignore[attr-defined]
+            plain, server_hostname=self.host, do_handshake_on_connect=False
+        )
+        self.sock.do_handshake()
 
 
 def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
@@ -121,9 +128,21 @@ def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
         "Discreet-Signature": f"t={now},v1={signature(secret, now, body)}",
     }
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    with contextlib.closing(connection):
-        connection.request("POST", path, body, headers)
-        return 200 <= connection.getresponse().status < 300
+    limit = threading.Timer(_TIMEOUT, _cut, (connection,))  # for all of it: a time-out is of each byte
+    limit.daemon = True
+    limit.start()
+    try:
+        with contextlib.closing(connection):
+            connection.request("POST", path, body, headers)
+            return 200 <= connection.getresponse().status < 300
+    finally:
+        limit.cancel()
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    """End what is going on; whoever waits for it hears of an error."""
+    with contextlib.suppress(OSError, AttributeError):
+        connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 # --- rows -----------------------------------------------------------------------------------------------
@@ -164,15 +183,22 @@ def listed(store: Database, experiment: str) -> list[dict[str, Any]]:
 
 
 class Webhooks:
-    """Sends what was not sent yet, in a thread of its own, until it is stopped."""
+    """Sends what was not sent yet until it is stopped: to each address in its own time, to some at once.
+
+    A webhook is one thread's of one process for a turn, by a lease in its row, which is renewed with every
+    release that was taken. Nobody waits for another's receiver, unless `_MOST` are slow at the same time;
+    these give up their turn after `_TURN` seconds. After a kill the next lease goes on with the first release
+    that is not written down as taken.
+    """
 
     def __init__(self, store: Database, secrets: Secrets, allowed: list[Network]) -> None:
         self._store, self._secrets, self._allowed = store, secrets, allowed
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="discreet-webhooks", daemon=True)
+        self._looks = threading.Thread(target=self._work, name="discreet-webhooks", daemon=True)
+        self.turns: dict[str, threading.Thread] = {}  # of the webhooks that are being sent to
 
     def start(self) -> None:
-        self._thread.start()
+        self._looks.start()
 
     def stop(self) -> None:
         self._stop.set()
@@ -182,40 +208,55 @@ class Webhooks:
             with contextlib.suppress(StoreError):
                 self.look()
 
-    def look(self) -> int:
-        """Send what is due; how many releases were taken. Each webhook is one process's for a while."""
+    def look(self) -> None:
+        """Begin a turn for each webhook that is due, those first that wait longest."""
+        self.turns = {number: one for number, one in self.turns.items() if one.is_alive()}
         with self._store.transaction() as tx:
             now = tx.now()
             due = tx.locked(
                 "SELECT w.id, w.url, w.seq, w.failures, e.name FROM webhook w JOIN experiment e"
-                " ON e.id = w.experiment WHERE w.seq < e.seq AND w.next_try <= ?",
-                now,
+                " ON e.id = w.experiment WHERE w.seq < e.seq AND w.next_try <= ? ORDER BY w.next_try LIMIT ?",
+                *(now, _MOST),
                 strength="UPDATE OF w SKIP LOCKED",
             )
-            claimed = [(now + 2 * _TIMEOUT * _AT_ONCE, number) for number, *_ in due]
-            tx.many("UPDATE webhook SET next_try = ? WHERE id = ?", claimed)
-        return sum(self._send(*one) for one in due)
+            due = [one for one in due if one[0] not in self.turns][: _MOST - len(self.turns)]
+            tx.many("UPDATE webhook SET next_try = ? WHERE id = ?", [(now + _LEASE, one[0]) for one in due])
+        for one in due:
+            turn = threading.Thread(target=self._turn, args=one, name="discreet-webhook", daemon=True)
+            self.turns[one[0]] = turn
+            turn.start()
 
-    def _send(self, number: str, url: str, seq: int, failures: int, experiment: str) -> int:
-        waiting = releases(
-            self._store, experiment, before=seq + 1 + _AT_ONCE, limit=_AT_ONCE
-        )  # the next ones
-        taken = 0
-        for one in [one for one in reversed(waiting) if one["seq"] > seq]:
-            body = json.dumps({"experiment": experiment, "release": one}).encode()
-            try:
-                done = send(url, self._secrets.webhook(number), body, self._allowed)
-            except (OSError, ValueError, http.client.HTTPException) as error:
-                done = False
-                logger.warning("a release was not sent", exc_info=error)
-            if not done or self._stop.is_set():
-                break
-            seq, taken = one["seq"], taken + 1
-        failures = 0 if taken else failures + 1
-        pause = min(_FIRST * 2.0**failures, _LONGEST) if failures else 0.0
+    def _turn(self, number: str, url: str, seq: int, failures: int, experiment: str) -> None:
+        """Send the next releases of one webhook, in order, until one is not taken or its time is over."""
+        with contextlib.suppress(StoreError):  # then the lease ends by itself
+            end = time.monotonic() + _TURN
+            next_ones = releases(self._store, experiment, before=seq + 1 + _AT_ONCE, limit=_AT_ONCE)
+            pause = 0.0
+            for one in [one for one in reversed(next_ones) if one["seq"] > seq]:
+                if self._stop.is_set() or time.monotonic() > end:
+                    break
+                if not self._taken(number, url, {"experiment": experiment, "release": one}):
+                    failures += 1
+                    pause = min(_FIRST * 2.0**failures, _LONGEST)
+                    break
+                if not self._note(number, seq, one["seq"], 0, _LEASE):
+                    return  # the lease was over, and another goes on
+                seq, failures = one["seq"], 0
+            self._note(number, seq, seq, failures, pause)
+
+    def _taken(self, number: str, url: str, told: dict[str, Any]) -> bool:
+        try:
+            return send(url, self._secrets.webhook(number), json.dumps(told).encode(), self._allowed)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            logger.warning("a release was not sent", exc_info=error)
+            return False
+
+    def _note(self, number: str, before: int, seq: int, failures: int, pause: float) -> bool:
+        """Write down how far it is, and when it is due again; False if somebody else has gone on with it."""
         with self._store.transaction() as tx:
-            tx.do(
-                "UPDATE webhook SET seq = ?, failures = ?, next_try = ? WHERE id = ?",
-                *(seq, failures, tx.now() + pause, number),
+            return bool(
+                tx.do(
+                    "UPDATE webhook SET seq = ?, failures = ?, next_try = ? WHERE id = ? AND seq = ?",
+                    *(seq, failures, tx.now() + pause, number, before),
+                )
             )
-        return taken
