@@ -53,7 +53,7 @@ cdef class TransversalOracle(Oracle):
 
 
 cdef class LinearOracle(Oracle):
-    cdef readonly Py_ssize_t rows, deciding
+    cdef readonly Py_ssize_t rows
     cdef const int64_t[::1] primes
     cdef const int64_t[:, :, ::1] residues
     cdef int64_t[:, :, ::1] basis

@@ -462,89 +462,50 @@ cdef void _multiply(int64_t *row, int64_t factor, Py_ssize_t size, int64_t prime
         row[i] = _remainder(row[i] * factor, prime, inverse)
 
 
-cdef bint _eliminate(int64_t[:, ::1] work, Py_ssize_t row, Py_ssize_t start, int64_t prime) noexcept nogil:
-    """Make column ``row`` the unit vector of that row, in columns from ``start`` on; False if all are 0.
-
-    A row from ``row`` on that has an entry takes its place.
-    """
-    cdef Py_ssize_t height = work.shape[0], width = work.shape[1] - start, pivot = row, i, j
-    while pivot < height and work[pivot, row] == 0:
-        pivot += 1
-    if pivot == height:
-        return False
-    for j in range(start, work.shape[1]):
-        work[row, j], work[pivot, j] = work[pivot, j], work[row, j]
-    _multiply(&work[row, start], _reciprocal(work[row, row], prime), width, prime)
-    for i in range(height):
-        if i != row and work[i, row]:
-            _add_multiple(&work[i, start], &work[row, start], prime - work[i, row], width, prime)
-    return True
-
-
-cdef void _without(
-    int64_t[:, ::1] matrix, Py_ssize_t size, Py_ssize_t row, Py_ssize_t column, bint pivoted, int64_t prime
-) noexcept nogil:
-    """Take a row and a column out of a matrix, in place; ``pivoted``, after eliminating by their entry."""
-    cdef double inverse = 1.0 / <double>prime
-    cdef int64_t factor
-    cdef Py_ssize_t i, j
-    if pivoted:
-        factor = _reciprocal(matrix[row, column], prime)
-        for i in range(size):
-            if i != row:
-                _add_multiple(
-                    &matrix[i, 0], &matrix[row, 0],
-                    prime - _remainder(matrix[i, column] * factor, prime, inverse), size, prime,
-                )
-    for i in range(size - 1):
-        for j in range(size - 1):
-            matrix[i, j] = matrix[i + (i >= row), j + (j >= column)]
-
-
 cdef class LinearOracle(Oracle):
     """Columns: ``residues[q, i]`` is that of item i modulo ``primes[q]``, all below 2**31.
 
-    A set is independent if it is so modulo one of the first ``deciding`` primes. Exchanges may ask the
-    others, too: modulo one of them two bases are bases.
+    A set is independent if it is so modulo one of the primes.
 
-    Memory: for each deciding prime the number of columns taken, whether they tell anything, and each of
+    Memory: for each prime the number of columns taken, whether they tell anything, and each of
     them, reduced, with the place of its leading 1; the items taken; the column at hand.
     """
 
-    def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues, Py_ssize_t deciding):
+    def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues):
         cdef Py_ssize_t q
-        if residues.shape[0] != primes.shape[0] or not 1 <= deciding <= primes.shape[0]:
-            raise ValueError("there are residues for every prime, and one of them decides at least")
+        if not primes.shape[0] or residues.shape[0] != primes.shape[0]:
+            raise ValueError("there is a prime, and there are residues for every one")
         for q in range(primes.shape[0]):
             if not 2 <= primes[q] < 1 << 31:
                 raise ValueError(f"primes[{q}]={primes[q]} is not between 2 and 2**31")
             found = np.asarray(residues[q])
             if found.size and not 0 <= found.min() <= found.max() < primes[q]:
                 raise ValueError(f"residues[{q}] are not residues modulo {primes[q]}")
-        self.primes, self.residues, self.deciding = primes, residues, deciding
+        self.primes, self.residues = primes, residues
         self.n_items, self.rows = residues.shape[1], residues.shape[2]
         self._make_room()
 
     cdef int _make_room(self) except -1:
-        self.basis = np.empty((self.deciding, self.rows, self.rows), dtype=np.int64)
-        self.pivots = np.empty((self.deciding, self.rows), dtype=np.int64)
-        self.counts, self.chosen, self.column = _empty(self.deciding), _empty(self.rows), _empty(self.rows)
-        self.decides = np.empty(self.deciding, dtype=np.uint8)
+        cdef Py_ssize_t primes = self.primes.shape[0]
+        self.basis = np.empty((primes, self.rows, self.rows), dtype=np.int64)
+        self.pivots = np.empty((primes, self.rows), dtype=np.int64)
+        self.counts, self.chosen, self.column = _empty(primes), _empty(self.rows), _empty(self.rows)
+        self.decides = np.empty(primes, dtype=np.uint8)
         return 0
 
     def __reduce__(self):
-        return type(self), (np.asarray(self.primes), np.asarray(self.residues), self.deciding)
+        return type(self), (np.asarray(self.primes), np.asarray(self.residues))
 
     def fresh(self):
         cdef LinearOracle other = LinearOracle.__new__(LinearOracle)
-        other.primes, other.residues, other.deciding = self.primes, self.residues, self.deciding
+        other.primes, other.residues = self.primes, self.residues
         other.n_items, other.rows = self.n_items, self.rows
         other._make_room()
         return other
 
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t q
-        for q in range(self.deciding):
+        for q in range(self.primes.shape[0]):
             self.counts[q] = 0
             self.decides[q] = True
         self.count = 0
@@ -558,7 +519,7 @@ cdef class LinearOracle(Oracle):
         cdef int64_t prime, chosen, factor, at
         cdef int64_t *column = &self.column[0]
         cdef bint free = False
-        for q in range(self.deciding):
+        for q in range(self.primes.shape[0]):
             prime = self.primes[q]
             while self.decides[q] and not free:
                 at = self.counts[q]
@@ -588,57 +549,3 @@ cdef class LinearOracle(Oracle):
             self.chosen[self.count] = item
             self.count += 1
         return free
-
-    cdef bint exchange(
-        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """What is independent modulo a prime is so without, and modulo some prime both are bases.
-
-        ``forth`` has the first base in terms of the second, ``back`` the second in terms of the first: an
-        item can take another's place exactly where its coefficient is not 0.
-        """
-        cdef Py_ssize_t shared = common.shape[0], left = one.shape[0], rank = shared + left
-        cdef Py_ssize_t q, i, j, step, partner
-        cdef int64_t[:, ::1] work = np.empty((self.rows, rank + left), dtype=np.int64)
-        cdef int64_t[:, ::1] pair = np.empty((left, 2 * left), dtype=np.int64)
-        cdef int64_t[:, ::1] forth = np.empty((left, left), dtype=np.int64)
-        cdef int64_t[:, ::1] back = np.empty((left, left), dtype=np.int64)
-        cdef int64_t prime, item
-        if rank > self.rows:
-            return False
-        with nogil:
-            for q in range(self.primes.shape[0]):
-                prime = self.primes[q]
-                for i in range(rank + left):
-                    item = common[i] if i < shared else two[i - shared] if i < rank else one[i - rank]
-                    for j in range(self.rows):
-                        work[j, i] = self.residues[q, item, j]
-                for i in range(rank):
-                    if not _eliminate(work, i, i, prime):
-                        break
-                else:
-                    for i in range(left):
-                        for j in range(left):
-                            forth[i, j] = pair[i, j] = work[shared + i, rank + j]
-                            pair[i, left + j] = i == j
-                    for i in range(left):
-                        if not _eliminate(pair, i, i, prime):
-                            break
-                    else:
-                        break
-            else:
-                return False
-            for i in range(left):
-                for j in range(left):
-                    back[i, j] = pair[i, left + j]
-            for step in range(left):
-                partner = 0
-                while partner < left - step and (forth[partner, 0] == 0 or back[0, partner] == 0):
-                    partner += 1
-                if partner == left - step:
-                    return False
-                _without(forth, left - step, partner, 0, adopts[step], prime)
-                _without(back, left - step, 0, partner, not adopts[step], prime)
-                kept[step] = _trade(one, two, left - step, partner, adopts[step])
-        return True
