@@ -290,5 +290,3 @@ def counted_people(n_items: int, bound: float, summed: Summed, people: Populatio
     for person in people:
         total += summed.units(person)
     return total
-
-
