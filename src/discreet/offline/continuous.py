@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +18,6 @@ from ..core import checks
 from ..core.options import Calibration
 from ..core.text import track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
-from ..objectives.base import SharedSets
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
     Event,
@@ -46,8 +43,6 @@ MOST_PEOPLE = 1 << 22
 # Public factors between 0 and 1 are whole multiples of 2^-40.
 _FACTOR_BITS = 40
 SAMPLES = 300
-# So many values of sets are kept while a point is climbed to.
-_MOST_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -133,13 +128,8 @@ class SummedGradient:
     ) -> None:
         self.n_items, self._samples, self._public = people.n_items, samples, public
         self._lay_out(len(people), bound, length)
-        self._people, self._rows = people, row_parts(people)
-        # People are asked again at every point: what they said before is kept where there is room for it.
-        held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
-        asked = self._rows is None and held <= _MOST_VALUES
-        self._each: Iterable[Population] = list(people) if asked else people
-        self._room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
-        self._known: list[dict[bytes, Floats]] = [{} for _ in range(len(people) if asked else 0)]
+        self._rows = row_parts(people)
+        self._each = list(people) if self._rows is None else []
 
     def _lay_out(self, count: int, bound: float, length: int | None) -> None:
         """Choose the steps of sums that are laid out for ``length`` people, of whom ``count`` came."""
@@ -186,10 +176,10 @@ class SummedGradient:
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
-        sets = SharedSets(x, seed, self._samples, self._room)
-        for person, known in zip_longest(self._each, self._known):
+        for person in self._each:
             try:
-                found = sets.gradient(person, known)
+                rng = PublicRandomness.seeded(seed).generator  # the same sets for everybody
+                found = person.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
                 gradient = answers.vector("multilinear_gradient", found, self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
@@ -582,8 +572,8 @@ class ContinuousGreedy(OfflineSelector):
     `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
 
     A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
-    everybody: n_items + 2 values for each set that was not among those before. On 30 items that took 10,000
-    calls a person for 12 gradients; ``progress=True`` of ``select`` says how long the steps will take.
+    everybody: n_items + 2 values for each that is different. `functools.cache` around a slow function keeps
+    it from being asked twice; ``progress=True`` of ``select`` says how long the steps will take.
 
     Formal guarantee. (epsilon, delta)-DP under the budget's neighbouring relation. Gradients of a monotone
     person lie in [0, bound], and are worked out person by person, rounded down to a public step and added up
