@@ -43,19 +43,6 @@ cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cos
     heap[at] = moving
 
 
-cdef int64_t _trade(
-    int64_t[::1] one, int64_t[::1] two, Py_ssize_t left, Py_ssize_t partner, bint adopted
-) noexcept nogil:
-    """The first item against the partner: both bases have one of them now, which is the answer."""
-    cdef int64_t item = one[0] if adopted else two[partner]
-    cdef Py_ssize_t i
-    for i in range(left - 1):
-        one[i] = one[i + 1]
-        if i >= partner:
-            two[i] = two[i + 1]
-    return item
-
-
 cdef class Oracle:
     """An independence oracle: which items can join the independent set that was taken so far."""
 
@@ -68,7 +55,8 @@ cdef class Oracle:
 
     def fresh(self):
         """An oracle with the same table and memory of its own."""
-        raise NotImplementedError
+        made, table = self.__reduce__()
+        return made(*table)
 
     cdef int finish(self) except -1:
         """Raise what went wrong since `clear`."""
@@ -174,41 +162,38 @@ cdef class Oracle:
         cdef const uint8_t[::1] bits = np.asarray(adopts, dtype=np.bool_).view(np.uint8)
         # Used up by the exchanges.
         cdef int64_t[::1] first = np.array(one, dtype=np.int64), second = np.array(two, dtype=np.int64)
-        kept = np.empty(first.shape[0], dtype=np.int64)
-        if not first.shape[0] == second.shape[0] == bits.shape[0]:
+        cdef Py_ssize_t total = first.shape[0], done, left, partner, i
+        cdef int64_t[::1] kept = _empty(total)
+        cdef uint8_t[::1] fits = np.empty(total, dtype=np.uint8)
+        if not total == second.shape[0] == bits.shape[0]:
             raise ValueError("two bases differ by as many items each, and there is a bit for every exchange")
         self.check_items(shared)
         self.check_items(first)
         self.check_items(second)
-        if first.shape[0] and not self.exchange(shared, first, second, bits, kept):
-            raise ValueError("exchanges are between two bases of the matroid")
-        return kept
-
-    cdef bint exchange(
-        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """Fill ``kept``; False if these are not bases. ``one`` and ``two`` are used up."""
-        cdef Py_ssize_t total = one.shape[0], done, left, partner, i
-        cdef uint8_t[::1] fits = np.empty(total, dtype=np.uint8)
         with nogil:
             for done in range(total):
                 left = total - done
                 # What fits the first base without its smallest item: all of the second that may come.
-                self._hold(common, kept, done, one, left, 0)
+                self._hold(shared, kept, done, first, left, 0)
                 for i in range(left):
-                    fits[i] = self.offer(two[i], False)
+                    fits[i] = self.offer(second[i], False)
                 partner = 0
                 while partner < left:
                     if fits[partner]:
-                        self._hold(common, kept, done, two, left, partner)
-                        if self.offer(one[0], False):
+                        self._hold(shared, kept, done, second, left, partner)
+                        if self.offer(first[0], False):
                             break
                     partner += 1
                 if partner == left:
-                    return False
-                kept[done] = _trade(one, two, left, partner, adopts[done])
-        return True
+                    with gil:
+                        raise ValueError("exchanges are between two bases of the matroid")
+                # The first item against the partner: both bases have one of them now.
+                kept[done] = first[0] if bits[done] else second[partner]
+                for i in range(left - 1):
+                    first[i] = first[i + 1]
+                    if i >= partner:
+                        second[i] = second[i + 1]
+        return np.asarray(kept)
 
     cdef void _hold(
         self, const int64_t[::1] common, const int64_t[::1] kept, Py_ssize_t done, const int64_t[::1] others,
@@ -234,9 +219,6 @@ cdef class AskedOracle(Oracle):
 
     def __reduce__(self):
         return type(self), (self.independent, self.n_items)
-
-    def fresh(self):
-        return AskedOracle(self.independent, self.n_items)
 
     cdef void clear(self) noexcept nogil:
         with gil:
@@ -309,12 +291,6 @@ cdef class GraphicOracle(Oracle):
     def __reduce__(self):
         return type(self), (np.asarray(self.edges), self.n_vertices)
 
-    def fresh(self):
-        cdef GraphicOracle other = GraphicOracle.__new__(GraphicOracle)
-        other.n_items, other.n_vertices, other.edges = self.n_items, self.n_vertices, self.edges
-        other.parent = _empty(self.n_vertices)
-        return other
-
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t vertex
         for vertex in range(self.n_vertices):
@@ -349,25 +325,12 @@ cdef class TransversalOracle(Oracle):
             if not 0 <= sets[i] < n_sets:
                 raise IndexError(f"set {sets[i]} is not one of {n_sets}")
         self.starts, self.sets, self.n_sets, self.n_items = starts, sets, n_sets, starts.shape[0] - 1
-        self._make_room()
-
-    cdef int _make_room(self) except -1:
-        cdef Py_ssize_t size = self.n_sets + 1
-        cdef int64_t[::1] memory = _empty(4 * size + self.n_items)
-        self.holder, self.seeker = memory[:size], memory[size : 2 * size]
-        self.seen, self.stack = memory[2 * size : 3 * size], memory[3 * size : 4 * size]
-        self.held = memory[4 * size :]
-        return 0
+        cdef int64_t[:, ::1] of_sets = np.empty((4, n_sets + 1), dtype=np.int64)
+        self.holder, self.seeker, self.seen, self.stack = of_sets[0], of_sets[1], of_sets[2], of_sets[3]
+        self.held = _empty(self.n_items)
 
     def __reduce__(self):
         return type(self), (np.asarray(self.starts), np.asarray(self.sets), self.n_sets)
-
-    def fresh(self):
-        cdef TransversalOracle other = TransversalOracle.__new__(TransversalOracle)
-        other.n_items, other.n_sets = self.n_items, self.n_sets
-        other.starts, other.sets = self.starts, self.sets
-        other._make_room()
-        return other
 
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t i
@@ -483,25 +446,13 @@ cdef class LinearOracle(Oracle):
                 raise ValueError(f"residues[{q}] are not residues modulo {primes[q]}")
         self.primes, self.residues = primes, residues
         self.n_items, self.rows = residues.shape[1], residues.shape[2]
-        self._make_room()
-
-    cdef int _make_room(self) except -1:
-        cdef Py_ssize_t primes = self.primes.shape[0]
-        self.basis = np.empty((primes, self.rows, self.rows), dtype=np.int64)
-        self.pivots = np.empty((primes, self.rows), dtype=np.int64)
-        self.counts, self.chosen, self.column = _empty(primes), _empty(self.rows), _empty(self.rows)
-        self.decides = np.empty(primes, dtype=np.uint8)
-        return 0
+        self.basis = np.empty((primes.shape[0], self.rows, self.rows), dtype=np.int64)
+        self.pivots = np.empty((primes.shape[0], self.rows), dtype=np.int64)
+        self.counts, self.chosen, self.column = _empty(primes.shape[0]), _empty(self.rows), _empty(self.rows)
+        self.decides = np.empty(primes.shape[0], dtype=np.uint8)
 
     def __reduce__(self):
         return type(self), (np.asarray(self.primes), np.asarray(self.residues))
-
-    def fresh(self):
-        cdef LinearOracle other = LinearOracle.__new__(LinearOracle)
-        other.primes, other.residues = self.primes, self.residues
-        other.n_items, other.rows = self.n_items, self.rows
-        other._make_room()
-        return other
 
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t q
