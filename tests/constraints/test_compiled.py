@@ -136,9 +136,9 @@ def test_points_outside_the_polytope_are_not_rounded(name):
             matroid.round(wrong, rng)
 
 
-def test_bases_of_different_primes_are_merged_modulo_a_third():
+def test_bases_that_depend_on_each_other_modulo_a_prime_are_merged():
     """Columns that depend on each other modulo the first prime, and others modulo the second."""
-    first, second = LinearMatroid([[1, 2**62], [0, 1]])._primes[:2]
+    first, second = LinearMatroid([[1, 2**62], [0, 2**62]])._primes[:2]
     matroid = LinearMatroid([[1, 1, 1, 1], [0, first, 0, second]])
     assert matroid.rank == 2
     for seed in range(20):
@@ -180,9 +180,9 @@ INTS = np.int64
         (lambda: TransversalOracle(np.array([0, 1]), np.array([2]), 2), "set 2 is not one of 2"),
         (lambda: TransversalOracle(np.array([0, 2]), np.array([0]), 2), "the last item has the last ones"),
         (lambda: TransversalOracle(np.array([0, 2, 1]), np.array([0]), 2), "item 1 ends before it starts"),
-        (lambda: LinearOracle(np.array([7]), np.full((1, 2, 2), 7), 1), "not residues modulo 7"),
-        (lambda: LinearOracle(np.array([2**31]), np.zeros((1, 2, 2), INTS), 1), "not between 2 and 2**31"),
-        (lambda: LinearOracle(np.array([7]), np.zeros((1, 2, 2), INTS), 2), "one of them decides"),
+        (lambda: LinearOracle(np.array([7]), np.full((1, 2, 2), 7)), "not residues modulo 7"),
+        (lambda: LinearOracle(np.array([2**31]), np.zeros((1, 2, 2), INTS)), "not between 2 and 2**31"),
+        (lambda: LinearOracle(np.array([7]), np.zeros((2, 2, 2), INTS)), "residues for every one"),
     ],
 )
 def test_tables_that_lead_outside_of_them_are_refused(make, message):

@@ -85,8 +85,7 @@ def noise_sign_lost() -> AbstractContextManager[None]:
     return _noise(np.abs)
 
 
-@contextmanager
-def charges_forgotten() -> Iterator[None]:
+def charges_forgotten() -> AbstractContextManager[None]:
     """Of the releases of one kind every second one is entered, and of a single one none."""
     add = Releases.add
 
@@ -94,8 +93,7 @@ def charges_forgotten() -> Iterator[None]:
         if count > 1:
             add(self, entry, count // 2)
 
-    with swapped(Releases, "add", forgetful):
-        yield
+    return swapped(Releases, "add", forgetful)
 
 
 @contextmanager
@@ -116,23 +114,19 @@ def sensitivity_halved() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def range_halved() -> Iterator[None]:
+def range_halved() -> AbstractContextManager[None]:
     """Scores are thought to be pushed apart by half of what one person can do."""
     honest = vars(ScoreChange)["range"]
-    with swapped(ScoreChange, "range", property(lambda change: honest.fget(change) / 2.0)):
-        yield
+    return swapped(ScoreChange, "range", property(lambda change: honest.fget(change) / 2.0))
 
 
-@contextmanager
-def everybody_sampled() -> Iterator[None]:
+def everybody_sampled() -> AbstractContextManager[None]:
     """A secret sample that holds everybody."""
 
     def before(release: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
         return release, people, (1 << 64) - 1
 
-    with swapped(Release, "sample", Faulty(Release.sample, before)):
-        yield
+    return swapped(Release, "sample", Faulty(Release.sample, before))
 
 
 @contextmanager
@@ -158,15 +152,12 @@ def coins_tossed_again() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def spent_people_kept() -> Iterator[None]:
+def spent_people_kept() -> AbstractContextManager[None]:
     """People vote on when an item of theirs has been picked."""
-    with swapped(Votes, "_unspent", lambda _, rows, *__: rows):
-        yield
+    return swapped(Votes, "_unspent", lambda _, rows, *__: rows)
 
 
-@contextmanager
-def credit_of_true_sums() -> Iterator[None]:
+def credit_of_true_sums() -> AbstractContextManager[None]:
     """Credits come from scores without noise."""
     real = Votes.largest
 
@@ -174,12 +165,10 @@ def credit_of_true_sums() -> Iterator[None]:
         place, _ = real(self, scores)
         return place, float(scores[place]) * self.unit
 
-    with swapped(Votes, "largest", largest):
-        yield
+    return swapped(Votes, "largest", largest)
 
 
-@contextmanager
-def score_of_another() -> Iterator[None]:
+def score_of_another() -> AbstractContextManager[None]:
     """The noisy score that leaves with an item is that of another one."""
     real = Votes.largest
 
@@ -187,22 +176,17 @@ def score_of_another() -> Iterator[None]:
         place = self.release.flipped_choice(scores * self.unit, self.settings.rate)
         return place, real(self, scores[:1])[1]
 
-    with swapped(Votes, "largest", largest):
-        yield
+    return swapped(Votes, "largest", largest)
 
 
-@contextmanager
-def everybody_counted() -> Iterator[None]:
+def everybody_counted() -> AbstractContextManager[None]:
     """Every round of a person counts, also those in one batch."""
-    with swapped(ContributionLimit, "register", lambda *_: True):
-        yield
+    return swapped(ContributionLimit, "register", lambda *_: True)
 
 
-@contextmanager
-def rounds_counted_as_one() -> Iterator[None]:
+def rounds_counted_as_one() -> AbstractContextManager[None]:
     """Somebody in several batches of a running sum is taken to move it no further than in one."""
-    with swapped(Factorization, "participation_norm", lambda found, *_: found.column_norm):
-        yield
+    return swapped(Factorization, "participation_norm", lambda found, *_: found.column_norm)
 
 
 @contextmanager

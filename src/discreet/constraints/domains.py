@@ -178,7 +178,8 @@ class Domain(ABC):
         """Any convex set, by a function that gives the nearest point of the set.
 
         The function is tried on a few points: the balls of the two radii, that projecting twice is projecting
-        once, and that answers are nearest ones. Where it is wrong elsewhere, regret suffers, not privacy.
+        once, and that answers are nearest ones. Where it is wrong elsewhere, regret suffers, not privacy. A
+        file holds no function: a learner that is to be saved takes a subclass with `project` and `_plain`.
 
         >>> half = Domain.from_projection(lambda x: np.clip(x, -0.5, 0.5), 3, 0.5, 0.9)
         >>> half.project(np.array([2.0, 0.0, -1.0]))
@@ -195,11 +196,9 @@ class Domain(ABC):
 
     @staticmethod
     def from_json(record: dict[str, Any]) -> Domain:
-        """The set that `to_json` wrote; one given by a function has to be given again."""
+        """The set that `to_json` wrote."""
         values = dict(record)
         kind = values.pop("kind")
-        if kind == "_Projected":
-            return Missing(values)
         if kind == "_Shrunk":
             return Domain.from_json(values["whole"]).shrunk(values["share"])
         return Domain._kinds[kind](**values)
@@ -365,10 +364,7 @@ class _Shrunk(Domain):
         )
 
     def to_json(self) -> dict[str, Any]:
-        whole = self._whole.to_json()
-        if whole["kind"] == "_Projected":  # pulled in or not, it has to be given again
-            return {"kind": "_Projected", **_Projected._plain(self)}  # type: ignore[arg-type]
-        return {"kind": "_Shrunk", "whole": whole, "share": self._share}
+        return {"kind": "_Shrunk", "whole": self._whole.to_json(), "share": self._share}
 
     def _plain(self) -> dict[str, Any]:
         return {"whole": self._whole, "share": self._share}
@@ -400,6 +396,9 @@ class _Projected(Domain):
     def project(self, point: Vector) -> Vector:
         return np.array(self._project(point.copy()), dtype=np.float64)
 
+    def to_json(self) -> dict[str, Any]:
+        raise TypeError("a domain that is a function cannot be written to a file; write a subclass of Domain")
+
     def _plain(self) -> dict[str, Any]:
         return {
             "dimension": self.dimension,
@@ -407,30 +406,3 @@ class _Projected(Domain):
             "outer_radius": self.outer_radius,
             "center": self.center.tolist(),
         }
-
-
-class Missing(Domain):
-    """Stands for a set given by a function, which a file cannot hold, until it is given again."""
-
-    def __init__(self, plain: dict[str, Any]) -> None:
-        center = checks.vector("center", plain["center"], length=plain["dimension"])
-        inner, outer = (
-            checks.real(name, plain[name], above=0.0) for name in ("inner_radius", "outer_radius")
-        )
-        self._set(center, inner, outer)
-
-    def project(self, point: Vector) -> Vector:
-        raise RuntimeError(
-            f"the domain is a function, which a file does not hold ({point.size} coordinates were to be"
-            " projected); load with the learner's own load(path, domain=...)"
-        )
-
-    def fits(self, other: Domain) -> bool:
-        """Whether ``other`` has the dimension, center and radii of the set that was saved."""
-        return self._plain() == _Projected._plain(other)  # type: ignore[arg-type]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "_Projected", **self._plain()}
-
-    def _plain(self) -> dict[str, Any]:
-        return _Projected._plain(self)  # type: ignore[arg-type]

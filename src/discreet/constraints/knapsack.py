@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,7 +25,6 @@ from .base import (
     projected,
     refuse_outside,
 )
-from .polytopes import last_at_most
 from .rounding import settle_knapsack
 
 # Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
@@ -145,7 +145,7 @@ class Knapsack(Constraint):
         bends = bends[(bends >= 0.0) & np.isfinite(bends)]
         # Spending falls with the price; the last bend where it is still above the capacity starts the right
         # piece.
-        left = last_at_most(bends, lambda price: -float(self._costs @ at(price)), -self._capacity)
+        left = bisect_right(bends, -self._capacity, key=lambda price: -float(self._costs @ at(price))) - 1
         price = float(bends[left])
         inside = 0.5 * (price + float(bends[min(left + 1, bends.size - 1)]))
         moving = (start - inside * cost > 0.0) & (start - inside * cost < 1.0)
@@ -189,7 +189,7 @@ class Knapsack(Constraint):
         with np.errstate(over="ignore"):
             leaves = np.maximum(0.0, log_w / cost)
         bends = np.unique(np.append(leaves[np.isfinite(leaves)], 0.0))
-        left = last_at_most(bends, lambda price: -spending(price), -self._capacity)
+        left = bisect_right(bends, -self._capacity, key=lambda price: -spending(price)) - 1
         price = float(bends[left])
         end = float(bends[left + 1]) if left + 1 < bends.size else np.inf
         full = leaves > price

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
+from itertools import islice
 from math import lcm
 from typing import Any
 
@@ -300,9 +301,8 @@ class LinearMatroid(Matroid):
     exact binary value (0.1 + 0.2 and 0.3 differ: round to integers first if that is not meant).
     Columns are scaled to integers and eliminated modulo this many primes below 2**31 that their product
     exceeds every subdeterminant (Hadamard's bound): a set is independent over the rationals exactly when it
-    is so modulo one of them. Two bases are exchanged modulo a prime that divides neither of two
-    subdeterminants, which asks for a product above every product of two. ``modulus``, a prime below 2**31,
-    asks for independence over the integers modulo that prime instead.
+    is so modulo one of them. ``modulus``, a prime below 2**31, asks for independence over the integers modulo
+    that prime instead.
 
     >>> plane = LinearMatroid([[1, 0, 1], [0, 1, 1]])
     >>> plane.rank, plane.contains([0, 2]), plane.contains([0, 1, 2])
@@ -315,17 +315,15 @@ class LinearMatroid(Matroid):
         whole_columns = _whole_columns(matrix)
         self._columns = whole_columns
         if modulus is None:
-            primes, deciding = _enough_primes(whole_columns)
+            primes = _enough_primes(whole_columns)
         else:
-            deciding = 1
             primes = [whole("modulus", modulus, at_least=2, at_most=2**31 - 1)]
             if not _is_prime(primes[0]):
                 raise ValueError(f"modulus={modulus} is not a prime; division needs one")
         self._modulus = modulus
         self._primes = primes
         residues = np.array([(whole_columns.T % prime).astype(np.int64) for prime in primes])
-        # Independence asks for one subdeterminant only, and so for fewer primes.
-        oracle = LinearOracle(np.array(primes, dtype=np.int64), np.ascontiguousarray(residues), deciding)
+        oracle = LinearOracle(np.array(primes, dtype=np.int64), np.ascontiguousarray(residues))
         super().__init__(IndependentSets(oracle, exchanges=True), "every column of the matrix is zero")
 
     def _arguments(self) -> dict[str, Any]:
@@ -366,38 +364,20 @@ def _fraction(value: Any) -> Fraction:
         ) from error
 
 
-def _enough_primes(columns: NDArray[Any]) -> tuple[list[int], int]:
-    """Primes whose product exceeds every product of two subdeterminants; how many exceed every single one.
-
-    No subdeterminant exceeds the product of the largest column lengths.
-    """
+def _enough_primes(columns: NDArray[Any]) -> list[int]:
+    """Primes whose product exceeds every subdeterminant: the product of the largest column lengths."""
     squared = [sum(int(entry) ** 2 for entry in column) for column in columns.T]
     bits = sorted((max(1, square).bit_length() for square in squared), reverse=True)
     # bit_length bounds the logarithm of the squared length from above.
-    needed = float(sum(bits[: min(columns.shape)]))
-    primes: list[int] = []
-    have, deciding = 0.0, 0
-    for prime in _primes_below(2**31):
-        primes.append(prime)
-        have += 30.9  # every prime used is above 2**30.9
-        if have > needed / 2.0 and not deciding:
-            deciding = len(primes)
-        if have > needed:
-            return primes, deciding
-        if len(primes) == _MOST_PRIMES:
-            break
-    raise ValueError(
-        f"matrix needs {needed:.0f} bits to decide independence exactly, more than {have:.0f}; "
-        "round it to whole numbers, or give a modulus"
-    )
-
-
-def _primes_below(limit: int) -> Iterator[int]:
-    candidate = limit - 1
-    while candidate > 1:
-        if _is_prime(candidate):
-            yield candidate
-        candidate -= 1
+    needed = sum(bits[: min(columns.shape)]) / 2.0
+    count = int(needed / 30.9) + 1  # every prime used is above 2**30.9
+    if count > _MOST_PRIMES:
+        raise ValueError(
+            f"matrix needs {needed:.0f} bits to decide independence exactly, more than"
+            f" {30.9 * _MOST_PRIMES:.0f}; round it to whole numbers, or give a modulus"
+        )
+    candidates = (number for number in range(2**31 - 1, 2, -1) if _is_prime(number))
+    return list(islice(candidates, count))
 
 
 def _is_prime(number: int) -> bool:

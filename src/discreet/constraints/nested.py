@@ -146,7 +146,7 @@ class NestedLimits:
 
     def holds(self, x: Vector, slack: float) -> bool:
         """Whether no group exceeds its limit by more than ``slack``."""
-        return all(bool((self._totals(level, x) <= self.capacities + slack).all()) for level in self.levels)
+        return bool(np.all([self._totals(level, x) <= self.capacities + slack for level in self.levels]))
 
     def _within(self, point: Vector) -> Vector:
         """A point with entries in [0, 1]; refused outside the polytope."""

@@ -9,6 +9,7 @@ split.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -361,18 +362,6 @@ _MOST_RECENTRINGS = 4
 _FAR = 1e290
 
 
-def last_at_most(points: Vector, increasing: Callable[[float], float], total: float) -> int:
-    """The index of the last point where ``increasing`` is at most ``total``; -1 if there is none."""
-    low, high = -1, points.size
-    while high - low > 1:
-        middle = (low + high) // 2
-        if increasing(float(points[middle])) <= total:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
 def shift_to_total(z: Vector, upper: Vector, total: float) -> Vector:
     """clip(z + s, 0, upper) with the shift s for which it sums to ``total`` (below the sum of ``upper``).
 
@@ -413,14 +402,9 @@ def _shift(z: Vector, upper: Vector, total: float) -> float:
     def shifted_sum(s: float) -> float:
         return float(_shifted(z, upper, s).sum())
 
-    leave, reach = np.sort(-z), np.sort(upper - z)
-    bends = np.sort(np.concatenate([leave, reach]), kind="stable")
-    left = last_at_most(bends, _ramp_sum(leave, reach), total)
+    bends = np.sort(np.concatenate([-z, upper - z]))
+    left = max(0, bisect_right(bends, total, key=shifted_sum) - 1)
     following = min(left + 1, bends.size - 1)
-    # Running sums of large numbers may point to a wrong piece; then every step sums afresh.
-    if left < 0 or shifted_sum(float(bends[left])) > total or shifted_sum(float(bends[following])) < total:
-        left = max(0, last_at_most(bends, shifted_sum, total))
-        following = min(left + 1, bends.size - 1)
     s = float(bends[left])
     inside = z + 0.5 * (s + float(bends[following]))
     moving = int(np.count_nonzero((inside > 0.0) & (inside < upper)))
@@ -429,18 +413,6 @@ def _shift(z: Vector, upper: Vector, total: float) -> float:
         for _ in range(2):
             s += (total - shifted_sum(s)) / moving
     return s
-
-
-def _ramp_sum(leave: Vector, reach: Vector) -> Callable[[float], float]:
-    """s -> sum of max(0, s - leave) - max(0, s - reach), each call in logarithmic time."""
-    left_behind = np.concatenate([[0.0], np.cumsum(leave)])
-    reached = np.concatenate([[0.0], np.cumsum(reach)])
-
-    def at(s: float) -> float:
-        i, j = int(np.searchsorted(leave, s)), int(np.searchsorted(reach, s))
-        return float((i - j) * s - (left_behind[i] - reached[j]))
-
-    return at
 
 
 def scale_to_total(log_w: Vector, log_upper: Vector, total: float) -> Vector:

@@ -34,9 +34,13 @@ def settle_groups(x: Vector, group: Items, rng: np.random.Generator) -> None:
     open_items = np.flatnonzero((x > 0.0) & (x < 1.0) & (group >= 0))
     open_items = open_items[np.argsort(group[open_items], kind="stable")]
     while True:
-        first, second = _pairs(open_items, group)
-        if first.size == 0:
+        # Neighbours in the list that share a group: 1st with 2nd, 3rd with 4th, ... of each group.
+        of = group[open_items]
+        place = np.arange(of.size) - np.searchsorted(of, of)
+        pairs = np.flatnonzero((place[:-1] % 2 == 0) & (of[:-1] == of[1:]))
+        if not pairs.size:
             return
+        first, second = open_items[pairs], open_items[pairs + 1]
         a, b = x[first], x[second]
         total = a + b
         heavy = total > 1.0
@@ -47,14 +51,6 @@ def settle_groups(x: Vector, group: Items, rng: np.random.Generator) -> None:
         x[first] = np.where(first_high, high, low)
         x[second] = np.where(first_high, low, high)
         open_items = open_items[(x[open_items] > 0.0) & (x[open_items] < 1.0)]
-
-
-def _pairs(items: Items, group: Items) -> tuple[Items, Items]:
-    """Neighbours in the list that share a group: 1st with 2nd, 3rd with 4th, ... of each group."""
-    of = group[items]
-    place = np.arange(items.size) - np.searchsorted(of, of)
-    first = np.flatnonzero((place[:-1] % 2 == 0) & (of[:-1] == of[1:]))
-    return items[first], items[first + 1]
 
 
 def settle_knapsack(x: Vector, costs: Vector, rng: np.random.Generator) -> None:

@@ -186,14 +186,13 @@ cdef class OrderedExperts:
         self.settle()
         for e in range(expert):
             self.taken[shown[e]] = True
-        _descend_all(self, expert, words + self.draws * WORDS, shown)
         while expert < self.k:
             item = self.decided
             self.decided = -1
             if item < 0:
-                item = shown[expert]
                 word = self.draws * WORDS
                 last = word + TRIES
+                item = _descend(self, expert, words[word])
                 while item >= 0 and self.taken[item] and word < last:
                     word += 1
                     if word < last:
@@ -551,40 +550,6 @@ cdef int64_t _descend(OrderedExperts experts, Py_ssize_t expert, uint64_t word) 
     if rest > margin and weight - rest > margin:
         return node
     return -1
-
-
-cdef void _descend_all(
-    OrderedExperts experts, Py_ssize_t first, const uint64_t *words, int32_t *found
-) noexcept nogil:
-    """`_descend` for the experts from ``first`` on, whose draws begin at ``words``, into ``found``.
-
-    Side by side, level by level: a processor waits for the memory of many trees at once.
-    """
-    cdef double *rests = &experts.scratch[0, 0]
-    cdef double *margins = &experts.scratch[1, 0]
-    cdef const double *block
-    cdef double total, left, weight
-    cdef Py_ssize_t level = experts.levels, e, node, lane
-    cdef bint sure
-    for e in range(first, experts.k):
-        total = _total(experts, e)
-        margins[e] = _margin(experts, total)
-        rests[e] = <double>words[(e - first) * WORDS] * 2.0**-64 * total
-        found[e] = 0
-    while level > 0:
-        level -= 1
-        for e in range(first, experts.k):
-            if found[e] < 0:
-                continue
-            node = found[e]
-            block = &experts.tree[experts.starts[level] + (node * experts.k + e) * 8]
-            lane = _child(block, rests[e], &left)
-            rests[e] -= left
-            weight = block[lane]
-            sure = weight > margins[e]
-            if level == 0:
-                sure = sure and rests[e] > margins[e] and weight - rests[e] > margins[e]
-            found[e] = <int32_t>(node * 8 + lane) if sure else -1
 
 
 cdef void _exchange(

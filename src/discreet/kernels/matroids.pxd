@@ -12,10 +12,6 @@ cdef class Oracle:
     cdef int reserve(
         self, const int64_t[::1] items, const double[::1] cost, const int64_t[::1] ends
     ) except -1
-    cdef bint exchange(
-        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1
     cdef void _hold(
         self, const int64_t[::1] common, const int64_t[::1] kept, Py_ssize_t done, const int64_t[::1] others,
         Py_ssize_t left, Py_ssize_t without,
@@ -47,13 +43,12 @@ cdef class TransversalOracle(Oracle):
     cdef const int64_t[::1] starts, sets
     cdef int64_t[::1] holder, seeker, seen, held, stack
     cdef int64_t searches
-    cdef int _make_room(self) except -1
     cdef int64_t search(self, int64_t item) noexcept nogil
     cdef void augment(self, int64_t target) noexcept nogil
 
 
 cdef class LinearOracle(Oracle):
-    cdef readonly Py_ssize_t rows, deciding
+    cdef readonly Py_ssize_t rows
     cdef const int64_t[::1] primes
     cdef const int64_t[:, :, ::1] residues
     cdef int64_t[:, :, ::1] basis
@@ -61,7 +56,6 @@ cdef class LinearOracle(Oracle):
     cdef int64_t[::1] counts, chosen, column
     cdef uint8_t[::1] decides
     cdef int64_t count
-    cdef int _make_room(self) except -1
 
 
 cdef inline int64_t root(int64_t *parent, int64_t vertex) noexcept nogil:

@@ -43,19 +43,6 @@ cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cos
     heap[at] = moving
 
 
-cdef int64_t _trade(
-    int64_t[::1] one, int64_t[::1] two, Py_ssize_t left, Py_ssize_t partner, bint adopted
-) noexcept nogil:
-    """The first item against the partner: both bases have one of them now, which is the answer."""
-    cdef int64_t item = one[0] if adopted else two[partner]
-    cdef Py_ssize_t i
-    for i in range(left - 1):
-        one[i] = one[i + 1]
-        if i >= partner:
-            two[i] = two[i + 1]
-    return item
-
-
 cdef class Oracle:
     """An independence oracle: which items can join the independent set that was taken so far."""
 
@@ -68,7 +55,8 @@ cdef class Oracle:
 
     def fresh(self):
         """An oracle with the same table and memory of its own."""
-        raise NotImplementedError
+        made, table = self.__reduce__()
+        return made(*table)
 
     cdef int finish(self) except -1:
         """Raise what went wrong since `clear`."""
@@ -174,41 +162,38 @@ cdef class Oracle:
         cdef const uint8_t[::1] bits = np.asarray(adopts, dtype=np.bool_).view(np.uint8)
         # Used up by the exchanges.
         cdef int64_t[::1] first = np.array(one, dtype=np.int64), second = np.array(two, dtype=np.int64)
-        kept = np.empty(first.shape[0], dtype=np.int64)
-        if not first.shape[0] == second.shape[0] == bits.shape[0]:
+        cdef Py_ssize_t total = first.shape[0], done, left, partner, i
+        cdef int64_t[::1] kept = _empty(total)
+        cdef uint8_t[::1] fits = np.empty(total, dtype=np.uint8)
+        if not total == second.shape[0] == bits.shape[0]:
             raise ValueError("two bases differ by as many items each, and there is a bit for every exchange")
         self.check_items(shared)
         self.check_items(first)
         self.check_items(second)
-        if first.shape[0] and not self.exchange(shared, first, second, bits, kept):
-            raise ValueError("exchanges are between two bases of the matroid")
-        return kept
-
-    cdef bint exchange(
-        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """Fill ``kept``; False if these are not bases. ``one`` and ``two`` are used up."""
-        cdef Py_ssize_t total = one.shape[0], done, left, partner, i
-        cdef uint8_t[::1] fits = np.empty(total, dtype=np.uint8)
         with nogil:
             for done in range(total):
                 left = total - done
                 # What fits the first base without its smallest item: all of the second that may come.
-                self._hold(common, kept, done, one, left, 0)
+                self._hold(shared, kept, done, first, left, 0)
                 for i in range(left):
-                    fits[i] = self.offer(two[i], False)
+                    fits[i] = self.offer(second[i], False)
                 partner = 0
                 while partner < left:
                     if fits[partner]:
-                        self._hold(common, kept, done, two, left, partner)
-                        if self.offer(one[0], False):
+                        self._hold(shared, kept, done, second, left, partner)
+                        if self.offer(first[0], False):
                             break
                     partner += 1
                 if partner == left:
-                    return False
-                kept[done] = _trade(one, two, left, partner, adopts[done])
-        return True
+                    with gil:
+                        raise ValueError("exchanges are between two bases of the matroid")
+                # The first item against the partner: both bases have one of them now.
+                kept[done] = first[0] if bits[done] else second[partner]
+                for i in range(left - 1):
+                    first[i] = first[i + 1]
+                    if i >= partner:
+                        second[i] = second[i + 1]
+        return np.asarray(kept)
 
     cdef void _hold(
         self, const int64_t[::1] common, const int64_t[::1] kept, Py_ssize_t done, const int64_t[::1] others,
@@ -234,9 +219,6 @@ cdef class AskedOracle(Oracle):
 
     def __reduce__(self):
         return type(self), (self.independent, self.n_items)
-
-    def fresh(self):
-        return AskedOracle(self.independent, self.n_items)
 
     cdef void clear(self) noexcept nogil:
         with gil:
@@ -309,12 +291,6 @@ cdef class GraphicOracle(Oracle):
     def __reduce__(self):
         return type(self), (np.asarray(self.edges), self.n_vertices)
 
-    def fresh(self):
-        cdef GraphicOracle other = GraphicOracle.__new__(GraphicOracle)
-        other.n_items, other.n_vertices, other.edges = self.n_items, self.n_vertices, self.edges
-        other.parent = _empty(self.n_vertices)
-        return other
-
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t vertex
         for vertex in range(self.n_vertices):
@@ -349,25 +325,12 @@ cdef class TransversalOracle(Oracle):
             if not 0 <= sets[i] < n_sets:
                 raise IndexError(f"set {sets[i]} is not one of {n_sets}")
         self.starts, self.sets, self.n_sets, self.n_items = starts, sets, n_sets, starts.shape[0] - 1
-        self._make_room()
-
-    cdef int _make_room(self) except -1:
-        cdef Py_ssize_t size = self.n_sets + 1
-        cdef int64_t[::1] memory = _empty(4 * size + self.n_items)
-        self.holder, self.seeker = memory[:size], memory[size : 2 * size]
-        self.seen, self.stack = memory[2 * size : 3 * size], memory[3 * size : 4 * size]
-        self.held = memory[4 * size :]
-        return 0
+        cdef int64_t[:, ::1] of_sets = np.empty((4, n_sets + 1), dtype=np.int64)
+        self.holder, self.seeker, self.seen, self.stack = of_sets[0], of_sets[1], of_sets[2], of_sets[3]
+        self.held = _empty(self.n_items)
 
     def __reduce__(self):
         return type(self), (np.asarray(self.starts), np.asarray(self.sets), self.n_sets)
-
-    def fresh(self):
-        cdef TransversalOracle other = TransversalOracle.__new__(TransversalOracle)
-        other.n_items, other.n_sets = self.n_items, self.n_sets
-        other.starts, other.sets = self.starts, self.sets
-        other._make_room()
-        return other
 
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t i
@@ -462,89 +425,38 @@ cdef void _multiply(int64_t *row, int64_t factor, Py_ssize_t size, int64_t prime
         row[i] = _remainder(row[i] * factor, prime, inverse)
 
 
-cdef bint _eliminate(int64_t[:, ::1] work, Py_ssize_t row, Py_ssize_t start, int64_t prime) noexcept nogil:
-    """Make column ``row`` the unit vector of that row, in columns from ``start`` on; False if all are 0.
-
-    A row from ``row`` on that has an entry takes its place.
-    """
-    cdef Py_ssize_t height = work.shape[0], width = work.shape[1] - start, pivot = row, i, j
-    while pivot < height and work[pivot, row] == 0:
-        pivot += 1
-    if pivot == height:
-        return False
-    for j in range(start, work.shape[1]):
-        work[row, j], work[pivot, j] = work[pivot, j], work[row, j]
-    _multiply(&work[row, start], _reciprocal(work[row, row], prime), width, prime)
-    for i in range(height):
-        if i != row and work[i, row]:
-            _add_multiple(&work[i, start], &work[row, start], prime - work[i, row], width, prime)
-    return True
-
-
-cdef void _without(
-    int64_t[:, ::1] matrix, Py_ssize_t size, Py_ssize_t row, Py_ssize_t column, bint pivoted, int64_t prime
-) noexcept nogil:
-    """Take a row and a column out of a matrix, in place; ``pivoted``, after eliminating by their entry."""
-    cdef double inverse = 1.0 / <double>prime
-    cdef int64_t factor
-    cdef Py_ssize_t i, j
-    if pivoted:
-        factor = _reciprocal(matrix[row, column], prime)
-        for i in range(size):
-            if i != row:
-                _add_multiple(
-                    &matrix[i, 0], &matrix[row, 0],
-                    prime - _remainder(matrix[i, column] * factor, prime, inverse), size, prime,
-                )
-    for i in range(size - 1):
-        for j in range(size - 1):
-            matrix[i, j] = matrix[i + (i >= row), j + (j >= column)]
-
-
 cdef class LinearOracle(Oracle):
     """Columns: ``residues[q, i]`` is that of item i modulo ``primes[q]``, all below 2**31.
 
-    A set is independent if it is so modulo one of the first ``deciding`` primes. Exchanges may ask the
-    others, too: modulo one of them two bases are bases.
+    A set is independent if it is so modulo one of the primes.
 
-    Memory: for each deciding prime the number of columns taken, whether they tell anything, and each of
+    Memory: for each prime the number of columns taken, whether they tell anything, and each of
     them, reduced, with the place of its leading 1; the items taken; the column at hand.
     """
 
-    def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues, Py_ssize_t deciding):
+    def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues):
         cdef Py_ssize_t q
-        if residues.shape[0] != primes.shape[0] or not 1 <= deciding <= primes.shape[0]:
-            raise ValueError("there are residues for every prime, and one of them decides at least")
+        if not primes.shape[0] or residues.shape[0] != primes.shape[0]:
+            raise ValueError("there is a prime, and there are residues for every one")
         for q in range(primes.shape[0]):
             if not 2 <= primes[q] < 1 << 31:
                 raise ValueError(f"primes[{q}]={primes[q]} is not between 2 and 2**31")
             found = np.asarray(residues[q])
             if found.size and not 0 <= found.min() <= found.max() < primes[q]:
                 raise ValueError(f"residues[{q}] are not residues modulo {primes[q]}")
-        self.primes, self.residues, self.deciding = primes, residues, deciding
+        self.primes, self.residues = primes, residues
         self.n_items, self.rows = residues.shape[1], residues.shape[2]
-        self._make_room()
-
-    cdef int _make_room(self) except -1:
-        self.basis = np.empty((self.deciding, self.rows, self.rows), dtype=np.int64)
-        self.pivots = np.empty((self.deciding, self.rows), dtype=np.int64)
-        self.counts, self.chosen, self.column = _empty(self.deciding), _empty(self.rows), _empty(self.rows)
-        self.decides = np.empty(self.deciding, dtype=np.uint8)
-        return 0
+        self.basis = np.empty((primes.shape[0], self.rows, self.rows), dtype=np.int64)
+        self.pivots = np.empty((primes.shape[0], self.rows), dtype=np.int64)
+        self.counts, self.chosen, self.column = _empty(primes.shape[0]), _empty(self.rows), _empty(self.rows)
+        self.decides = np.empty(primes.shape[0], dtype=np.uint8)
 
     def __reduce__(self):
-        return type(self), (np.asarray(self.primes), np.asarray(self.residues), self.deciding)
-
-    def fresh(self):
-        cdef LinearOracle other = LinearOracle.__new__(LinearOracle)
-        other.primes, other.residues, other.deciding = self.primes, self.residues, self.deciding
-        other.n_items, other.rows = self.n_items, self.rows
-        other._make_room()
-        return other
+        return type(self), (np.asarray(self.primes), np.asarray(self.residues))
 
     cdef void clear(self) noexcept nogil:
         cdef Py_ssize_t q
-        for q in range(self.deciding):
+        for q in range(self.primes.shape[0]):
             self.counts[q] = 0
             self.decides[q] = True
         self.count = 0
@@ -558,7 +470,7 @@ cdef class LinearOracle(Oracle):
         cdef int64_t prime, chosen, factor, at
         cdef int64_t *column = &self.column[0]
         cdef bint free = False
-        for q in range(self.deciding):
+        for q in range(self.primes.shape[0]):
             prime = self.primes[q]
             while self.decides[q] and not free:
                 at = self.counts[q]
@@ -588,57 +500,3 @@ cdef class LinearOracle(Oracle):
             self.chosen[self.count] = item
             self.count += 1
         return free
-
-    cdef bint exchange(
-        self, const int64_t[::1] common, int64_t[::1] one, int64_t[::1] two, const uint8_t[::1] adopts,
-        int64_t[::1] kept,
-    ) except -1:
-        """What is independent modulo a prime is so without, and modulo some prime both are bases.
-
-        ``forth`` has the first base in terms of the second, ``back`` the second in terms of the first: an
-        item can take another's place exactly where its coefficient is not 0.
-        """
-        cdef Py_ssize_t shared = common.shape[0], left = one.shape[0], rank = shared + left
-        cdef Py_ssize_t q, i, j, step, partner
-        cdef int64_t[:, ::1] work = np.empty((self.rows, rank + left), dtype=np.int64)
-        cdef int64_t[:, ::1] pair = np.empty((left, 2 * left), dtype=np.int64)
-        cdef int64_t[:, ::1] forth = np.empty((left, left), dtype=np.int64)
-        cdef int64_t[:, ::1] back = np.empty((left, left), dtype=np.int64)
-        cdef int64_t prime, item
-        if rank > self.rows:
-            return False
-        with nogil:
-            for q in range(self.primes.shape[0]):
-                prime = self.primes[q]
-                for i in range(rank + left):
-                    item = common[i] if i < shared else two[i - shared] if i < rank else one[i - rank]
-                    for j in range(self.rows):
-                        work[j, i] = self.residues[q, item, j]
-                for i in range(rank):
-                    if not _eliminate(work, i, i, prime):
-                        break
-                else:
-                    for i in range(left):
-                        for j in range(left):
-                            forth[i, j] = pair[i, j] = work[shared + i, rank + j]
-                            pair[i, left + j] = i == j
-                    for i in range(left):
-                        if not _eliminate(pair, i, i, prime):
-                            break
-                    else:
-                        break
-            else:
-                return False
-            for i in range(left):
-                for j in range(left):
-                    back[i, j] = pair[i, left + j]
-            for step in range(left):
-                partner = 0
-                while partner < left - step and (forth[partner, 0] == 0 or back[0, partner] == 0):
-                    partner += 1
-                if partner == left - step:
-                    return False
-                _without(forth, left - step, partner, 0, adopts[step], prime)
-                _without(back, left - step, 0, partner, not adopts[step], prime)
-                kept[step] = _trade(one, two, left - step, partner, adopts[step])
-        return True

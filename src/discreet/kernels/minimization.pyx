@@ -8,9 +8,6 @@ import numpy as np
 from .prefix_sums cimport PrefixSum
 from .rows cimport rising
 
-cdef enum:
-    FEW = 256  # up to this many items, moving a few out of last round's order beats sorting anew
-
 
 cdef class Cuts:
     """People who are cuts with prices: `objectives.Arcs`, checked once.
@@ -128,22 +125,7 @@ cdef class Chain:
 
     cdef void sort(self, const double *scores) noexcept nogil:
         """Put the order right, by rising score, equal scores by item."""
-        cdef Py_ssize_t k, j
-        cdef int64_t *order = &self.places[0]
-        cdef int64_t item, other
-        if self.n_items > FEW:
-            rising(scores, self.n_items, order, &self.merged[0])
-            return
-        for k in range(1, self.n_items):
-            item = order[k]
-            j = k
-            while j > 0:
-                other = order[j - 1]
-                if scores[other] < scores[item] or (scores[other] == scores[item] and other < item):
-                    break
-                order[j] = other
-                j -= 1
-            order[j] = item
+        rising(scores, self.n_items, &self.places[0], &self.merged[0])
 
     cdef double range_of(self, const double *gradient, bint empty_is_free) noexcept nogil:
         cdef double risen = 0.0, height = 0.0, lowest = 0.0, step

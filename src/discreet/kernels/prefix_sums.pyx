@@ -67,36 +67,13 @@ cdef class PrefixSum:
 
 
 cdef cloned_wide _in_units(const int64_t *steps, Py_ssize_t size, double unit, double *out) noexcept nogil:
-    """Whole numbers as floats, rounded once, times ``unit``.
-
-    The upper and the lower half of a number each become the lowest bits of a float that is large enough for
-    them: what is subtracted from the upper one is exact, and their sum is rounded once. Conversions of 64
-    bits are not among the vector instructions of most processors; these are.
-    """
-    cdef uint64_t lower, upper
-    cdef double low, high
+    """Whole numbers as floats, rounded once, times ``unit``."""
     cdef Py_ssize_t i
     for i in range(size):
-        lower = (<uint64_t>steps[i] & 0xFFFFFFFFULL) | 0x4330000000000000ULL
-        upper = (<uint64_t>steps[i] >> 32) ^ 0x4530000080000000ULL
-        memcpy(&low, &lower, 8)
-        memcpy(&high, &upper, 8)
-        # 2^84 + 2^63 + 2^52
-        out[i] = ((high - 19342822341709703277445120.0) + low) * unit
+        out[i] = <double>steps[i] * unit
 
 
 # --- a filter and its inverse ------------------------------------------------------------------------------
-
-
-cdef extern from "blocks.h" nogil:
-    void encode_block "discreet_encode_block"(
-        double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
-        const double *vector, double *out,
-    )
-    void decode_block "discreet_decode_block"(
-        double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
-        const double *released, double *prefix,
-    )
 
 
 cdef cloned_wide _encode(
@@ -104,17 +81,17 @@ cdef cloned_wide _encode(
     const double *vector, Py_ssize_t size, double *out,
 ) noexcept nogil:
     """``out = vector + sum(weights * buffers)``, then ``buffers = decays * buffers + vector``."""
-    cdef double held
-    cdef Py_ssize_t start = 0, i, k
-    while start + 8 <= size:
-        encode_block(buffers + start, stride, count, decays, weights, vector + start, out + start)
-        start += 8
-    for i in range(start, size):
+    cdef double held, weight, decay
+    cdef double *buffer
+    cdef Py_ssize_t i, k
+    for i in range(size):
         out[i] = vector[i]
-        for k in range(count):
-            held = buffers[k * stride + i]
-            out[i] += weights[k] * held
-            buffers[k * stride + i] = decays[k] * held + vector[i]
+    for k in range(count):
+        buffer, weight, decay = buffers + k * stride, weights[k], decays[k]
+        for i in range(size):
+            held = buffer[i]
+            out[i] += weight * held
+            buffer[i] = decay * held + vector[i]
 
 
 cdef cloned_wide _decode(
@@ -122,18 +99,22 @@ cdef cloned_wide _decode(
     const double *released, Py_ssize_t size, double *prefix,
 ) noexcept nogil:
     """Invert `_encode` on what was released, and add what it says about this step to ``prefix``."""
-    cdef double fresh
-    cdef Py_ssize_t start = 0, i, k
-    while start + 8 <= size:
-        decode_block(buffers + start, stride, count, decays, weights, released + start, prefix + start)
-        start += 8
-    for i in range(start, size):
-        fresh = released[i]
-        for k in range(count):
-            fresh -= weights[k] * buffers[k * stride + i]
-        for k in range(count):
-            buffers[k * stride + i] = decays[k] * buffers[k * stride + i] + fresh
-        prefix[i] += fresh
+    cdef double fresh[TILE]
+    cdef double weight, decay
+    cdef double *buffer
+    cdef Py_ssize_t i, k
+    for i in range(size):
+        fresh[i] = released[i]
+    for k in range(count):
+        buffer, weight = buffers + k * stride, weights[k]
+        for i in range(size):
+            fresh[i] -= weight * buffer[i]
+    for k in range(count):
+        buffer, decay = buffers + k * stride, decays[k]
+        for i in range(size):
+            buffer[i] = decay * buffer[i] + fresh[i]
+    for i in range(size):
+        prefix[i] += fresh[i]
 
 
 cdef class FactorizedPrefix(PrefixSum):

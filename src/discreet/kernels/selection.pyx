@@ -99,19 +99,10 @@ cdef class UnitGains:
 
 
 cdef struct Work:
-    # Room for one person's gains, and for the changes from an expert to the next.
+    # Room for one person's gains.
     Py_ssize_t experts
     int64_t *gains
     Py_ssize_t *last
-    int64_t *changes
-
-
-cdef bint _many(RowTable people, Py_ssize_t first, Py_ssize_t count) noexcept nogil:
-    """Whether people hold so much that only the changes from an expert to the next are kept.
-
-    They are summed up in the end: what a person takes does not grow with the number of experts then.
-    """
-    return 2 * (people.rows.indptr[first + count] - people.rows.indptr[first]) > people.n_items
 
 
 cdef int _prepare(
@@ -121,25 +112,18 @@ cdef int _prepare(
     work.experts = experts
     work.gains = <int64_t *>malloc(2 * longest * sizeof(int64_t) + 1)
     work.last = <Py_ssize_t *>(work.gains + longest)
-    work.changes = NULL
     if not work.gains:
         raise MemoryError
-    if _many(people, first, count):
-        work.changes = <int64_t *>calloc(experts * people.n_items, sizeof(int64_t))
-        if not work.changes:
-            free(work.gains)
-            raise MemoryError
     return 0
 
 
 cdef void _finish(Work *work) noexcept nogil:
     free(work.gains)
-    free(work.changes)
 
 
 cdef inline inlined _add_person(
     int kind, UnitGains how, RowTable people, Py_ssize_t row, const int32_t *shown, int64_t *totals,
-    Work *work, bint many,
+    Work *work,
 ) noexcept nogil:
     cdef const Matrix *rows = &people.rows
     cdef Py_ssize_t start = rows.indptr[row], stop = rows.indptr[row + 1], items = people.n_items
@@ -166,17 +150,10 @@ cdef inline inlined _add_person(
                 chosen = p
             gains[p] = whole_units(gain(kind, state, at(&rows.data, p), cap), scale, how.most)
         # Whom an item adds something to at the first of these experts, it does to all of them.
-        if many:
+        for i in range(begin, end + 1):
             for p in range(start, stop):
                 if begin <= last[p]:
-                    work.changes[begin * items + rows.indices[p]] += gains[p]
-                    if end + 1 < experts:
-                        work.changes[(end + 1) * items + rows.indices[p]] -= gains[p]
-        else:
-            for i in range(begin, end + 1):
-                for p in range(start, stop):
-                    if begin <= last[p]:
-                        totals[i * items + rows.indices[p]] += gains[p]
+                    totals[i * items + rows.indices[p]] += gains[p]
         if chosen < stop:
             state = step(kind, state, at(&rows.data, chosen))
         begin = end + 1
@@ -184,31 +161,23 @@ cdef inline inlined _add_person(
 
 cdef inline inlined _add_people(
     int kind, UnitGains how, RowTable people, Py_ssize_t first, Py_ssize_t count, const uint8_t *within_limit,
-    const int32_t *shown, int64_t *totals, Work *work, bint many,
+    const int32_t *shown, int64_t *totals, Work *work,
 ) noexcept nogil:
     cdef Py_ssize_t j
     for j in range(count):
         if within_limit[j]:
-            _add_person(kind, how, people, first + j, shown, totals, work, many)
+            _add_person(kind, how, people, first + j, shown, totals, work)
 
 
 cdef void _add_gains(
     UnitGains how, RowTable people, Py_ssize_t first, Py_ssize_t count, const uint8_t *within_limit,
     const int32_t *shown, int64_t *totals, Work *work,
 ) noexcept nogil:
-    cdef bint many = _many(people, first, count)
-    cdef Py_ssize_t items = people.n_items, place
     cdef int kind = people.kind
     if kind == COVER:  # a constant there: most people are of this kind
-        _add_people(COVER, how, people, first, count, within_limit, shown, totals, work, many)
+        _add_people(COVER, how, people, first, count, within_limit, shown, totals, work)
     else:
-        _add_people(kind, how, people, first, count, within_limit, shown, totals, work, many)
-    if many:
-        for place in range(items, work.experts * items):
-            work.changes[place] += work.changes[place - items]
-        for place in range(work.experts * items):
-            totals[place] += work.changes[place]
-        memset(work.changes, 0, work.experts * items * sizeof(int64_t))
+        _add_people(kind, how, people, first, count, within_limit, shown, totals, work)
 
 
 # --- gains beside a set -------------------------------------------------------------------------------------
@@ -422,7 +391,7 @@ cdef class OrderedRounds:
         cdef int32_t[:, ::1] selections = stream.selections
         cdef Py_ssize_t experts = self.pending.shape[0], items = self.pending.shape[1]
         cdef Py_ssize_t count = rewards.shape[0]
-        cdef Py_ssize_t start = 0, stop, opened = -passed, batch, t, i
+        cdef Py_ssize_t start = 0, stop, batch, t, i
         cdef Work work
         cdef Memory memory
         cdef double[::1] vector = np.zeros(experts * items)
@@ -449,12 +418,11 @@ cdef class OrderedRounds:
         with nogil:
             for batch in range(rates.shape[0] + 1):
                 if batch > 0:
-                    self._sum_up(counted, first + opened, first + start, &vector[0])
+                    self._sum_up(&vector[0])
                     draw_items(
                         &memory, &self.sums.sums[0], experts, rates[batch - 1], &uniforms[batch - 1, 0],
                         &shown[0],
                     )
-                    opened = start
                 stop = min(count, self.every - passed + batch * self.every)
                 if stop > start:
                     for t in range(start, stop):
@@ -469,33 +437,15 @@ cdef class OrderedRounds:
             release(&memory)
             _finish(&work)
 
-    cdef void _sum_up(
-        self, RowTable counted, Py_ssize_t first, Py_ssize_t stop, double *vector
-    ) noexcept nogil:
-        """Add the pending gains to the sum: those of the people from ``first`` on, or also of others."""
-        cdef const Matrix *rows = &counted.rows
-        cdef Py_ssize_t experts = self.pending.shape[0], items = self.pending.shape[1], size = experts * items
+    cdef void _sum_up(self, double *vector) noexcept nogil:
+        """Add the pending gains to the sum."""
+        cdef Py_ssize_t size = self.pending.shape[0] * self.pending.shape[1], j
         cdef int64_t *pending = &self.pending[0, 0]
         cdef double units = self.how.units
-        cdef Py_ssize_t low, high, i, p, j
-        # Where few people are in a batch, only what they have is looked at.
-        low, high = rows.indptr[first if first > 0 else 0], rows.indptr[stop]
-        if 4 * (high - low) >= items or first < 0:
-            for j in range(size):
-                vector[j] = <double>pending[j] / units
-            memset(pending, 0, size * sizeof(int64_t))
-            self.sums.step(vector)
-            memset(vector, 0, size * sizeof(double))
-            return
-        for i in range(experts):
-            for p in range(low, high):
-                vector[i * items + rows.indices[p]] = <double>pending[i * items + rows.indices[p]] / units
-            for p in range(low, high):
-                pending[i * items + rows.indices[p]] = 0
+        for j in range(size):
+            vector[j] = <double>pending[j] / units
+        memset(pending, 0, size * sizeof(int64_t))
         self.sums.step(vector)
-        for i in range(experts):
-            for p in range(low, high):
-                vector[i * items + rows.indices[p]] = 0.0
 
 
 @cython.auto_pickle(False)

@@ -107,59 +107,14 @@ def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
     return inside
 
 
-class SampledSets:
-    """Random sets over which means are taken: each different one is asked about once.
-
-    They follow from the point and the randomness alone, and can be the same for many people.
-    """
-
-    def __init__(self, x: Floats, rng: np.random.Generator | None, samples: int) -> None:
-        numbers: dict[bytes, int] = {}
-        drawn = random_sets(x, rng, samples)
-        self._which = np.array([numbers.setdefault(items.tobytes(), len(numbers)) for items in drawn])
-        first = np.unique(self._which, return_index=True)[1]
-        self._sets = {drawn[place].tobytes(): drawn[place] for place in first}
-
-    def value(self, people: Population) -> float:
-        """The mean of f over the sets."""
-        values = [answers.number("value", people._value(items)) for items in self._sets.values()]
-        return float(np.mean(np.array(values)[self._which]))
-
-    def gradient(self, people: Population, known: dict[bytes, Floats] | None = None, room: int = 0) -> Floats:
-        """The mean of f(R + j) - f(R without j) over the sets R, for every item j.
-
-        ``known`` has what was asked of these people before; up to ``room`` sets are added to it.
-        """
-        marginals, before = [], {} if known is None else known
-        for name, items in self._sets.items():
-            row = before.get(name)
-            if row is None:
-                row = answers.vector("gains", people._gains(items), people.n_items)
-                row[items] = answers.vector("contributions", people._contributions(items), items.size)
-                if len(before) < room:
-                    before[name] = row
-            marginals.append(row)
-        return np.asarray(np.array(marginals)[self._which].mean(axis=0), dtype=np.float64)
-
-
-class SharedSets:
-    """The gradients of many people at one point, over the same random sets; these are drawn when needed."""
-
-    def __init__(self, x: Floats, seed: int, samples: int, room: int = 0) -> None:
-        self._x, self._seed, self._samples, self._room = x, seed, samples, room
-        self._sets: SampledSets | None = None
-
-    def gradient(self, person: Population, known: dict[bytes, Floats] | None = None) -> Floats:
-        """What ``person.multilinear_gradient`` answers with randomness of this seed."""
-        if not person.samples_sets:
-            rng = PublicRandomness.seeded(self._seed).generator
-            return person.multilinear_gradient(self._x.copy(), rng=rng, samples=self._samples)
-        closed = person._extension(self._x)
-        if closed is not None:
-            return closed[1]
-        if self._sets is None:
-            self._sets = SampledSets(self._x, PublicRandomness.seeded(self._seed).generator, self._samples)
-        return self._sets.gradient(person, known, self._room)
+def sampled_sets(
+    x: Floats, rng: np.random.Generator | None, samples: int
+) -> tuple[list[NDArray[np.int64]], NDArray[np.intp]]:
+    """The different ones of ``samples`` random sets, each to be asked about once; which of them each is."""
+    numbers: dict[bytes, int] = {}
+    drawn = random_sets(x, rng, samples)
+    which = np.array([numbers.setdefault(items.tobytes(), len(numbers)) for items in drawn])
+    return [drawn[place] for place in np.unique(which, return_index=True)[1]], which
 
 
 # Values of one person on every set lie in [0, 1] unless another bound is declared.
@@ -377,7 +332,9 @@ class Population(ABC):
         closed = self._extension(point)
         if closed is not None:
             return answers.number("multilinear", closed[0])
-        return SampledSets(point, rng, samples).value(self)
+        sets, which = sampled_sets(point, rng, samples)
+        values = np.array([answers.number("value", self._value(items)) for items in sets])
+        return float(np.mean(values[which]))
 
     def multilinear_gradient(
         self, x: ArrayLike, *, rng: np.random.Generator | None = None, samples: int = 1000
@@ -387,12 +344,12 @@ class Population(ABC):
         closed = self._extension(point)
         if closed is not None:
             return answers.vector("multilinear_gradient", closed[1], self.n_items)
-        return SampledSets(point, rng, samples).gradient(self)
-
-    @property
-    def samples_sets(self) -> bool:
-        """Whether :meth:`multilinear_gradient` is the one of all families, and not one of its own."""
-        return type(self).multilinear_gradient is Population.multilinear_gradient
+        sets, which = sampled_sets(point, rng, samples)
+        marginals = np.empty((len(sets), self.n_items))
+        for row, items in zip(marginals, sets, strict=True):
+            row[:] = answers.vector("gains", self._gains(items), self.n_items)
+            row[items] = answers.vector("contributions", self._contributions(items), items.size)
+        return np.asarray(marginals[which].mean(axis=0), dtype=np.float64)
 
     def lovasz(self, x: ArrayLike) -> float:
         """The Lovasz extension: linear between the sets {j : x[j] > t}, convex because f is submodular."""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.checks import DataError, per_person, shown, whole
 from ..core.guards import fix, read_only
 from .base import Floats, Items, Population
-from .rows import SparseMatrix, as_sparse, checked
+from .rows import SparseMatrix, as_sparse, checked, rows_of
 
 
 class Arcs(NamedTuple):
@@ -251,7 +251,9 @@ def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _minded(arcs: Arcs) -> SparseMatrix:
-    """People's weights: copies, sorted by arc, without zeros."""
+    """People's weights: copies, sorted by arc, without zeros; what somebody names twice is added up."""
+    import scipy.sparse as sp
+
     start, arc = _whole_numbers("start", arcs.start), _whole_numbers("arc", arcs.arc)
     weight = per_person("weight", arcs.weight, arc.size, "entry of arc")
     count = len(arcs.tail)
@@ -262,23 +264,8 @@ def _minded(arcs: Arcs) -> SparseMatrix:
             f"arc names an arc that there is not; arcs are 0 to {count - 1}",
             f"arc names arcs from {arc.min()} to {arc.max()}",
         )
-    if (weight < 0.0).any():
-        where = int(np.argmax(weight < 0.0))
-        raise DataError(
-            "weight has a negative entry; cuts have weights of 0 or more",
-            f"weight[{where}]={weight[where]:g}",
-        )
-    person = np.repeat(np.arange(start.size - 1), np.diff(start))
-    order = np.lexsort((arc, person))
-    arc, weight = arc[order], weight[order]
-    again = (person[1:] == person[:-1]) & (arc[1:] == arc[:-1])
-    if again.any():
-        where = int(np.argmax(again))
-        raise DataError(
-            "somebody names an arc twice; add the weights up first",
-            f"person {person[where]} names arc {arc[where]} twice",
-        )
-    return SparseMatrix(start, arc.astype(np.int32), weight, count).keep(weight > 0.0)
+    rows = sp.csr_array((weight, arc, start), shape=(start.size - 1, count))
+    return rows_of("weight", rows, 0.0, np.inf, ones=False)
 
 
 def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:

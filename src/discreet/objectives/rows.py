@@ -208,10 +208,10 @@ def checked(
     if entries.format != "csr":
         # Floats first: entries that stand twice are added up, and small integers would wrap around.
         entries = sp.csr_array(entries.astype(np.float64, copy=False))
-    return _rows_of(name, entries, low, high, ones)
+    return rows_of(name, entries, low, high, ones)
 
 
-def _rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> SparseMatrix:
+def rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> SparseMatrix:
     """The rows of a scipy matrix: columns sorted, what stands twice added up, no zeros, all in range."""
     import scipy.sparse as sp
 

@@ -76,9 +76,8 @@ class Shape:
         """The same functions times ``factor``."""
         return replace(self, share=factor * self.share)
 
-    def rows(self, bucket: Bucket, first: int, last: int, n_items: int) -> Rows:
-        """Some rows of a bucket, in memory, as a population of them would have them."""
-        matrix = self.matrix(bucket, first, last, n_items)
+    def rows(self, matrix: SparseMatrix) -> Rows:
+        """Rows of a bucket, in memory, as a population of them would have them; the matrix is theirs."""
         caps = constant(self.cap, matrix.n_rows)
         if self.saturation > 0.0:
             caps = self.saturation * row_totals(matrix)
@@ -87,7 +86,7 @@ class Shape:
         return Rows(self.kind, matrix, constant(self.share, matrix.n_rows), caps)
 
     def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
-        """The same rows before anything is made of them; a copy."""
+        """Some rows of a bucket before anything is made of them; a copy."""
         start, stop = int(bucket.ends[first]), int(bucket.ends[last])
         weights = _weights_of(bucket, self.weighted)
         return SparseMatrix(
@@ -167,28 +166,6 @@ class Gains(_Added):
 
 
 @dataclass(frozen=True, repr=False)
-class GradientSteps(_Added):
-    """The multilinear gradient at ``x``, in steps, of which one person has at most ``most`` in each entry."""
-
-    shape: Shape
-    x: Floats
-    per_unit: float
-    most: int
-    seed: int
-    samples: int
-
-    @cached_property
-    def _inside(self) -> NDArray[np.bool_]:
-        return random_rows(self.x, self.seed, self.samples if self.shape.kind.of_sums else 0)
-
-    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
-        out = np.zeros(self.x.size, dtype=np.int64)
-        for rows in _copied(self.shape, bucket, first, last, self.x.size):
-            rows.add_gradients(self.x, self._inside, self.per_unit, self.most, out, 0, rows.n_rows)
-        return out
-
-
-@dataclass(frozen=True, repr=False)
 class Extension(_Added):
     """The multilinear extension at ``x`` and, behind it, its gradient.
 
@@ -202,7 +179,8 @@ class Extension(_Added):
 
     def of(self, bucket: Bucket, first: int, last: int) -> Steps:
         out = np.zeros(self.x.size + 1)
-        for rows in _copied(self.shape, bucket, first, last, self.x.size):
+        for start, stop in _chunks(bucket, first, last):
+            rows = self.shape.rows(self.shape.matrix(bucket, start, stop, self.x.size))
             value, gradient = rows.multilinear(self.x)
             out[0] += value
             out[1:] += gradient
@@ -211,41 +189,37 @@ class Extension(_Added):
 
 @dataclass(frozen=True, repr=False)
 class Counted(_Added):
-    """What ``count`` makes of people in memory, which ``made`` makes of their rows; of this ``size``."""
+    """The sum of what ``count`` makes of people's rows in memory, some at a time: integers of this ``size``.
+
+    It is the same for people together as one by one.
+    """
 
     shape: Shape
     n_items: int
-    made: Callable[[SparseMatrix], Any]
-    count: Callable[[Any], Steps]
+    count: Callable[[SparseMatrix], Steps]
     size: tuple[int, ...]
-
-    def of(self, bucket: Bucket, first: int, last: int) -> Steps:
-        out = np.zeros(self.size, dtype=np.int64)
-        for start, stop in _chunks(bucket, first, last):
-            out += self.count(self.made(self.shape.matrix(bucket, start, stop, self.n_items)))
-        return out
-
-
-@dataclass(frozen=True, repr=False)
-class WeightTotals(_Added):
-    """The sum of everybody's weights in steps, of which one person has at most ``most`` over all items."""
-
-    shape: Shape
-    n_items: int
-    per_unit: float
-    most: int
     sample: Sample = EVERYBODY
 
     def of(self, bucket: Bucket, first: int, last: int) -> Steps:
-        out = np.zeros(self.n_items, dtype=np.int64)
+        out = np.zeros(self.size, dtype=np.int64)
         words, keep = self.sample.arguments
         for start, stop in _chunks(bucket, first, last):
             part = self.shape.matrix(bucket, start, stop, self.n_items)
             if words.size:
                 coins = person_coins(bucket.keys[start:stop], words)
                 part = part.take(np.flatnonzero(coins < np.uint64(keep)))
-            out += weight_steps(part, self.per_unit, self.most)
+            out += self.count(part)
         return out
+
+
+def _gradient_steps(
+    shape: Shape, x: Floats, per_unit: float, most: int, seed: int, samples: int, matrix: SparseMatrix
+) -> Steps:
+    """The multilinear gradient at ``x``, in steps, of which one person has at most ``most`` in each entry."""
+    inside = random_rows(x, seed, samples if shape.kind.of_sums else 0)
+    rows, out = shape.rows(matrix), np.zeros(x.size, dtype=np.int64)
+    rows.add_gradients(x, inside, per_unit, most, out, 0, rows.n_rows)
+    return out
 
 
 @dataclass(frozen=True)
@@ -263,14 +237,16 @@ class Extent:
         np.maximum(total, more, out=total)
 
 
+def _of_people(
+    made: Callable[[SparseMatrix], Any], count: Callable[[Any], Steps], rows: SparseMatrix
+) -> Steps:
+    """What ``count`` makes of people in memory, which ``made`` makes of their rows."""
+    return count(made(rows))
+
+
 def _weights_of(bucket: Bucket, weighted: bool) -> Floats:
     """A bucket's weights, none where all are 1."""
     return np.asarray(bucket.weights) if weighted and bucket.weights is not None else _NO_WEIGHTS
-
-
-def _copied(shape: Shape, bucket: Bucket, first: int, last: int, n_items: int) -> Iterator[Rows]:
-    for start, stop in _chunks(bucket, first, last):
-        yield shape.rows(bucket, start, stop, n_items)
 
 
 def _chunks(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -572,7 +548,8 @@ class StoredRows:
         if self.sample.secret:
             raise ValueError("a sample of a store has no gradients; take everybody")
         point = np.array(x, dtype=np.float64)
-        return self.engine.total(GradientSteps(self.shape, point, per_unit, most, seed, samples))
+        count = partial(_gradient_steps, self.shape, point, per_unit, most, seed, samples)
+        return self.engine.total(Counted(self.shape, self.n_items, count, (self.n_items,)))
 
     def sums(self, chosen: Sequence[int], most: float, per_unit: float) -> Steps:
         """What every item adds to the chosen ones, in steps."""
@@ -688,8 +665,8 @@ class StoredPopulation(StepPopulation):
         """
         if self._rows.sample.secret:
             raise ValueError("a sample of a store is not counted so; take everybody")
-        made = partial(self._family, **self._options)
-        found: Steps = self._rows.engine.total(Counted(self._shape, self.n_items, made, count, size))
+        of_rows = partial(_of_people, partial(self._family, **self._options), count)
+        found: Steps = self._rows.engine.total(Counted(self._shape, self.n_items, of_rows, size))
         return found
 
     def batches(self, size: int = 1 << 16) -> Iterator[RowPopulation]:
@@ -815,8 +792,8 @@ class StoredTopics(WeightedTopics):
         return TopicSteps(self._topics, self._totals)
 
     def _totals(self, per_unit: float, most: int) -> Steps:
-        scan = WeightTotals(self._shape, self._store.n_items, per_unit, most, self._sample)
-        return self._engine.total(scan)
+        count, topics = partial(weight_steps, per_unit=per_unit, most=most), self._store.n_items
+        return self._engine.total(Counted(self._shape, topics, count, (topics,), self._sample))
 
     @cached_property
     def _rows(self) -> Rows:

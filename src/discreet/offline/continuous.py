@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,6 @@ from ..core import checks
 from ..core.options import Calibration
 from ..core.text import track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
-from ..objectives.base import SharedSets
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
     Event,
@@ -46,8 +43,6 @@ MOST_PEOPLE = 1 << 22
 # Public factors between 0 and 1 are whole multiples of 2^-40.
 _FACTOR_BITS = 40
 SAMPLES = 300
-# So many values of sets are kept while a point is climbed to.
-_MOST_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -99,22 +94,42 @@ class Change:
         )
 
 
-class Gradient(Protocol):
-    """The gradient at a point, and what may be done to them without one person moving it further."""
+class Gradient:
+    """The gradient at a point, and what may be done to it without one person moving it further.
 
-    @property
-    def queries(self) -> int: ...
+    Its entries are those of the items that are ``left``, at points where included items are 1 and excluded
+    ones 0. Both are public, and these entries are some of those of all items: one person moves them no
+    further. ``queries`` is how many entries of all were worked out.
+    """
 
-    def at(self, x: Floats) -> NDArray[Any]: ...
+    queries = 0
 
-    def mix(self, here: NDArray[Any], last: NDArray[Any], weight: float) -> NDArray[Any]: ...
+    def __init__(self, n_items: int, left: Residual | None = None) -> None:
+        self.n_items = n_items
+        self._left = None if left is None or left.whole else left
 
-    def shrink(self, values: NDArray[Any], factors: Floats) -> NDArray[Any]: ...
+    def at(self, x: Floats) -> NDArray[Any]:
+        """The gradient at ``x``, a point of the items that are left."""
+        self.queries += self.n_items
+        return self._at(x) if self._left is None else self._at(self._left.point(x))[self._left.free]
 
-    def scores(self, values: NDArray[Any]) -> Floats: ...
+    def _at(self, x: Floats) -> NDArray[Any]:
+        raise NotImplementedError
+
+    def mix(self, here: NDArray[Any], last: NDArray[Any], weight: float) -> NDArray[Any]:
+        """weight x here + (1 - weight) x last."""
+        return np.asarray(weight * here + (1.0 - weight) * last)
+
+    def shrink(self, values: NDArray[Any], factors: Floats) -> NDArray[Any]:
+        """Each entry times its public factor in [0, 1]."""
+        return np.asarray(values * factors)
+
+    def scores(self, values: NDArray[Any]) -> Floats:
+        """The entries as numbers."""
+        return values
 
 
-class SummedGradient:
+class SummedGradient(Gradient):
     """The sum over people of their gradients, in integer steps.
 
     Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
@@ -130,16 +145,13 @@ class SummedGradient:
         samples: int,
         public: PublicRandomness,
         length: int | None = None,
+        left: Residual | None = None,
     ) -> None:
-        self.n_items, self._samples, self._public = people.n_items, samples, public
+        super().__init__(people.n_items, left)
+        self._samples, self._public = samples, public
         self._lay_out(len(people), bound, length)
-        self._people, self._rows = people, row_parts(people)
-        # People are asked again at every point: what they said before is kept where there is room for it.
-        held = len(people) * max(people.n_items, 1 << min(people.n_items, 10))  # numbers, at the least
-        asked = self._rows is None and held <= _MOST_VALUES
-        self._each: Iterable[Population] = list(people) if asked else people
-        self._room = _MOST_VALUES // (len(people) * people.n_items) if asked else 0
-        self._known: list[dict[bytes, Floats]] = [{} for _ in range(len(people) if asked else 0)]
+        self._rows = row_parts(people)
+        self._each = list(people) if self._rows is None else []
 
     def _lay_out(self, count: int, bound: float, length: int | None) -> None:
         """Choose the steps of sums that are laid out for ``length`` people, of whom ``count`` came."""
@@ -152,12 +164,10 @@ class SummedGradient:
         mantissa, exponent = math.frexp(bound)
         self.step = 2.0 ** (exponent - (mantissa == 0.5) - places(length))
         self._most = math.floor(bound / self.step)
-        self.queries = 0
 
-    def at(self, x: Floats) -> Steps:
-        """The gradient at ``x``, in steps."""
+    def _at(self, x: Floats) -> Steps:
+        """In steps."""
         seed = int(self._public.generator.integers(1 << 62))
-        self.queries += self.n_items
         if self._rows is None:
             return self._one_by_one(x, seed)
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
@@ -186,10 +196,10 @@ class SummedGradient:
 
     def _one_by_one(self, x: Floats, seed: int) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
-        sets = SharedSets(x, seed, self._samples, self._room)
-        for person, known in zip_longest(self._each, self._known):
+        for person in self._each:
             try:
-                found = sets.gradient(person, known)
+                rng = PublicRandomness.seeded(seed).generator  # the same sets for everybody
+                found = person.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
                 gradient = answers.vector("multilinear_gradient", found, self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
@@ -201,11 +211,11 @@ class PointGradient(SummedGradient):
     """The same for people's functions of a point, whose gradients are asked for person by person."""
 
     def __init__(self, people: ContinuousPopulation, bound: float, length: int) -> None:
-        self.n_items, self._points = people.dimension, people
+        Gradient.__init__(self, people.dimension)
+        self._points = people
         self._lay_out(len(people), bound, length)
 
-    def at(self, x: Floats) -> Steps:
-        self.queries += self.n_items
+    def _at(self, x: Floats) -> Steps:
         total = np.zeros(self.n_items, dtype=np.int64)
         for person in self._points:
             try:
@@ -216,52 +226,19 @@ class PointGradient(SummedGradient):
         return total
 
 
-class StatedGradient:
+class StatedGradient(Gradient):
     """The gradient of any set function whose values one person moves by a stated amount at most."""
 
-    def __init__(self, people: Population, samples: int, public: PublicRandomness) -> None:
+    def __init__(
+        self, people: Population, samples: int, public: PublicRandomness, left: Residual | None = None
+    ) -> None:
+        super().__init__(people.n_items, left)
         self._people, self._samples, self._public = people, samples, public
-        self.queries = 0
 
-    def at(self, x: Floats) -> Floats:
-        """The gradient at ``x``."""
-        self.queries += self._people.n_items
+    def _at(self, x: Floats) -> Floats:
         rng = self._public.generator
         asked = self._people.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
-        return answers.vector("multilinear_gradient", asked, self._people.n_items)
-
-    def mix(self, here: Floats, last: Floats, weight: float) -> Floats:
-        """weight x here + (1 - weight) x last."""
-        return weight * here + (1.0 - weight) * last
-
-    def shrink(self, values: Floats, factors: Floats) -> Floats:
-        """Each entry times its public factor in [0, 1]."""
-        return values * factors
-
-    def scores(self, values: Floats) -> Floats:
-        """The values themselves."""
-        return values
-
-
-class GradientOnTop:
-    """Entries for the items that are left, at points where included items are 1 and excluded ones 0.
-
-    Included and excluded items are public, and these entries are some of those of all items: one person moves
-    them no further.
-    """
-
-    def __init__(self, gradient: Gradient, left: Residual) -> None:
-        self._gradient, self._left = gradient, left
-        self.mix, self.shrink, self.scores = gradient.mix, gradient.shrink, gradient.scores
-
-    @property
-    def queries(self) -> int:
-        """How many entries were worked out."""
-        return self._gradient.queries
-
-    def at(self, x: Floats) -> NDArray[Any]:
-        """The gradient at ``x``, a point of the items that are left."""
-        return self._gradient.at(self._left.point(x))[self._left.free]
+        return answers.vector("multilinear_gradient", asked, self.n_items)
 
 
 def check_people(people: Population, bound: float, stated: bool) -> None:
@@ -582,8 +559,8 @@ class ContinuousGreedy(OfflineSelector):
     `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
 
     A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
-    everybody: n_items + 2 values for each set that was not among those before. On 30 items that took 10,000
-    calls a person for 12 gradients; ``progress=True`` of ``select`` says how long the steps will take.
+    everybody: n_items + 2 values for each that is different. `functools.cache` around a slow function keeps
+    it from being asked twice; ``progress=True`` of ``select`` says how long the steps will take.
 
     Formal guarantee. (epsilon, delta)-DP under the budget's neighbouring relation. Gradients of a monotone
     person lie in [0, bound], and are worked out person by person, rounded down to a public step and added up
@@ -881,13 +858,9 @@ class ContinuousGreedy(OfflineSelector):
         if isinstance(people, ContinuousPopulation):
             return PointGradient(people, self.bound, self._length(len(people)))
         public = self._gate.public_randomness()
-        gradient: Gradient
-        if setting.sums:
-            length = self._length(len(people))
-            gradient = SummedGradient(people, self.bound, self.samples, public, length)
-        else:
-            gradient = StatedGradient(people, self.samples, public)
-        return gradient if left.whole else GradientOnTop(gradient, left)
+        if not setting.sums:
+            return StatedGradient(people, self.samples, public, left)
+        return SummedGradient(people, self.bound, self.samples, public, self._length(len(people)), left)
 
     def _take_true_budget(self, releases: list[tuple[Event, int]], what: str) -> None:
         """Go on at a gate with the budget that published constants really need; the same one for good.

@@ -7,7 +7,6 @@ sees one number a round.
 from __future__ import annotations
 
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..bounds import convex as bounds
 from ..bounds.selection import gaussian_maximum, laplace_maximum
-from ..constraints.domains import Ball, Box, Domain, Missing, Simplex
+from ..constraints.domains import Ball, Box, Domain, Simplex
 from ..core import checks
 from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
 from ..core.text import track
@@ -29,7 +28,6 @@ from ..objectives.losses import Losses, cost_functions
 from ..privacy import (
     Account,
     Event,
-    Gate,
     LaplaceNoise,
     Participation,
     PublicRandomness,
@@ -147,27 +145,6 @@ class PointLearner(OnlineLearner):
         point: Vector = super().choose()
         return point
 
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None, domain: Domain | None = None
-    ) -> Self:
-        """Go on from a saved file; what was spent stays spent.
-
-        A domain that was given by a function has to be given again, with the same center and radii. ``gate``
-        as in `OnlineLearner.load`.
-        """
-        learner = super().load(path, gate=gate)
-        if domain is not None:
-            saved = learner.settings.domain
-            if not isinstance(saved, Missing) or not saved.fits(domain):
-                raise ValueError(
-                    f"the learner was saved with the domain {saved}; domain= is for one that was given by a"
-                    " function, with the same center and radii"
-                )
-            # What stood there was only its description.
-            learner.__dict__["settings"] = replace(learner.settings, domain=domain)
-        return learner
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings.domain!r}, round {self.round:,} of {self.rounds:,})"
 
@@ -184,8 +161,8 @@ class PointLearner(OnlineLearner):
         return point
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
-        domain = self.settings.domain
-        return super()._could_show(shown) and (isinstance(domain, Missing) or domain.contains(shown))
+        inside: bool = self.settings.domain.contains(shown)
+        return super()._could_show(shown) and inside
 
     def _row(self, decision: Vector) -> Vector:
         return decision
