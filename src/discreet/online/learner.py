@@ -64,6 +64,7 @@ from ..privacy import (
     Share,
     spend_from,
 )
+from ..privacy.account import published_share
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
@@ -226,8 +227,14 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
-    """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start."""
+    """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start.
+
+    Published constants may need more than they claim (``settings.claims``).
+    """
     share, start, options = spend_from(given["budget"], given["seed"]), given.get("start"), asked(given)
+    if checks.one_of("calibration", options.pop("calibration", "tight"), CALIBRATIONS) == "published":
+        settings = kind.published(**options, share=share)
+        return settings, published_share(share, *settings.claims(share)), start
     settings = kind.tight(**options, share=share)
     if isinstance(start, Released) and start.candidates is not None and hasattr(settings, "first_window"):
         # The first window is as long as noise on the items that can be shown asks for.
