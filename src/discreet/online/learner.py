@@ -912,12 +912,10 @@ class OnlineSelector(OnlineLearner):
             checks.whole("count", count, at_least=1)
             request = self._request()
             found: list[Selection] = []
-            while len(found) < count:
+            for _ in range(count):
                 if self._rounds.is_open and not self.over:
                     self._pass_on()
                 found.append(self._fitted(self._next(), request))
-                if request is None and not self.over:
-                    found += self._alike(found[-1], count - len(found))
             return found
 
     def learn(
@@ -1001,13 +999,8 @@ class OnlineSelector(OnlineLearner):
         """Numbers of items that can be shown, by what was released about them, best first."""
         with self._turns.look():
             active = np.flatnonzero(self._active())
-            scores = self._ranking()[active]
             most = active.size if count is None else checks.whole("count", count, at_least=0)
-            if most < active.size:  # ties go to the first items, as in a full sort
-                least = np.partition(scores, active.size - most)[active.size - most] if most else np.inf
-                kept = np.flatnonzero(scores >= least)
-                active, scores = active[kept], scores[kept]
-            order = np.argsort(-scores, kind="stable")[:most]
+            order = np.argsort(-self._ranking()[active], kind="stable")[:most]
             return tuple(active[order].tolist())
 
     def add_items(self, items: Iterable[Any]) -> None:
@@ -1264,10 +1257,6 @@ class OnlineSelector(OnlineLearner):
         else:
             self._window.learn_rows(people, first, within_limit)
 
-    def _stands(self) -> int:
-        """How many rounds after this one show the same, without a draw."""
-        return 0
-
     def _ticket(self) -> Ticket:
         """What feedback of the open round is about: for rewards, whether another set was served, and what
         their sum has to know."""
@@ -1437,21 +1426,6 @@ class OnlineSelector(OnlineLearner):
                 f" {f'rounds {few}' if waiting else 'no earlier round'}"
             )
         return late
-
-    def _alike(self, shown: Selection, most: int) -> list[Selection]:
-        """Pass on to the last of the next rounds that show the same for certain, at most ``most``."""
-        horizon = self._rounds.horizon
-        left = most if horizon is None else min(most, horizon - self._rounds.number - 1)
-        count = min(self._stands(), left)
-        if count <= 0:
-            return []
-        first, ticket = self._rounds.number, self._ticket()
-        later = partial(self._pending.add_all, range(first, first + count), ticket)
-        self._rounds.close(count, then=later)
-        self._expire(max(0, len(self._pending) - MOST_OPEN))
-        self._rounds.open()
-        self._catalogue.recent.extend([self._shown] * min(count, RECENT))
-        return [Selection(shown.items, first + 1 + i, shown.labels) for i in range(count)]
 
     def _pass_on(self) -> None:
         """The round passes without its feedback, which may still come."""

@@ -463,8 +463,6 @@ class RunningSum(ABC):
         label: str = "running sum",
     ) -> None:
         method = checks.one_of("method", self.methods[0] if method is None else method, self.methods)
-        checks.one_of("noise", noise, self.noises)
-        checks.whole("rounds", rounds, at_least=1)
         norm = 1 if noise == "laplace" else 2
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
         part = _spending(budget, seed, share, event)
