@@ -25,7 +25,6 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..data import Events
     from ..personal import Recommender
 
 NAME = "recommend"
@@ -93,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from ..data.events import gathered
+    from ..data.read import batches, columns_of
     from ..offline import PrivateRecommender
     from ..personal import STATEMENT
     from ..privacy import Budget
@@ -111,8 +112,12 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     target = check_writable(options.to, *inputs)
     exported = None if options.export is None else check_writable(options.export, *inputs)
     budget = Budget(options.epsilon, options.delta, options.neighbours)
+    items = None if options.items is None else read_items(options)[0]
     recommender = PrivateRecommender(budget, max_people=options.max_people, seed=options.seed)
-    events = _events(options)
+    rows = batches(events_of(options), columns_of(options.person, options.item, options.weight))
+    # Where presence is private, a file that holds nobody must look like one that holds somebody.
+    nobody = options.neighbours == "add_remove" and not options.items_from_data
+    events = gathered(rows, items=items, highest=1.0, nobody=nobody)
     warn_of_budget(budget, len(events.people), options.max_people)
     model = recommender.fit(events)
     model.save(target)
@@ -133,17 +138,6 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     }
     told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}. Public."
     return result, "\n".join([wrapped(told), str(model.privacy), wrapped(STATEMENT)])
-
-
-def _events(options: argparse.Namespace) -> Events:
-    from ..data.events import gathered
-    from ..data.read import batches, columns_of
-
-    items = None if options.items is None else read_items(options)[0]
-    rows = batches(events_of(options), columns_of(options.person, options.item, options.weight))
-    # Where presence is private, a file that holds nobody must look like one that holds somebody.
-    nobody = options.neighbours == "add_remove" and not options.items_from_data
-    return gathered(rows, items=items, highest=1.0, nobody=nobody)
 
 
 # --- for ----------------------------------------------------------------------------------------------
