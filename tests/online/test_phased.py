@@ -212,8 +212,8 @@ def test_one_person_moves_scores_by_no_more_than_the_bound():
     person = SetFunction(liar, n_items=4, bound=100.0, monotone=True)
     with_liar, without = Window(4, 1.0, 8), Window(4, 1.0, 8)
     for window in (with_liar, without):
-        window.keep(honest)
-    with_liar.keep(person)
+        window.learn(honest)
+    with_liar.learn(person)
     here, there = with_liar.close(), without.close()
     for item in (None, 2, 1):
         if item is not None:
@@ -409,7 +409,7 @@ def test_scores_are_exact_sums_of_rounded_gains(bound, length):
     for people in of_rows(rng, 30):
         window = Window(6, bound, length)
         for person in people:
-            window.keep(person)
+            window.learn(person)
         gains = window.close()
         for item in (2, 5, 0):
             scores = gains.scores()

@@ -94,7 +94,7 @@ def test_windows_of_a_sample_are_those_of_the_same_people_in_memory(store):
     with the_same_coins(keys):
         inside = Release.sample(None, N_PEOPLE, keep)
     window, other = Window(learner.n_items, learner.bound, 300), Window(learner.n_items, learner.bound, 300)
-    window.keep_stored(Coverage.from_store(store).kept(secret, keep).row_source())
+    window.elsewhere.append(Coverage.from_store(store).kept(secret, keep).row_source())
     other.keep_rows(Coverage(matrix()[inside]).as_rows())
     assert window.close().scores().tolist() == other.close().scores().tolist()
 

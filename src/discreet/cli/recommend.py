@@ -27,7 +27,6 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..data import Events
     from ..personal import Recommender
 
 NAME = "recommend"

@@ -7,7 +7,6 @@ taken) are those of `BanditSelector`, and `ThompsonSelector` has one of its own.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -39,24 +38,22 @@ from ..privacy import (
     PublicRandomness,
     Seed,
     Share,
-    spend_from,
 )
-from ..privacy.account import PublishedCalibrationWarning, published_share
+from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from ..results import Selection
 from .catalogue import Catalogue
 from .learner import (
-    CALIBRATIONS,
     OnlineSelector,
     Rounds,
     SelectorSettings,
     Stream,
-    asked,
     common_settings,
     rate_within,
     score_range,
+    tightened,
 )
 from .pending import Ticket
 from .released import Estimates, Released
@@ -273,13 +270,12 @@ class FewRoundsWarning(UserWarning):
 def warn_if_too_short(settings: Any) -> None:
     """Warn where a learner is made for so few rounds that nothing can be learned in them."""
     if settings.too_short:
-        warnings.warn(
+        checks.warn(
             f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
             f" {settings.n_items} items with this budget: expect what random sets would bring. Take more"
             ' rounds, fewer items, feedback="slots", or ThompsonSelector where it is not that already;'
             " discreet.plan says what to expect.",
             FewRoundsWarning,
-            stacklevel=4,
         )
 
 
@@ -399,12 +395,11 @@ class BanditSettings(SelectorSettings):
         else:
             chance = limits.published_exploration(n_items, k, rounds)
         if chance > 1.0:
-            warnings.warn(
+            checks.warn(
                 f"the published exploration rate is {chance:.3g} at n_items={n_items}, k={k},"
                 f" rounds={rounds}: above 1, so every round explores and no learned set is ever served. See"
                 " docs/errata.md.",
                 PublishedCalibrationWarning,
-                stacklevel=4,
             )
         chance = min(chance, 1.0)
         if every_round:
@@ -414,6 +409,12 @@ class BanditSettings(SelectorSettings):
         return replace(asked, rate=rate, exploration_rate=chance)
 
     # --- what follows from them ------------------------------------------------------------------
+
+    def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str]:  # noqa: ARG002
+        """What published settings release, as far as that is known, and whose they are."""
+        # What rounds that are picked in advance release depends on how many they are.
+        charged = [] if self.picked else [(event, count) for _, event, count in self.releases]
+        return charged, f"BanditSelector(exploration={self.exploration!r})"
 
     @property
     def after_exploring(self) -> bool:
@@ -1367,15 +1368,7 @@ class BanditSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        if checks.one_of("calibration", options.pop("calibration"), CALIBRATIONS) == "published":
-            settings = BanditSettings.published(**options, share=share)
-            # What rounds that are picked in advance release depends on how many they are.
-            charged = [] if settings.picked else [(event, count) for _, event, count in settings.releases]
-            share = published_share(share, charged, f"BanditSelector(exploration={exploration!r})")
-        else:
-            settings = BanditSettings.tight(**options, share=share)
-        super().__init__(settings, share, start)
+        super().__init__(*tightened(BanditSettings, locals()))
         warn_if_too_short(self.settings)
 
     def _begin(self) -> None:

@@ -143,7 +143,7 @@ class BestOfBothSettings(SelectorSettings):
         """For how many rounds one of the two is followed."""
         return self.experts.resample_every
 
-    @property
+    @cached_property
     def units(self) -> int:
         """Whole units to the bound: the sum of a batch is an exact float."""
         return 1 << min(28, 53 - self.experts.longest.bit_length())
@@ -187,50 +187,6 @@ class BestOfBothSettings(SelectorSettings):
             return math.inf
         both = self.experts.certified_regret + self.following_regret
         return min(bounds.trivial(self.horizon, self.bound), both)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Differences of rewards in units of the bound, of which ``units`` whole ones make 1.
-
-    ``weighted`` people count by the norm of what items are worth to them alone, as for the experts.
-    """
-
-    bound: float
-    weighted: bool
-    units: int
-
-    def weights(self, rows: Rows) -> NDArray[np.float64]:
-        """The weight of every person."""
-        weights = np.ones(rows.n_rows)
-        if self.weighted:
-            row_weights(rows.compressed, self.bound, weights)
-        return weights
-
-    def differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-        """What the first set earned beyond the second, for each person."""
-        shares = np.clip(rewards / self.bound, 0.0, 1.0) * weights
-        whole = np.floor(shares * self.units).astype(np.int64)
-        return np.asarray(whole[0] - whole[1])
-
-    def of_rows(self, sets: NDArray[np.int32], rows: Rows) -> NDArray[np.int64]:
-        """The same for people who are rows."""
-        rewards = np.empty((2, rows.n_rows))
-        for place, shown in enumerate(sets):
-            rows.compressed.values(shown, 0, rewards[place])
-        return self.differences(rewards, self.weights(rows))
-
-    def of(self, sets: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-        """The same for one person; for people who are rows their sum."""
-        rows = person.as_rows()
-        if rows is not None:
-            return np.asarray(self.of_rows(sets, rows).sum(keepdims=True))
-        values = [answers.number("value", person.value(one.tolist()), 0.0, self.bound) for one in sets]
-        weights = np.ones(1)
-        if self.weighted:
-            alone = answers.vector("gains", person.gains([]), person.n_items, 0.0, self.bound) / self.bound
-            weights[0] = norm_weight(answers.squared_length(alone))
-        return self.differences(np.array(values)[:, None], weights)
 
 
 class BestOfBothSelector(OnlineSelector):
@@ -302,8 +258,6 @@ class BestOfBothSelector(OnlineSelector):
         paid = [(event, spec.count) for event, spec in sums if event is not None and spec is not None]
         gate.expect((settings.votes.event, 1), *paid)
         self._public = gate.public_randomness()
-        weighted = settings.weights is not None
-        self._comparison = Comparison(settings.bound, weighted, settings.units)
         self._votes = Votes(settings.votes, gate)
         self._experts = ExpertSums(settings.experts, gate)
         how: dict[str, Any] = {"units": float(settings.units), "public": self._public, "ahead": True}
@@ -382,8 +336,8 @@ class BestOfBothSelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in units."""
-        one, number = self._checked_person(person), self._rounds.number
-        difference = self._comparison.of(self._sets, one)
+        one, number, rows = self._checked_person(person), self._rounds.number, person.as_rows()
+        difference = self._compared(one) if rows is None else self._compared_rows(rows)
         return one, self._experts.prepared(one, number, self._sets[1]), difference
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
@@ -410,7 +364,39 @@ class BestOfBothSelector(OnlineSelector):
         self._votes.learn_rows(people, first, within_limit)
         self._experts.observe_rows(people, first, within_limit, self._sets[1])
         some = rows.chunk(first, first + within_limit.size)
-        self._compare(self._comparison.of_rows(self._sets, some)[within_limit])
+        self._compare(self._compared_rows(some)[within_limit])
+
+    # What the votes' set earned beyond the experts', of people who are weighted as for the experts.
+
+    def _weights(self, rows: Rows) -> NDArray[np.float64]:
+        """How much each of these people counts."""
+        weights = np.ones(rows.n_rows)
+        if self.settings.experts.weights is not None:
+            row_weights(rows.compressed, self.settings.bound, weights)
+        return weights
+
+    def _differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Differences of the rewards of both sets, in whole units."""
+        shares = np.clip(rewards / self.settings.bound, 0.0, 1.0) * weights
+        whole = np.floor(shares * self.settings.units).astype(np.int64)
+        return np.asarray(whole[0] - whole[1])
+
+    def _compared_rows(self, rows: Rows) -> NDArray[np.int64]:
+        """The difference for each of people who are rows."""
+        rewards = np.empty((2, rows.n_rows))
+        for place, shown in enumerate(self._sets):
+            rows.compressed.values(shown, 0, rewards[place])
+        return self._differences(rewards, self._weights(rows))
+
+    def _compared(self, person: Population) -> NDArray[np.int64]:
+        """The same for somebody who is a function."""
+        bound = self.settings.bound
+        values = [answers.number("value", person.value(one.tolist()), 0.0, bound) for one in self._sets]
+        weights = np.ones(1)
+        if self.settings.experts.weights is not None:
+            alone = answers.vector("gains", person.gains([]), person.n_items, 0.0, bound) / bound
+            weights[0] = norm_weight(answers.squared_length(alone))
+        return self._differences(np.array(values)[:, None], weights)
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
         if not self._total.exhausted:  # nobody who comes later is in any release
@@ -446,7 +432,7 @@ class BestOfBothSelector(OnlineSelector):
         if not compiles or self.settings.rounds is None:
             super()._run_rows(stream, rows)  # trees and growing batches
             return
-        weights, start, count = self._comparison.weights(rows), 0, stream.rewards.size
+        weights, start, count = self._weights(rows), 0, stream.rewards.size
         while start < count:
             self._next()
             number, every = self._rounds.number, self.settings.resample_every
@@ -471,7 +457,7 @@ class BestOfBothSelector(OnlineSelector):
         self._votes.learn_rows(people, first, limit)
         own = Stream(people, limit, rewards[1], part.selections)
         self._sets[1] = self._experts.play(own, rows, people, first, self._sets[1], number, passed)
-        differences = np.where(limit, self._comparison.differences(rewards, weights), 0)
+        differences = np.where(limit, self._differences(rewards, weights), 0)
         draws = range(settings.resample_every - passed, size, settings.resample_every)
         uniforms, rate = self._public.generator.random(len(draws)), settings.rate_after(number)
         with self._total.compiled(len(draws)) as (sums, _, pending):

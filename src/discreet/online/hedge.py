@@ -22,20 +22,18 @@ from ..core.options import Calibration
 from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
-from ..privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share, spend_from
-from ..privacy.account import published_share
+from ..privacy import Account, Event, ExactChoices, ExponentialChoice, Seed, Share
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
 from .learner import (
-    CALIBRATIONS,
     OnlineSelector,
     SelectorSettings,
     Stream,
-    asked,
     common_settings,
     rate_within,
     score_range,
+    tightened,
 )
 from .partial import Counting, Summed
 from .released import Released
@@ -133,6 +131,10 @@ class HedgeSettings(SelectorSettings):
         if self.delta is not None:
             return ExactChoices(self.rate, width, max(1, self.releases), self.delta)
         return ExponentialChoice(self.rate, width)
+
+    def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str]:
+        """What published settings release, and whose they are."""
+        return [(self.event(share.neighbours), self.releases)], "HedgeSelector"
 
     def charged(self, draws: int) -> int:
         """How many times `event` is charged for n = ``draws``."""
@@ -239,14 +241,7 @@ class HedgeSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        options, share = asked(locals()), spend_from(budget, seed)
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "published":
-            settings = HedgeSettings.published(**options, share=share)
-            released = (settings.event(share.neighbours), settings.releases)
-            share = published_share(share, [released], "HedgeSelector")
-        else:
-            settings = HedgeSettings.tight(**options, share=share)
-        super().__init__(settings, share, start)
+        super().__init__(*tightened(HedgeSettings, locals()))
 
     # --- the protocol ----------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ from ..privacy import (
     Share,
     spend_from,
 )
+from ..privacy.account import published_share
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
@@ -225,8 +226,14 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
-    """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start."""
+    """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start.
+
+    Published constants may need more than they claim (``settings.claims``).
+    """
     share, start, options = spend_from(given["budget"], given["seed"]), given.get("start"), asked(given)
+    if checks.one_of("calibration", options.pop("calibration", "tight"), CALIBRATIONS) == "published":
+        settings = kind.published(**options, share=share)
+        return settings, published_share(share, *settings.claims(share)), start
     settings = kind.tight(**options, share=share)
     if isinstance(start, Released) and start.candidates is not None and hasattr(settings, "first_window"):
         # The first window is as long as noise on the items that can be shown asks for.
@@ -907,12 +914,10 @@ class OnlineSelector(OnlineLearner):
             checks.whole("count", count, at_least=1)
             request = self._request()
             found: list[Selection] = []
-            while len(found) < count:
+            for _ in range(count):
                 if self._rounds.is_open and not self.over:
                     self._pass_on()
                 found.append(self._fitted(self._next(), request))
-                if request is None and not self.over:
-                    found += self._alike(found[-1], count - len(found))
             return found
 
     def learn(
@@ -996,13 +1001,8 @@ class OnlineSelector(OnlineLearner):
         """Numbers of items that can be shown, by what was released about them, best first."""
         with self._turns.look():
             active = np.flatnonzero(self._active())
-            scores = self._ranking()[active]
             most = active.size if count is None else checks.whole("count", count, at_least=0)
-            if most < active.size:  # ties go to the first items, as in a full sort
-                least = np.partition(scores, active.size - most)[active.size - most] if most else np.inf
-                kept = np.flatnonzero(scores >= least)
-                active, scores = active[kept], scores[kept]
-            order = np.argsort(-scores, kind="stable")[:most]
+            order = np.argsort(-self._ranking()[active], kind="stable")[:most]
             return tuple(active[order].tolist())
 
     def add_items(self, items: Iterable[Any]) -> None:
@@ -1259,10 +1259,6 @@ class OnlineSelector(OnlineLearner):
         else:
             self._window.learn_rows(people, first, within_limit)
 
-    def _stands(self) -> int:
-        """How many rounds after this one show the same, without a draw."""
-        return 0
-
     def _ticket(self) -> Ticket:
         """What feedback of the open round is about: for rewards, whether another set was served, and what
         their sum has to know."""
@@ -1432,21 +1428,6 @@ class OnlineSelector(OnlineLearner):
                 f" {f'rounds {few}' if waiting else 'no earlier round'}"
             )
         return late
-
-    def _alike(self, shown: Selection, most: int) -> list[Selection]:
-        """Pass on to the last of the next rounds that show the same for certain, at most ``most``."""
-        horizon = self._rounds.horizon
-        left = most if horizon is None else min(most, horizon - self._rounds.number - 1)
-        count = min(self._stands(), left)
-        if count <= 0:
-            return []
-        first, ticket = self._rounds.number, self._ticket()
-        later = partial(self._pending.add_all, range(first, first + count), ticket)
-        self._rounds.close(count, then=later)
-        self._expire(max(0, len(self._pending) - MOST_OPEN))
-        self._rounds.open()
-        self._catalogue.recent.extend([self._shown] * min(count, RECENT))
-        return [Selection(shown.items, first + 1 + i, shown.labels) for i in range(count)]
 
     def _pass_on(self) -> None:
         """The round passes without its feedback, which may still come."""

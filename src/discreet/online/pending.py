@@ -56,10 +56,6 @@ class Pending:
         """Wait for the feedback of a round, later than all others."""
         self._tickets[round] = ticket
 
-    def add_all(self, rounds: range, ticket: Ticket) -> None:
-        """`add` for each of these, of one ticket."""
-        self._tickets.update(dict.fromkeys(rounds, ticket))
-
     def take(self, round: int) -> Ticket:
         """The feedback has come, or is no longer waited for."""
         return self._tickets.pop(round)

@@ -105,6 +105,7 @@ class Votes(Window):
     """
 
     _state = ("credit", "known")
+    unit: float
 
     def __init__(self, settings: RollingSettings, gate: Gate) -> None:
         settings.check(gate.budget.neighbours)

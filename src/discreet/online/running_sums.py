@@ -21,6 +21,7 @@ from ..kernels.softmax import draw_ordered
 from ..objectives import Population, answers
 from ..objectives.rows import Rows
 from ..privacy import (
+    Budget,
     Event,
     Gate,
     LaplaceNoise,
@@ -30,19 +31,15 @@ from ..privacy import (
     SphericalLaplaceNoise,
     SumSpec,
     VectorBounds,
-    spend_from,
     tree_levels,
 )
-from ..privacy.account import published_share
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..privacy.prefix_sum import METHODS
 from .learner import (
-    CALIBRATIONS,
     OnlineSelector,
     SelectorSettings,
     Stream,
-    asked,
     common_settings,
     tightened,
 )
@@ -165,6 +162,12 @@ class RunningSumSettings(SelectorSettings):
         norm = exact(draft.length) + exact(grown * draft.simplex.outer_radius)
         scale = norm * tree_levels(rounds) * k / exact(budget.epsilon_per_round)
         return replace(draft, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
+
+    def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str, Budget]:
+        """What published settings release, whose they are, and what these claim."""
+        spec, event = self.spec, self.event
+        released = [] if spec is None or event is None else [(event, spec.count)]
+        return released, "PFTAL experts", claimed_epsilon(share)
 
     @property
     def simplex(self) -> Simplex:
@@ -485,15 +488,7 @@ class RunningSumSelector(OnlineSelector):
         start: Released | OnlineSelector | None = None,
         seed: Seed = None,
     ) -> None:
-        if checks.one_of("calibration", calibration, CALIBRATIONS) == "tight":
-            super().__init__(*tightened(RunningSumSettings, locals()))
-            return
-        options, share = asked(locals()), spend_from(budget, seed)
-        settings = RunningSumSettings.published(**options, share=share)
-        spec, event = settings.spec, settings.event
-        released = [] if spec is None or event is None else [(event, spec.count)]
-        share = published_share(share, released, "PFTAL experts", claimed_epsilon(share))
-        super().__init__(settings, share, start)
+        super().__init__(*tightened(RunningSumSettings, locals()))
 
     def _begin(self) -> None:
         self._sum = ExpertSums(self.settings, self._gate)

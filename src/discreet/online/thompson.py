@@ -568,9 +568,6 @@ class ThompsonSelector(OnlineSelector):
         check_reward_noise(self.settings, self.budget.neighbours, self.settings.block)
         self._sum = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
 
-    def _stands(self) -> int:
-        return self.settings.room(self._rounds.number) - 1
-
     # A part holds the sums of its rounds, all of which show the set of the open block.
 
     def _check_divisible(self) -> None:

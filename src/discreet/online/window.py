@@ -57,7 +57,7 @@ class Window:
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
         self._runs: dict[Kind, list[Rows]] = {}  # of rows, as they came
-        self._elsewhere: list[StepSource] = []
+        self.elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
         return len(self.others) + sum(rows.n_rows for runs in self._runs.values() for rows in runs)
@@ -73,7 +73,7 @@ class Window:
         Nobody is to be learned from twice: where an interruption comes before the next window opens, the set
         that is drawn instead is a random one.
         """
-        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self._elsewhere]
+        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self.elsewhere]
         parts += [(joined(runs), self.bound) for runs in self._runs.values()]
         others = self.others
         unit = step(self.bound, self.length) if self.unit is None else self.unit
@@ -91,14 +91,16 @@ class Window:
 
     def learn(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
-        kept = bool(self._tossed(1)[0])
+        kept = self._tossed(1)
         if person is None:
             return
         rows = person.as_rows()
-        if rows is None:
-            self.keep(person if kept else None)
-        elif kept:
-            self.keep_rows(rows)
+        if rows is not None:
+            self.keep_rows(rows, kept)
+            return
+        self.functions = True
+        if kept[0]:
+            self.others.append(person)
 
     def learn_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
         """The same for people who are rows, from ``first`` on."""
@@ -106,14 +108,17 @@ class Window:
         assert everybody is not None
         rows = everybody.chunk(first, first + within_limit.size)
         kept = self._tossed(rows.n_rows) & within_limit
-        rows = Rows(rows.kind, rows.sparse, rows.share, rows.cap)
-        self.keep_rows(rows if kept.all() else rows.take(np.flatnonzero(kept)))
+        self.keep_rows(Rows(rows.kind, rows.sparse, rows.share, rows.cap), kept)
 
     def learn_stores(self, stores: Iterable[Any]) -> None:
-        """The same for people who stay in their stores: one coin a person, and new ones for each store."""
+        """The same for people who stay in their stores: one coin a person, and new ones for each store.
+
+        They are gone through there when the window has closed.
+        """
         for people in stores:
             some = people if self._sample is None else people.sampled(*self._sample)
-            self.keep_stored(some.row_source())
+            self.functions = True
+            self.elsewhere.append(some.row_source())
 
     def check_part(self, part: Partial) -> None:
         """Refuse a part whose people could not be kept here."""
@@ -131,24 +136,17 @@ class Window:
             kept[release.sample(count, chance)] = True
         return kept
 
-    def keep(self, person: Population | None) -> None:
-        """Take in one person who is a function; None for one who is not in the sample."""
-        self.functions = True
-        if person is not None:
-            self.others.append(person)
-
-    def keep_rows(self, rows: Rows) -> None:
-        """Take in people who are rows."""
+    def keep_rows(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
+        """Take in people who are rows, or those of them who are ``kept``."""
+        if kept is not None and not kept.all():
+            if not kept.any():
+                return
+            rows = rows.take(np.flatnonzero(kept))
         if rows.n_rows:
             runs = self._runs.setdefault(rows.kind, [])
             runs.append(rows)
             if len(runs) >= _MOST_RUNS:
                 joined(runs)
-
-    def keep_stored(self, rows: StepSource) -> None:
-        """Take in people who stay in their store, and are gone through there when the window has closed."""
-        self.functions = True
-        self._elsewhere.append(rows)
 
     def check_growing(self) -> None:
         """Refuse more items where somebody is a function of those there were."""

@@ -59,14 +59,7 @@ class Loss(NamedTuple):
     delta: Fraction = _ZERO
 
     def __add__(self, other: Loss) -> Loss:  # type: ignore[override]
-        return Loss(
-            _plus(self.pure, other.pure),
-            _plus(self.rho, other.rho),
-            _plus(self.mu_squared, other.mu_squared),
-            _plus(self.rest_rho, other.rest_rho),
-            _plus(self.rest_mu_squared, other.rest_mu_squared),
-            _tidy(self.delta + other.delta),
-        )
+        return Loss(*map(_plus, self[:-1], other[:-1]), _tidy(self.delta + other.delta))
 
     def __mul__(self, count: int) -> Loss:  # type: ignore[override]
         if count == 1:
@@ -82,14 +75,7 @@ class Loss(NamedTuple):
 
     def worst(self, other: Loss) -> Loss:
         """The larger of the two in every definition: what holds when only one of them can happen."""
-        return Loss(
-            _larger(self.pure, other.pure),
-            _larger(self.rho, other.rho),
-            _larger(self.mu_squared, other.mu_squared),
-            _larger(self.rest_rho, other.rest_rho),
-            _larger(self.rest_mu_squared, other.rest_mu_squared),
-            max(self.delta, other.delta),
-        )
+        return Loss(*map(_larger, self[:-1], other[:-1]), max(self.delta, other.delta))
 
     @classmethod
     def of_pure(cls, epsilon: Fraction) -> Loss:

@@ -464,8 +464,6 @@ class RunningSum(ABC):
         label: str = "running sum",
     ) -> None:
         method = checks.one_of("method", self.methods[0] if method is None else method, self.methods)
-        checks.one_of("noise", noise, self.noises)
-        checks.whole("rounds", rounds, at_least=1)
         norm = 1 if noise == "laplace" else 2
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
         part = _spending(budget, seed, share, event)
@@ -595,10 +593,11 @@ class RunningSum(ABC):
 
     def _released(self, sums: NDArray[Any]) -> NDArray[Any]:
         """Rows of sums, in steps of the grid, as they leave: each with noise of its own."""
-        if self._grid is None:
-            return sums
-        noise = [self._noise_steps() for _ in range(sums.shape[0])]
-        return np.asarray(sums + np.stack(noise))
+        if self._grid is not None:
+            sums = sums.copy()
+            for row in sums:
+                row += self._noise_steps()
+        return sums
 
     def _noise_steps(self) -> NDArray[np.int64]:
         assert self._grid is not None
@@ -837,7 +836,7 @@ class FactorizedSum(RunningSum):
         return min(block - taken % block, self.rounds - taken)
 
     def _noise_steps(self) -> NDArray[np.int64]:
-        if self._draws_ahead:
+        if self._draws_ahead and not self._at.ahead.shape[0]:
             self.rows_ahead(1)
         return super()._noise_steps()
 

@@ -34,7 +34,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels import noise as kernels
+from ..kernels import noise as kernels  # type: ignore[attr-defined]
 from ..kernels.softmax import decided_choice
 from .conversions import exact, own_digits
 from .randomness import Randomness
@@ -177,7 +177,7 @@ def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> 
     """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, sooner."""
 
     def one(words: Randomness) -> NDArray[np.int64]:
-        return _drawn(words, width, gaussian, 1)[0]
+        return half_steps(words, width, gaussian=gaussian, coarser=1)[0]
 
     def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
         found: tuple[int, int, int] = kernels.noise_rows(words, *noise_table(gaussian), gaussian, out)
@@ -241,20 +241,14 @@ class _HeldWords:
 
 
 def half_steps(
-    source: Randomness, count: int, *, gaussian: bool
+    source: Randomness, count: int, *, gaussian: bool, coarser: int = 0
 ) -> tuple[NDArray[np.int64], dict[int, LazyBits]]:
     """``count`` independent draws of Y in half steps, rounded down, and where in its half step Y is.
 
     What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
-    bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary.
+    bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary. With
+    ``coarser=1`` each draw is rounded to whole steps.
     """
-    return _drawn(source, count, gaussian, 0)
-
-
-def _drawn(
-    source: Randomness, count: int, gaussian: bool, coarser: int
-) -> tuple[NDArray[np.int64], dict[int, LazyBits]]:
-    """`half_steps`; with ``coarser=1``, not 0, each draw is rounded to whole steps."""
     out = np.empty(count, dtype=np.int64)
     failed: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]] = []
     for start in range(0, count, _AT_ONCE):
