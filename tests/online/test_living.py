@@ -238,6 +238,16 @@ def test_new_items_are_learned_like_the_others():
         assert learner.certified_regret == math.inf, name
 
 
+def test_new_items_that_are_refused_bring_no_others_back():
+    learner = dc.online.RunningSumSelector(4, 1, 100, dc.Budget(1.0, 1e-6), seed=0)
+    learner.retire_items([0])
+    with pytest.raises(ValueError, match="more than was paid for"):
+        learner.add_items([0, 4])
+    assert learner.ranking() == (1, 2, 3)
+    learner.add_items([0])
+    assert learner.ranking() == (0, 1, 2, 3)
+
+
 def test_people_move_new_items_no_further_than_the_others():
     """Where a person moves scores by amounts in an interval, they move the score that a new item begins with
     by an amount in it: the range that a draw was paid for stays. (Of means that is not so.)"""
