@@ -681,6 +681,20 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
         capped.partial(server="a")
 
 
+def test_people_of_a_part_are_those_who_were_added():
+    """Of learners that keep people: others in their place are noticed, not their number alone."""
+    learner = dc.online.RollingSelector(4, 1, BUDGET, first_window=9, seed=0)
+    part = learner.partial(server="a")
+    part.add(items={0: 0.5, 2: 1.0})
+    travelled = part.__getstate__()
+    for items in ({0: 0.5, 3: 1.0}, {0: 0.25, 2: 1.0}, [0, 2]):
+        other = learner.partial(server="a")
+        other.add(items=items)
+        with pytest.raises(ValueError, match="was changed while it travelled"):
+            type(part).__new__(type(part)).__setstate__(travelled | {"_people": other._people})
+    learner.merge(pickle.loads(pickle.dumps(part)))
+
+
 def test_late_feedback_is_learned_once(setting):
     learner = setting.make(labels=NAMES)
     shown = [learner.choose(wait=False) for _ in range(6)]
