@@ -69,6 +69,7 @@ THINGS = {
     "periods": lambda: privacy.Periods(dc.Budget(1.0)),
     "split": lambda: privacy.PeopleSplit(2, bytes(16)),
     "segments": lambda: online.Segments(partial(online.LeaderSelector, 3, 1, None), ["a", "b"], BUDGET),
+    "experts": lambda: online.Experts(partial(online.HedgeSelector, 3, 1, 9), 2, BUDGET, n_items=3),
     "recommender": lambda: offline.PrivateRecommender(dc.Budget(1.0, 1e-6), seed=0).fit(people()),
     "capped people": lambda: people().cap_items(2, np.random.default_rng(0)),
     "people of events": lambda: objectives.Coverage.from_events(EVENTS, person="p", item="i", items=[0, 1]),

@@ -607,7 +607,7 @@ class Recommender:
         return fix(found)
 
     @property
-    def _conditions(self) -> list[str]:
+    def conditions(self) -> list[str]:
         """What keeps a file of it from being public, or has to be so for that; as a rule nothing."""
         account = self.privacy
         seeded = ["it was made with a seed: anyone who knows that can remove the noise"]
@@ -629,7 +629,7 @@ class Recommender:
         self._check_fitted()
         header = {
             "class": "Recommender",
-            "public": "; but ".join([_RELEASES, *self._conditions]) if self._conditions else _PUBLIC,
+            "public": "; but ".join([_RELEASES, *self.conditions]) if self.conditions else _PUBLIC,
             "statement": STATEMENT,
             "privacy": self.privacy.to_json(),
             "reason": self.reason_,
@@ -710,7 +710,7 @@ class Recommender:
             "format": _FORMAT,
             "version": 1,
             "statement": STATEMENT,
-            "conditions": self._conditions,
+            "conditions": self.conditions,
             "labels": None if self.labels is None else list(self.labels),
             "prior_items": 0.0 if self.factors is None else self.prior_items,
             "strength": self._strength,

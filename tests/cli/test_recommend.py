@@ -58,6 +58,22 @@ def test_fit_says_what_was_spent(files, capsys):
     assert "says no more about you than the budget allows" in " ".join(ended.out.split())
 
 
+def test_only_a_model_that_is_public_is_called_so(files, capsys):
+    """Not with a seed, and not with a list of items that was read off the people's rows."""
+    given = ["--person", "user", "--item", "page", "--epsilon", "1", "--to", "model"]
+    for options, private in (
+        (["--items", "pages.csv"], True),
+        (["--items-from-data"], False),
+        (["--items", "pages.csv", "--seed", "0"], False),
+    ):
+        found = printed(capsys, "recommend", "fit", "visits.csv", *given, *options)
+        assert found["private"] is private
+        assert bool(found["not_private_because"]) is not private
+        first = inside(capsys, "recommend", "fit", "visits.csv", *given, *options).out
+        assert ("NOT public as it stands" not in first) is private
+        assert ("Public." in first) is private
+
+
 def test_unknown_items_of_a_history_are_left_out_with_a_note(files, capsys):
     inside(capsys, "recommend", "fit", "visits.csv", *files, "--to", "model")
     ended = inside(capsys, "recommend", "for", "model", "--history", "tea1,cofee", "--k", "3")

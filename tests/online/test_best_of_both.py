@@ -112,6 +112,33 @@ def test_items_that_are_refused_leave_everything_as_it_was():
             assert learner._votes.credit.size == learner._experts.settings.n_items == learner.n_items == 4
 
 
+def test_a_function_that_fails_while_it_waits_is_no_error_of_others():
+    """It is asked again when there is room, in somebody else's round, who would be told what it says."""
+    learner, answers = (
+        BestOfBothSelector(5, 2, 300, BUDGET, resample_every=2, first_window=200, seed=0),
+        [True],
+    )
+
+    def moody(items):
+        if not answers:
+            raise ValueError("a secret")
+        return float(bool(items))
+
+    late = learner.choose().round
+    learner.choose(wait=False)
+    for _ in range(4):
+        learner.choose()
+        learner.learn(Coverage([[1, 0, 0, 0, 0]]))
+    learner.learn(SetFunction(moody, 5, 1.0, monotone=True), round=late)
+    answers.clear()
+    assert len(learner._waiting) == 1
+    learner.choose()
+    learner.choose(wait=False)
+    assert len(learner._waiting) == 0
+    assert not learner._experts.pending.any()
+    assert not learner._total.pending.any()
+
+
 # --- whom it follows --------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -192,3 +194,31 @@ def test_a_certificate_about_other_streams_is_none():
         lambda share: RunningSumSelector(4, 1, 900, share, weights="norm"), 2, LOOSE, n_items=4
     )
     assert phased.certified_regret == weighted.certified_regret == dc.bounds.trivial(900)
+
+
+def test_nobody_is_counted_more_often_because_of_threads_or_copies():
+    """A function that asks for another round while it is asked itself: as a second thread would."""
+
+    class Counts:
+        taught = 0
+
+        def choose(self):
+            return [0]
+
+        def learn(self, gains):
+            self.taught += bool(gains.any())
+
+    learner = Experts(lambda _: Counts(), 1, PURE, n_items=3)
+    learner.choose()
+
+    def again(items):
+        learner.learn(Coverage([[1, 0, 0]]), person_id="ann")
+        return float(bool(items))
+
+    with pytest.raises(RuntimeError, match="inside learn"):
+        learner.learn(SetFunction(again, 3, 1.0, monotone=True), person_id="ann")
+    learner.learn(Coverage([[1, 0, 0]]), person_id="ann")
+    assert (learner.experts[0].taught, learner.round) == (1, 1)
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="could be spent twice"):
+            duplicate(learner)

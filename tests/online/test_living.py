@@ -238,6 +238,16 @@ def test_new_items_are_learned_like_the_others():
         assert learner.certified_regret == math.inf, name
 
 
+def test_new_items_that_are_refused_bring_no_others_back():
+    learner = dc.online.RunningSumSelector(4, 1, 100, dc.Budget(1.0, 1e-6), seed=0)
+    learner.retire_items([0])
+    with pytest.raises(ValueError, match="more than was paid for"):
+        learner.add_items([0, 4])
+    assert learner.ranking() == (1, 2, 3)
+    learner.add_items([0])
+    assert learner.ranking() == (0, 1, 2, 3)
+
+
 def test_people_move_new_items_no_further_than_the_others():
     """Where a person moves scores by amounts in an interval, they move the score that a new item begins with
     by an amount in it: the range that a draw was paid for stays. (Of means that is not so.)"""
@@ -669,6 +679,20 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
     with pytest.raises(ValueError, match="goes by rounds"):
         capped.partial(server="a")
+
+
+def test_people_of_a_part_are_those_who_were_added():
+    """Of learners that keep people: others in their place are noticed, not their number alone."""
+    learner = dc.online.RollingSelector(4, 1, BUDGET, first_window=9, seed=0)
+    part = learner.partial(server="a")
+    part.add(items={0: 0.5, 2: 1.0})
+    travelled = part.__getstate__()
+    for items in ({0: 0.5, 3: 1.0}, {0: 0.25, 2: 1.0}, [0, 2]):
+        other = learner.partial(server="a")
+        other.add(items=items)
+        with pytest.raises(ValueError, match="was changed while it travelled"):
+            type(part).__new__(type(part)).__setstate__(travelled | {"_people": other._people})
+    learner.merge(pickle.loads(pickle.dumps(part)))
 
 
 def test_late_feedback_is_learned_once(setting):

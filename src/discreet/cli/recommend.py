@@ -153,11 +153,13 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "delta": budget.delta,
         "neighbours": budget.neighbours,
         "features": None if model.features is None else model.features.shape[1],
-        "private": options.seed is None and budget.private,
+        "private": not model.conditions,
+        "not_private_because": model.conditions,
         "conditional_on": "the list of items" if options.items_from_data else None,
         "statement": STATEMENT,
     }
-    told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}. Public."
+    told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}. "
+    told += f"NOT public as it stands: {'; '.join(model.conditions)}" if model.conditions else "Public."
     return result, "\n".join([wrapped(told), str(model.privacy), wrapped(STATEMENT)])
 
 

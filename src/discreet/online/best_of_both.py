@@ -346,7 +346,11 @@ class BestOfBothSelector(OnlineSelector):
         return person
 
     def _observe_waiting(self, ready: Any) -> None:
-        self._observe(self._prepared(ready))
+        try:
+            person = self._prepared(ready)
+        except Exception:  # somebody's own function, asked while others choose: it counts as nothing
+            person = None
+        self._observe(person)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
         self._rounds.close(then=partial(self._observe, ready if within_limit else None))

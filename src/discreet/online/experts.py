@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bounds import trivial
 from ..core import checks
+from ..core.guards import Turns, fixed
 from ..objectives import FacilityLocation, Population, answers
 from ..objectives.losses import Linear
 from ..privacy import Budget, Seed, Share, spend_from
@@ -36,6 +37,7 @@ class Expert(Protocol):
         """What each item would have added in this round, within [0, bound]; 0 for who is over their limit."""
 
 
+@fixed
 class Experts:
     """k ordered experts of any kind; the i-th learns what items add to those of the experts before it.
 
@@ -93,7 +95,7 @@ class Experts:
         for expert in self.experts:
             self._check(expert)
         self._shown: NDArray[np.int64] | None = None
-        self.round = 0
+        self._round, self._turns = 0, Turns("experts")
 
     def _check(self, expert: Any) -> None:
         """Refuse an expert for other items, or one that spends elsewhere."""
@@ -117,6 +119,11 @@ class Experts:
             raise ValueError("make must make a new learner that spends from the share it is given")
 
     @property
+    def round(self) -> int:
+        """How many rounds have been learned from or passed."""
+        return self._round
+
+    @property
     def budget(self) -> Budget:
         """What all experts may spend together."""
         return self._gate.budget
@@ -135,10 +142,11 @@ class Experts:
 
     def choose(self) -> Selection:
         """The set for this round, in the order of the experts."""
-        if self._shown is None:
-            items = [self._item(expert.choose()) for expert in self.experts]
-            self._shown = np.array(items, dtype=np.int64)
-        return Selection(tuple(dict.fromkeys(self._shown.tolist())), self.round)
+        with self._turns.take("choose()"):
+            if self._shown is None:
+                items = [self._item(expert.choose()) for expert in self.experts]
+                self._shown = np.array(items, dtype=np.int64)
+            return Selection(tuple(dict.fromkeys(self._shown.tolist())), self.round)
 
     def _item(self, decision: Any) -> int:
         if isinstance(decision, np.ndarray) and decision.shape == (self.n_items,):
@@ -153,13 +161,20 @@ class Experts:
 
         Of somebody with a ``person_id`` no more rounds are learned from than the budget is for.
         """
+        with self._turns.take("learn()"):
+            self._learn(person, person_id)
+
+    def _learn(self, person: Population, person_id: Hashable | None) -> None:
         check_population(person, self.n_items, self.bound, monotone=True, one="learn() takes one person")
         if self._shown is None:
             raise RuntimeError("learn() comes after choose(): this round's set has not been asked for yet")
         gains = self._gains(person, self._shown.tolist())
         self._gate.add_caveats(*person.caveats)
         nobody = not self._limit.register(person_id)
-        self._shown, self.round = None, self.round + 1  # an interruption may lose somebody, never repeat them
+        self._shown, self._round = (
+            None,
+            self._round + 1,
+        )  # an interruption may lose somebody, never repeat them
         for expert, added in zip(self.experts, gains, strict=True):
             if isinstance(expert, OnlineSelector):
                 expert.learn(FacilityLocation([added], bound=self.bound), person_id=person_id)
@@ -187,6 +202,9 @@ class Experts:
             rewards[t], selections[t] = people[t].value(shown.items), self._shown
             self.learn(people[t])
         return Trace(rewards, selections, type(self).__name__)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("experts are not copied or pickled: their budget could be spent twice")
 
     def __repr__(self) -> str:
         kinds = ", ".join(dict.fromkeys(type(expert).__name__ for expert in self.experts))

@@ -1015,9 +1015,7 @@ class OnlineSelector(OnlineLearner):
         with self._turn("add_items()"):
             names = list(items) if not isinstance(items, str | bytes) else [items]
             back, fresh = self._catalogue.sorted_out(names)
-            self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
-            self._catalogue.bring_back(back.tolist())
-            if fresh:
+            if fresh:  # first: where these are refused, nothing has changed
                 size = self.n_items + len(fresh)
                 labels = None if self.labels is None else (*self.labels, *fresh)
                 settings = self._grown(size, labels)
@@ -1025,6 +1023,8 @@ class OnlineSelector(OnlineLearner):
                 object.__setattr__(self, "settings", settings)
                 self._catalogue.grow(size, labels)
                 self._waiting.grow(size)
+            self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
+            self._catalogue.bring_back(back.tolist())
             self._restrict()
 
     def retire_items(self, items: Iterable[Any]) -> None:

@@ -187,7 +187,12 @@ class KeptPart(Partial):
         return tuple(self._stores)
 
     def _content(self) -> bytes:
-        return repr((len(self._people), [len(store) for store in self._stores])).encode()
+        held = hashlib.sha256()
+        for rows in (person.as_rows() for person in self._people):  # who is kept is a row
+            held.update(repr((rows.kind.code, rows.sparse.indptr.tolist())).encode())
+            for array in (rows.sparse.indices, rows.sparse.data, rows.share, rows.cap):
+                held.update(array.tobytes())
+        return repr((held.hexdigest(), [len(store) for store in self._stores])).encode()
 
     def _take(self, person: Any) -> None:
         self._people.append(self._checked(person))
