@@ -27,6 +27,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..data import Events
     from ..personal import Recommender
 
 NAME = "recommend"
