@@ -31,7 +31,7 @@ PARAMETERS = {
     "settings": "The frozen settings of the learner, a `LearnerSettings`.",
     "share": "The share of a budget that may be spent, with its gate.",
     "method": "Which of the algorithms is used.",
-    "neighbours": 'Between which tables the guarantee holds: "replace" (one row for another) or "add_remove".',
+    "neighbours": 'Where the guarantee holds: "replace" (one row for another) or "add_remove".',
     "max_rows_per_person": "How many rows one person can have; the guarantee is for all of them.",
     "random_state": "None draws secure randomness; a number makes a fit reproducible, and not private.",
     "upper": "The upper corner of the box of points; the lower one is 0.",
