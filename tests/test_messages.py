@@ -372,7 +372,7 @@ def test_the_details_name_what_the_message_does_not():
     [
         (lambda: dc.objectives.Coverage([[1, 0], [1]]), TypeError, "got rows of different lengths$"),
         (
-            lambda: dc.objectives.Coverage([[1, None], [1, []]]),
+            lambda: dc.objectives.Coverage([[1, {}]]),
             TypeError,
             "got entries that are not numbers$",
         ),
