@@ -127,17 +127,18 @@ def signature(name: str, thing: Any) -> str:
 
 
 def parameters(thing: Any) -> str:
-    """The table of a class's parameters: its name, its type, its default, and what it is."""
+    """The table of a class's parameters: its name, what it is, its default and its type."""
     rows = []
     for one in given(thing):
         words = str(getattr(one.annotation, "__forward_arg__", one.annotation))
         kind = "" if one.annotation is one.empty else f"`{words.replace(' | ', ' or ')}`"
         default = "required" if one.default is one.empty else f"`{_default(one)}`"
-        cells = (f"`{one.name}`", kind, default, about(thing, one.name))
+        cells = (f"`{one.name}`", about(thing, one.name), default, kind)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     if not rows:
         return ""
-    return "\n".join(["| parameter | type | default | what it is |", "|---|---|---|---|", *rows]) + "\n"
+    table = "\n".join(["| parameter | what it is | default | type |", "|---|---|---|---|", *rows])
+    return f'<div class="parameters" markdown>\n\n{table}\n\n</div>\n'
 
 
 # --- guarantee, example, see also ------------------------------------------------------------------------
@@ -245,7 +246,7 @@ def page(package: str, name: str, thing: Any) -> str:
     return (
         f"# {name}\n\n{prose[0]}\n\n{signature(name, thing)}\n"
         + "\n\n".join(prose[1:])
-        + f"\n\n{said}\n\n<h2>Methods and attributes</h2>\n\n{inherited(thing)}\n\n{members}"
+        + f'\n\n{said}\n\n<p class="members">Methods and attributes</p>\n\n{inherited(thing)}\n\n{members}'
     )
 
 

@@ -23,6 +23,7 @@ import pytest
 import scipy.sparse as sp
 
 import discreet as dc
+from discreet.cli import main
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.evaluation.regret import regret
 from discreet.objectives import (
@@ -364,3 +365,36 @@ def test_the_details_name_what_the_message_does_not():
     with pytest.raises(dc.DataError, match="somebody values a set at nan, or outside") as refused:
         SetFunction(_functions(4, 3.0, FEW), 3, 1.0).value([0, 2])
     assert refused.value.details == "person 4 values [0, 2] at 2"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: dc.objectives.Coverage([[1, 0], [1]]), TypeError, "got rows of different lengths$"),
+        (
+            lambda: dc.objectives.Coverage([[1, {}]]),
+            TypeError,
+            "got entries that are not numbers$",
+        ),
+        (lambda: dc.objectives.Coverage([[1, math.nan]]), dc.DataError, "a missing value is NaN: fill it in"),
+        (lambda: dc.offline.PrivateGreedy(5.0, dc.Budget(1.0)), TypeError, "whole number, got 5.0; write 5"),
+        (lambda: dc.online.PhasedSelector(9, 3.0, dc.Budget(1.0)), TypeError, "got 3.0; write 3"),
+        (lambda: dc.objectives.Coverage([[1, 0]], labels=["a"]), ValueError, "has 1 entries; there are 2"),
+    ],
+)
+def test_each_mistake_has_a_message_of_its_own(make, kind, message):
+    with pytest.raises(kind, match=message):
+        make()
+
+
+def test_simulate_can_leave_out_bad_rows(tmp_path, capsys):
+    """A file with an empty cell is refused, and with --skip-bad is simulated."""
+    rows = [f"{i},p{i % 3}\n" for i in range(60)]
+    (tmp_path / "visits.csv").write_text("".join(["user,page\n", *rows, "x,\n"]))
+    (tmp_path / "pages.csv").write_text("page\np0\np1\np2\n")
+    files = ["--events", str(tmp_path / "visits.csv"), "--items", str(tmp_path / "pages.csv")]
+    asked = ["simulate", *files, "--person", "user", "--item", "page", "--k", "1", "--learner", "random"]
+    asked += ["--repeats", "1", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert main(asked) == 2
+    assert "every event needs its item" in capsys.readouterr().err
+    assert main([*asked, "--skip-bad"]) == 0

@@ -15,12 +15,12 @@ from ..test_html import Balanced
 
 SECTIONS = [
     "Promise",
-    "Who is compared, and how often somebody counts",
+    "Adjacency and contribution limits",
     "Releases",
-    "What is taken for granted",
-    "What is public",
+    "Assumptions and caveats",
+    "Public information",
     "Retention",
-    "What is not covered",
+    "Not covered",
     "Sign-off",
 ]
 
@@ -82,7 +82,7 @@ def test_what_is_not_private_says_so_first(account, said):
 def test_the_promise_is_what_was_spent():
     account = spent(dc.Budget(1.0, 1e-6))
     assert f"exp({account.epsilon():.4g})" in promised(account)
-    assert "a chance of 1e-06" in promised(account)
+    assert "except with probability 1e-06" in promised(account)
     assert "exp(1)" in promised(account)
 
 

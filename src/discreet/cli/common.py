@@ -65,8 +65,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--skip-bad": _FLAG
     | {
-        "help": "leave out rows with an empty cell, a weight that is no number or an item that --items does"
-        " not list, instead of refusing the file; a weight out of range counts as the nearest within",
+        "help": "leave out rows with an empty cell, a weight that is not a number or an item that --items"
+        " does not list, instead of refusing the file; a weight out of range counts as the nearest within",
     },
     "--insecure-diagnostics": _FLAG | {"help": "say which row of a file was refused: NOT PRIVATE"},
     "--weight": {
@@ -110,7 +110,7 @@ def skipping(options: argparse.Namespace, highest: float) -> list[str]:
     """What --skip-bad does to rows, in words: a rule that looks at each row alone, and no count."""
     if not options.skip_bad:
         return []
-    weight = " or whose weight is no number" if options.weight is not None else ""
+    weight = " or whose weight is not a number" if options.weight is not None else ""
     left_out = [
         f"Rows with a missing cell or of another width{weight}, and those of an item that is not listed, were"
         " left out, each for what is in it alone; its person is still counted. How many"
@@ -349,7 +349,7 @@ def noting(command: str) -> Iterator[list[str]]:
 
 
 def as_json(value: Any) -> str:
-    """JSON that any reader takes: null for what is no number; labels as they are, bar control characters."""
+    """JSON that any reader takes: null instead of nan; labels as they are, bar control characters."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -165,7 +165,7 @@ class Device:
         return state + (self.xp.minimum(weight, cap) if code not in (SQRT, LOG) else weight)
 
     def steps(self, gains: Any, per_unit: float, left: Any) -> Any:
-        """Gains in integer steps, from 0 to those that are left; what is no number counts 0."""
+        """Gains in integer steps, from 0 to those that are left; what is not a number counts 0."""
         found = self.xp.floor(gains * per_unit)
         return self.xp.minimum(self.xp.where(found > 0.0, found, self.xp.zeros_like(found)), left)
 

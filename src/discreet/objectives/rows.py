@@ -267,9 +267,9 @@ def _numbers(name: str, matrix: Any) -> Floats:
     """A new array of floats in C order; text, complex numbers and masked entries are not numbers."""
     if isinstance(matrix, np.ma.MaskedArray) and np.ma.is_masked(matrix):
         raise ValueError(f"{name} has masked entries; fill them in, with 0 where there is nothing")
-    kind = "rows of different lengths, or entries that are not numbers"
+    kind = "rows of different lengths"
     try:
-        given = np.asarray(matrix)
+        given, kind = np.asarray(matrix), "entries that are not numbers"
         if given.dtype.kind in "biufO":
             return given.astype(np.float64, order="C")
         kind = given.dtype.name.rstrip("0123456789") if given.dtype.kind in "US" else given.dtype.name

@@ -230,7 +230,7 @@ class OfflineSelector:
         max_people: int | None,
         given: Mapping[str, Any],
     ) -> None:
-        if isinstance(constraint, int | np.integer):
+        if isinstance(constraint, int | float | np.number):
             constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
         if not isinstance(constraint, Constraint):
             raise TypeError(

@@ -22,10 +22,10 @@ _PUBLIC = (
 )
 _COUNTED = "How many people there are, and who they are: two inputs that are compared have the same people."
 _UNCOVERED = (
-    "What can be inferred about everybody, or about groups of people: that is what is released.",
+    "What can be inferred about the population, or about groups of people: that is the purpose of a release.",
     "Releases about the same people that were not charged to this account.",
-    "Anyone who can read the data itself, the private state of a learner, or the memory of the machine.",
-    "What can be seen from outside while a program runs, such as how long it takes.",
+    "Access to the data itself, to the private state of a learner, or to the memory of the machine.",
+    "Side channels, such as the running time of a program.",
 )
 _OPEN = "Not known to this account. To be filled in: ______________________________"
 _SIGN_OFF = ("Prepared by", "Data owner", "Privacy officer")
@@ -48,7 +48,7 @@ def document(
     """
     latest = [*accounts.values()][-1]
     budget, reproducible = latest.budget, any(one.reproducible for one in accounts.values())
-    page = Page(title, "What was released about people, what it can tell about one of them, and what not.")
+    page = Page(title, "What was released, what it can reveal about one person, and what it cannot.")
     if reproducible or not budget.private:
         page.notice("This is not private: " + _why_not(reproducible))
     page.heading("Promise")
@@ -60,7 +60,7 @@ def document(
         for name, one in spent.items()
     ]
     page.table(header, rows)
-    page.heading("Who is compared, and how often somebody counts")
+    page.heading("Adjacency and contribution limits")
     page.points([_compared(latest), _limited(latest)])
     page.heading("Releases")
     for name, one in accounts.items():
@@ -74,15 +74,15 @@ def document(
         " add up.",
         small=True,
     )
-    page.heading("What is taken for granted")
+    page.heading("Assumptions and caveats")
     caveats = dict.fromkeys(line for one in accounts.values() for line in one.caveats)
-    page.points([_sentence(line) for line in caveats] or ["Nothing beside what is said above."])
-    page.heading("What is public")
+    page.points([_sentence(line) for line in caveats] or ["None besides what is stated above."])
+    page.heading("Public information")
     counted = [_COUNTED] if budget.neighbours == "replace" else []
     page.points([*_PUBLIC, *counted, *public])
     page.heading("Retention")
     page.points(list(retention) or [_OPEN])
-    page.heading("What is not covered")
+    page.heading("Not covered")
     page.points([*_UNCOVERED, *uncovered])
     page.heading("Sign-off")
     blank = "\u00a0" * 30
@@ -96,7 +96,7 @@ def promised(account: Account) -> str:
     if not budget.private or math.isinf(spent):
         return "There is none: the budget is infinite, and what was released may tell everything."
     change = "had been anything else" if budget.neighbours == "replace" else "had not been there"
-    beside = f", but for a chance of {budget.delta:g}" if budget.delta else ""
+    beside = f", except with probability {budget.delta:g}" if budget.delta else ""
     return (
         "Whatever somebody learns from everything that was released, they could have learned almost as well"
         f" if the data of any one person {change}: each result is at most exp({_number(spent)}) ="
@@ -114,7 +114,7 @@ def _compared(account: Account) -> str:
 def _limited(account: Account) -> str:
     most = account.budget.max_rounds_per_person
     often = "one contribution counts" if most == 1 else f"up to {most:,} contributions count"
-    return f"Of a person {often} in each period."
+    return f"Per person, {often} in each period."
 
 
 def _why_not(reproducible: bool) -> str:

@@ -446,7 +446,7 @@ class Api:
         ]
 
     def endpoint(self, one: Operation, work: Work, refused: Callable[[Problem], Response]) -> Endpoint:
-        """Do the work of an operation, and answer, in JSON if it is no answer already."""
+        """Do the work of an operation, and answer, in JSON if it is not an answer already."""
 
         async def endpoint(request: Request) -> Response:
             try:
