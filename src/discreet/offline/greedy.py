@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import exp, log
 from operator import itemgetter
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -699,20 +699,6 @@ def _of_each(each: float, picks: int) -> tuple[float, float]:
     return picks * each, math.sqrt(picks) * each
 
 
-class Scores(Protocol):
-    """A growing set and the score of every item on top of it."""
-
-    items: list[int]
-
-    def scores(self) -> Floats:
-        """What each item would add."""
-        ...
-
-    def add(self, item: int) -> float:
-        """Put ``item`` into the set; its score is returned."""
-        ...
-
-
 class Averages:
     """A population's own average gains, asked for again after each addition, when they are needed.
 
@@ -736,21 +722,6 @@ class Averages:
         return score
 
 
-class Nobody:
-    """The scores of a sample that holds nobody."""
-
-    def __init__(self, n_items: int) -> None:
-        self.items: list[int] = []
-        self._zeros = np.zeros(n_items)
-
-    def scores(self) -> Floats:
-        return self._zeros
-
-    def add(self, item: int) -> float:
-        self.items.append(item)
-        return 0.0
-
-
 class OnTop:
     """Scores of the items that are left, on top of the included ones."""
 
@@ -766,6 +737,10 @@ class OnTop:
     def add(self, item: int) -> float:
         self.items.append(item)
         return self._scores.add(int(self._free[item]))
+
+
+# A growing set and the score of every item on top of it.
+Scores = FixedPointGains | Averages | OnTop
 
 
 def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[np.intp]:
@@ -1185,7 +1160,11 @@ class PrivateGreedy(OfflineSelector):
             end_release = self._gate.reserve(ends.event, ends.count, draws=2, label=label)
         some = people if picks.keep is None else people.sampled(release, picks.keep)
         # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
-        growing: Scores = Nobody(problem.n_items) if some is None else problem.scores(some)
+        growing: Scores
+        if some is None:
+            growing = FixedPointGains(problem.n_items, [], [], problem.unit, problem.bound)
+        else:
+            growing = problem.scores(some)
         queries = self._pick_all(growing, problem, picks, release, progress)
         if ends is None:
             return growing.items, queries
