@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from ..kernels.rows import ENUMERABLE
 from ..kernels.stores import Scan as CompiledScan
 from ..kernels.stores import extent, person_coins
 from .base import Floats, Items, random_rows
+from .devices import processors
 from .fixed_point import StepPopulation, step
 from .rows import (
     CAP,
@@ -294,9 +294,7 @@ class Threads:
 
     def __init__(self, store: Store, threads: int | None = None) -> None:
         self.store, self._bucket = store, cache(store.bucket)
-        here = hasattr(os, "sched_getaffinity")  # processors that this process may use
-        count = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
-        self.threads = whole("threads", count if threads is None else threads, at_least=1)
+        self.threads = whole("threads", processors() if threads is None else threads, at_least=1)
 
     def total(self, scan: Scan) -> NDArray[Any]:
         return joined(self.store, self._bucket, range(self.store.n_buckets), scan, self.threads)

@@ -516,15 +516,6 @@ def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float 
     return 1.0 / (1.0 + (problem.n_items - 1) * odds)
 
 
-def epsilon_that_would_do(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> float:
-    """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
-
-    def enough(larger: Share) -> bool:
-        return (chance_of_a_favourite(problem, make(problem, larger, method, for_gains)) or 0.0) >= 0.5
-
-    return least_epsilon(enough, share)
-
-
 def _extendible(constraint: Constraint) -> int | None:
     found = 1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
     return found if isinstance(found, int) else None
@@ -1137,7 +1128,12 @@ class PrivateGreedy(OfflineSelector):
         chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
-        enough = epsilon_that_would_do(problem, self.share, plan.method, self._for_gains)
+
+        def favoured(larger: Share) -> bool:
+            tried = make(problem, larger, plan.method, self._for_gains)
+            return (chance_of_a_favourite(problem, tried) or 0.0) >= 0.5
+
+        enough = least_epsilon(favoured, self.share)
         warnings.warn(
             f"{self._allowance} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
