@@ -526,7 +526,7 @@ WALKS = {
     "RollingSelector": Cost(11, 140, 92),
     "BestOfBothSelector": Cost(16, 187, 145),
     "ThompsonSelector": Cost(10, 55, 29),
-    "MetaFrankWolfe": Cost(16, 88, 53),
+    "MetaFrankWolfe": Cost(16, 85, 53),
     "MetaFrankWolfe: construction": Cost(24, 1621, 1810),
     "PrivateGreedy": Cost(16, 286, 250),
     "discreet select": Cost(24, 2058, 1189),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from itertools import product
 
 import numpy as np
@@ -470,22 +468,6 @@ def test_general_projections_converge_on_a_larger_graph():
         )
         assert x.gap < 1e-10
         assert graph.in_polytope(x)
-
-
-@pytest.mark.parametrize(
-    "duplicate",
-    [copy.copy, copy.deepcopy, lambda p: p.copy(), lambda p: pickle.loads(pickle.dumps(p))],
-)
-def test_copies_of_a_projected_point_keep_its_certificate(duplicate):
-    point = GraphicMatroid([(0, 1), (1, 2), (2, 0)]).project_euclidean([1.0, 0.9, 0.7], base=True)
-    before = point.x.copy()
-    assert point.iterations > 0
-    same = duplicate(point)
-    assert type(same) is type(point)
-    assert (same.gap, same.iterations) == (point.gap, point.iterations)
-    assert same.x.tolist() == before.tolist()
-    same[0] = 7.0
-    assert point.x.tolist() == before.tolist()
 
 
 def test_an_offset_does_not_blur_the_certificate_of_a_general_base():

@@ -522,7 +522,9 @@ def test_the_better_of_several_scores_is_taken():
 
 
 def test_mechanism_settings_spend_what_they_claim():
-    for case in settings._mechanisms():
+    for case in settings.cases():
+        if not case.name.startswith(("Gate.", "TreeSum", "FactorizedSum")):
+            continue
         with np.errstate(all="raise"):
             played = case.play(np.zeros((case.space.rows, case.space.columns)), case.source(0))
         spent = played.account().epsilon()

@@ -1,14 +1,6 @@
-"""Privacy audit of every mechanism and learner: the loss of the code beside its account, in four parts.
+"""Privacy audit of every mechanism and learner: the loss of the code beside its account.
 
-1. Exact. The real code is run with draws that the audit makes: every transcript of every choice is taken,
-   with the probability that the code gave it, and every number of noise is moved, one at a time. Between
-   neighbouring people, found by search, the exact privacy loss is compared with the account: as a
-   hockey-stick divergence at several epsilons, or as the least shift of the noise that hides a person.
-2. The sampler. Real draws follow the probabilities of the first part (chi-square, Kolmogorov-Smirnov).
-3. Black box. From outputs alone, a lower bound on epsilon that is too large with chance 1e-6 at most.
-4. Power. Injected faults (half the noise, a doubled rate, a forgotten charge, half the sensitivity, a lost
-   sign, a person in two rounds, something shown past the gate) have to be noticed by these very audits;
-   noise left out and rates a hundredfold by outputs alone.
+Exact loss between neighbours, the sampler, outputs alone, and injected faults: `PAGE` says how to read each.
 
 >>> report = audit(["Gate.laplace"])
 >>> report.sound

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import product
+from itertools import chain, product
 from types import ModuleType
 from typing import Any
 
@@ -46,8 +46,11 @@ _BASES = ("OnlineLearner", "OnlineSelector")
 
 
 def cases() -> list[Case]:
-    """Every setting that is audited."""
-    return [*_mechanisms(), *_learners(), *_offline()]
+    """Every setting that is audited: each name in one at least that is quick."""
+    mechanisms = (_gate_choices(), _numbers(), _releases(), _sums())
+    learners = (cases_of(name) for name in REGISTRY)
+    selectors = (_greedy(), _many_picks(), _gains(), _continuous(), _recommenders(), _estimators())
+    return list(chain(*mechanisms, *learners, *selectors))
 
 
 def audited() -> set[str]:
@@ -68,7 +71,7 @@ def to_audit(*modules: ModuleType | Any) -> list[str]:
     found = [
         f"Gate.{name}"
         for name, method in inspect.getmembers(Gate, inspect.isfunction)
-        if _takes_sensitivity(method)
+        if not name.startswith("_") and "sensitivity" in inspect.signature(method).parameters
     ]
     for module in modules or (privacy, online, offline):
         names = [name for name in module.__all__ if name not in (*_OF_OTHERS, *_BASES)]
@@ -80,10 +83,6 @@ def missing(*modules: ModuleType | Any) -> list[str]:
     """The public names that need an audit and have none."""
     have = audited()
     return [name for name in to_audit(*modules) if name not in have]
-
-
-def _takes_sensitivity(method: Any) -> bool:
-    return not method.__name__.startswith("_") and "sensitivity" in inspect.signature(method).parameters
 
 
 def _exported(module: Any, name: str) -> Any:
@@ -202,11 +201,6 @@ def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, 
     return play, many
 
 
-def _mechanisms() -> list[Case]:
-    """Every mechanism of the gate, and every kind of running sum."""
-    return [*_gate_choices(), *_numbers(), *_releases(), *_sums()]
-
-
 def _gate_choices() -> Iterator[Case]:
     for neighbours in NEIGHBOURS:
         for delta in (0.0, 1e-2):
@@ -280,11 +274,6 @@ _TOO_MUCH = (
     "Outputs alone cannot reject this setting: to prove more than its large claim takes some 30 e^epsilon"
     " runs of each world, even with no noise at all. Smaller claims of the same learner are put to that test."
 )
-
-
-def _learners() -> list[Case]:
-    """Every learner, in one setting at least that is quick."""
-    return [case for name in REGISTRY for case in cases_of(name)]
 
 
 def cases_of(name: str) -> Iterator[Case]:
@@ -467,11 +456,6 @@ def selecting(make: Callable[..., Any], publish: Callable[[Any, Coverage], Any])
 
 def _picked(selector: Any, people: Coverage) -> Any:
     return selector.select(people).items
-
-
-def _offline() -> list[Case]:
-    """Every selector, in one setting at least that is quick."""
-    return [*_greedy(), *_many_picks(), *_gains(), *_continuous(), *_recommenders(), *_estimators()]
 
 
 _PICKS = (

@@ -256,29 +256,11 @@ class ProjectedPoint(np.ndarray[tuple[int], np.dtype[np.float64]]):
       (exact up to rounding), and measured at ``x`` everywhere else;
     - ``iterations``: steps of the method; 0 for a closed form.
 
-    What is computed from it (``2 * point``, ``point[3:5]``) carries no certificate: its gap is NaN. Copies
-    and pickles keep theirs.
+    What is made of it (``2 * point``, ``point[3:5]``, a copy) carries no certificate: its gap is NaN.
     """
 
     gap: float = float("nan")
     iterations: int = 0
-
-    def copy(self, order: Any = "C") -> ProjectedPoint:
-        """The same point in memory of its own, with its certificate."""
-        return projected(self.x.copy(order), self.gap, self.iterations)
-
-    def __copy__(self) -> ProjectedPoint:
-        """``copy.copy`` keeps the certificate."""
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None, /) -> ProjectedPoint:
-        """``copy.deepcopy`` keeps the certificate."""
-        del memo
-        return self.copy()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickling keeps the certificate."""
-        return projected, (self.x, self.gap, self.iterations)
 
     @property
     def x(self) -> Vector:

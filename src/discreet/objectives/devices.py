@@ -252,7 +252,7 @@ class Processor(Device):
         code, matrix, numbers, share, per_unit, tile = asked
         count = matrix.shape[0] if rows is None else rows.size
         few = count * matrix.shape[1] <= _FEW
-        size = min(tile, max(1, -(-count // (1 if few else _threads()))))
+        size = min(tile, max(1, -(-count // (1 if few else processors()))))
 
         def piece(start: int) -> Any:
             here, out = slice(start, start + size), np.zeros(matrix.shape[1])
@@ -264,13 +264,13 @@ class Processor(Device):
             return out
 
         total = np.zeros(matrix.shape[1])
-        for part in _each(piece, range(0, count, size), alone=few):
+        for part in in_threads(piece, range(0, count, size), alone=few):
             total += part
         return total
 
     def tile_bytes(self, tile: Tile, width: int) -> int:
         size = 4 if width <= _EXACT_IN_32 else 8
-        return _threads() * ((tile[0] * (tile[1] + width) + 2 * tile[1] * width) * size + 4 * tile[1])
+        return processors() * ((tile[0] * (tile[1] + width) + 2 * tile[1] * width) * size + 4 * tile[1])
 
     def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:
         exact = np.float32 if people.shape[1] <= _EXACT_IN_32 else np.float64
@@ -291,7 +291,7 @@ class Processor(Device):
                     least, most = low[here].astype(np.int64), span[here].astype(np.int64)
                     kernels.add_steps(products, least, most, *cut, total)
 
-        _each(block, range(0, items.shape[0], tile[1]), alone=people.shape[0] * items.shape[0] <= _FEW)
+        in_threads(block, range(0, items.shape[0], tile[1]), alone=people.shape[0] * items.shape[0] <= _FEW)
         return out
 
     def products(self, people: Any, items: Any, tile: Tile) -> Any:
@@ -304,7 +304,7 @@ class Processor(Device):
             here = slice(start, start + size)
             out[here] = np.matmul(people[here].astype(exact), columns)
 
-        _each(block, range(0, people.shape[0], size), alone=people.shape[0] <= size)
+        in_threads(block, range(0, people.shape[0], size), alone=people.shape[0] <= size)
         return out
 
 
@@ -313,15 +313,15 @@ _WHOLE = 1 << 31
 NUMPY = Processor("numpy", np, "cpu")
 
 
-def _each(work: Callable[[int], Any], starts: Sequence[int], *, alone: bool) -> list[Any]:
+def in_threads(work: Callable[[int], Any], starts: Sequence[int], *, alone: bool) -> list[Any]:
     """What ``work`` makes of each start, in threads; linear algebra starts none beside ours."""
     if alone:
         return [work(start) for start in starts]
-    with _one_thread_each(), ThreadPoolExecutor(_threads()) as pool:
+    with _one_thread_each(), ThreadPoolExecutor(processors()) as pool:
         return list(pool.map(work, starts))
 
 
-def _threads() -> int:
+def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -180,10 +180,8 @@ class GrowingSimilarities:
         self.looked_at = 0  # people, in all passes
 
     def begin(self, sums: Floats) -> None:
-        self._add(self._rows, self._best, self.best_possible(), sums, 1)
-
-    def best_possible(self) -> Any:
-        return self._rows.device.xp.full_like(self._best, self._rows.cap)
+        most = self._rows.device.xp.full_like(self._best, self._rows.cap)
+        self._add(self._rows, self._best, most, sums, 1)
 
     def choose(self, item: int, sums: Floats) -> None:
         with self._rows.room():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
@@ -26,7 +25,7 @@ from ..kernels import rows as kernels
 from ..kernels.rows import Compressed
 from ..privacy.randomness import public_key
 from .base import FAMILY_BOUND, Floats, Items, Population, State, random_rows
-from .devices import row_sums, slices
+from .devices import in_threads, processors, row_sums, slices
 
 if TYPE_CHECKING:
     from ..data import Events, Store
@@ -495,10 +494,7 @@ class Rows:
         def part(p: int) -> float:
             return float(table.extension(x, outs[p], cuts[p], cuts[p + 1]))
 
-        if parts == 1:
-            return part(0), outs[0]
-        with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as threads:
-            totals = list(threads.map(part, range(parts)))
+        totals = in_threads(part, range(parts), alone=parts == 1)
         return sum(totals), outs.sum(axis=0)
 
     def growing(self, most: float, per_unit: float) -> GrowingTable | GrowingFunctions:
@@ -510,18 +506,14 @@ class Rows:
     ) -> NDArray[np.int64]:
         """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
         inside = random_rows(x, seed, samples if self.kind.of_sums else 0)
-        threads = 1 if self.sparse.data.size < _THREADED_ENTRIES else os.cpu_count() or 1
+        threads = 1 if self.sparse.data.size < _THREADED_ENTRIES else processors()
         cuts = np.linspace(0, self.n_rows, threads + 1).astype(int).tolist()
         outs = np.zeros((threads, self.n_items), dtype=np.int64)
 
         def part(t: int) -> None:
             self.add_gradients(x, inside, per_unit, most, outs[t], cuts[t], cuts[t + 1])
 
-        if threads == 1:
-            part(0)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(part, range(threads)))
+        in_threads(part, range(threads), alone=threads == 1)
         return np.asarray(outs.sum(axis=0), dtype=np.int64)
 
     def add_gradients(

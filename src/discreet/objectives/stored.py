@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from ..kernels.rows import ENUMERABLE
 from ..kernels.stores import Scan as CompiledScan
 from ..kernels.stores import extent, person_coins
 from .base import Floats, Items, random_rows
+from .devices import processors
 from .fixed_point import StepPopulation, step
 from .rows import (
     CAP,
@@ -116,16 +116,14 @@ class Sample:
 EVERYBODY = Sample()
 
 
-class Scan(Protocol):
-    """One question: ``of`` answers it for the rows first..last-1 of a bucket, ``add`` joins two answers."""
+class Scan:
+    """One question: ``of`` answers it for the rows first..last-1 of a bucket, ``add`` joins two answers.
 
-    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[Any]: ...
+    Nothing of it is shown, as a secret may be among what is asked.
+    """
 
-    def add(self, total: NDArray[Any], more: NDArray[Any]) -> None: ...
-
-
-class _Added:
-    """Answers that are summed up; nothing of them is shown, as a secret may be among what is asked."""
+    def of(self, bucket: Bucket, first: int, last: int) -> NDArray[Any]:
+        raise NotImplementedError
 
     def add(self, total: NDArray[Any], more: NDArray[Any]) -> None:
         total += more
@@ -135,7 +133,7 @@ class _Added:
 
 
 @dataclass(frozen=True, repr=False)
-class Gains(_Added):
+class Gains(Scan):
     """About items that were chosen in this order; one person's part is at most ``most`` steps.
 
     ``asked``: what every item would add to them (``"sums"``), what each of them added when it was chosen
@@ -166,7 +164,7 @@ class Gains(_Added):
 
 
 @dataclass(frozen=True, repr=False)
-class Extension(_Added):
+class Extension(Scan):
     """The multilinear extension at ``x`` and, behind it, its gradient.
 
     In floating point, and then in steps of ``1 / per_unit``: the sum of pieces of buckets is the same in
@@ -188,7 +186,7 @@ class Extension(_Added):
 
 
 @dataclass(frozen=True, repr=False)
-class Counted(_Added):
+class Counted(Scan):
     """The sum of what ``count`` makes of people's rows in memory, some at a time: integers of this ``size``.
 
     It is the same for people together as one by one.
@@ -222,8 +220,8 @@ def _gradient_steps(
     return out
 
 
-@dataclass(frozen=True)
-class Extent:
+@dataclass(frozen=True, repr=False)
+class Extent(Scan):
     """The most items of a person, the largest total and the largest weight; 1 for an invalid one."""
 
     weighted: bool
@@ -274,16 +272,6 @@ class EngineError(OSError):
     """Something failed where the rows are; in words that hold none of them."""
 
 
-class Engine(Protocol):
-    """Adds up one scan over all people of a store."""
-
-    store: Store
-
-    def total(self, scan: Scan) -> NDArray[Any]:
-        """The answers for all buckets, joined."""
-        ...
-
-
 def engine_of(store: Store, engine: Any) -> Engine:
     """The engine that an argument names: ``"threads"``, an engine of this store, or a Dask client."""
     if isinstance(engine, Threads | Dask):
@@ -306,9 +294,7 @@ class Threads:
 
     def __init__(self, store: Store, threads: int | None = None) -> None:
         self.store, self._bucket = store, cache(store.bucket)
-        here = hasattr(os, "sched_getaffinity")  # processors that this process may use
-        count = len(os.sched_getaffinity(0)) if here else os.cpu_count() or 1
-        self.threads = whole("threads", count if threads is None else threads, at_least=1)
+        self.threads = whole("threads", processors() if threads is None else threads, at_least=1)
 
     def total(self, scan: Scan) -> NDArray[Any]:
         return joined(self.store, self._bucket, range(self.store.n_buckets), scan, self.threads)
@@ -520,6 +506,10 @@ def _opened(path: str, digest: str) -> tuple[Store, Callable[[int], Bucket]]:
     if store.digest != digest:
         raise DataError("a worker finds another store under this path than the one that was asked about")
     return store, cache(store.bucket)
+
+
+# Adds up one scan over all people of a store.
+Engine = Threads | Dask
 
 
 # --- populations --------------------------------------------------------------------------------------------

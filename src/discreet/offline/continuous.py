@@ -285,69 +285,8 @@ _USUAL_STEPS = 3
 
 
 @dataclass(frozen=True)
-class ClimbSettings:
-    """How a selector climbs, whatever it climbs on. ``share`` is what calibrates all noise.
-
-    ``greedy_suffices``: under a cardinality constraint one step of picks is the greedy algorithm, which has
-    1 - 1/e of its own.
-    """
-
-    share: Share
-    steps: int | str
-    noise: str
-    composition: str
-    calibration: str
-    update_within_steps: bool
-    greedy_suffices: bool
-
-    def __post_init__(self) -> None:
-        share, noise, composition = self.share, self.noise, self.composition
-        if self.calibration == "published":
-            if noise == "exponential":
-                raise ValueError(
-                    'calibration="published" is for the noise of paper 003: take noise="laplace" or'
-                    ' "gaussian"'
-                )
-            if not share.private:
-                raise ValueError(
-                    'calibration="published" needs a finite epsilon; an infinite one has no published noise'
-                )
-            printed = ("auto", "basic") + (("advanced",) if noise == "laplace" else ())
-            if composition not in printed:
-                raise ValueError(
-                    f"composition={composition!r} is not in paper 003 for noise={noise!r};"
-                    f" take one of {', '.join(map(repr, printed))}"
-                )
-        elif noise == "gaussian" and composition not in ("auto", "zcdp"):
-            raise ValueError(
-                f"composition={composition!r} adds up pure epsilons, which Gaussian noise has none of;"
-                ' take "auto" or "zcdp"'
-            )
-        if not share.private or share.delta > 0.0:
-            return
-        also = ", and a gate that keeps to another definition than pure epsilon" if share.budget.delta else ""
-        if noise == "gaussian":
-            raise ValueError(
-                f'noise="gaussian" needs delta > 0{also}; give the budget a delta or take another noise'
-            )
-        if composition in ("advanced", "zcdp"):
-            raise ValueError(
-                f'composition={composition!r} needs delta > 0{also}; give the budget a delta or take "basic"'
-            )
-
-    @property
-    def corners_only(self) -> bool:
-        """Whether a matroid is climbed in one step of picks, which only ever meets corners of the cube."""
-        return self._picks_afresh and (self.steps == 1 or (self.steps == "auto" and self.greedy_suffices))
-
-    @property
-    def _picks_afresh(self) -> bool:
-        return self.noise == "exponential" and self.update_within_steps
-
-
-@dataclass(frozen=True)
 class Setting:
-    """One run: its settings, sizes, the constraint, and how far one person moves the gradient.
+    """One run: its selector, sizes, the constraint, and how far one person moves the gradient.
 
     ``reach`` is the largest sum of a feasible point, ``picks`` how many picks fill one step at most,
     ``most`` what the objective can reach at most and ``value`` how far one person moves it; ``most`` is None
@@ -355,7 +294,7 @@ class Setting:
     ``length`` for how many of them it is laid out.
     """
 
-    settings: ClimbSettings
+    selector: ContinuousGreedy
     constraint: Constraint
     n_items: int
     reach: float
@@ -370,7 +309,7 @@ class Setting:
     @classmethod
     def of(
         cls,
-        settings: ClimbSettings,
+        selector: ContinuousGreedy,
         constraint: Constraint,
         n_items: int,
         change: Change,
@@ -390,43 +329,43 @@ class Setting:
             picks = min(full + 1, max(paid.size - 1, 0))
             # The cheapest items, as far as they fit, have the largest sum of entries.
             reach = float(constraint.maximize(np.ones(n_items)).sum())
-            if settings.noise == "exponential" and paid.size:
+            if selector.noise == "exponential" and paid.size:
                 reach = constraint.capacity / float(paid.min())
         if constraint.rank == n_items:
             picks = 0  # everything can be had together
-        return cls(settings, constraint, n_items, reach, picks, change, value, most, sums, length)
+        return cls(selector, constraint, n_items, reach, picks, change, value, most, sums, length)
 
     def releases(self, steps: int) -> int:
         """At most how many releases a run makes."""
-        return steps * (self.picks if self.settings.noise == "exponential" else 1)
+        return steps * (self.picks if self.selector.noise == "exponential" else 1)
 
     def steps(self) -> int:
         """How many steps are taken: as many as certify most, unless told otherwise."""
-        settings = self.settings
-        if not isinstance(settings.steps, str):
-            return settings.steps
-        if settings.greedy_suffices:
+        selector = self.selector
+        if not isinstance(selector.steps, str):
+            return selector.steps
+        if selector._suffices:
             return 1
         if self.most is None:
             return _USUAL_STEPS
-        if settings.calibration == "published":
-            epsilon = settings.share.budget.epsilon
+        if selector.calibration == "published":
+            epsilon = selector.share.budget.epsilon
             return bounds.published_steps(self.n_items, self.most, self.reach, epsilon, self.value)
         return min(range(1, _MOST_STEPS + 1), key=lambda steps: self.loss(steps, self.event(steps)))
 
     def event(self, steps: int) -> Event:
         """One release of a run: the least noise that is valid under the chosen composition."""
-        return self._event_of(steps, self.settings.share)
+        return self._event_of(steps, self.selector.share)
 
     def _event_of(self, steps: int, share: Share) -> Event:
         """The same for another share: one of the releases that take it all together."""
-        settings, change, count = self.settings, self.change, max(1, self.releases(steps))
-        noise, composition = settings.noise, settings.composition
+        selector, change, count = self.selector, self.change, max(1, self.releases(steps))
+        noise, composition = selector.noise, selector.composition
         moved = {"exponential": change.range, "laplace": change.l1, "gaussian": change.l2}[noise]
         if not share.private:
             return GaussianNoise(moved, 0.0) if noise == "gaussian" else LaplaceNoise(moved, 0.0)
         assert isinstance(share.epsilon, Fraction)
-        if settings.calibration == "published":
+        if selector.calibration == "published":
             return self._published(moved, count, float(share.epsilon), share.budget.delta)
         if noise == "gaussian":
             return GaussianNoise.within(share, moved, count)
@@ -454,11 +393,11 @@ class Setting:
         the main text states.
         """
         n_items, value = self.n_items, self.value
-        if self.settings.noise == "gaussian":
+        if self.selector.noise == "gaussian":
             c = math.sqrt(2.0 * math.log(1.25 * count / delta))
             return GaussianNoise(moved, 2.0 * c * count * math.sqrt(n_items) * value / epsilon)
         steps: float = count
-        if self.settings.composition == "advanced":
+        if self.selector.composition == "advanced":
             steps = 2.0 * math.sqrt(2.0 * count * math.log(1.0 / delta))
         return LaplaceNoise(moved, 2.0 * steps * n_items * value / epsilon)
 
@@ -467,11 +406,11 @@ class Setting:
     def loss(self, steps: int, event: Event, curvature: float = 1.0, chance: float | None = None) -> float:
         """A bound on (1 - kappa/e) best - E F(x), or on what is lost but for a ``chance``."""
         assert self.most is not None
-        settings = self.settings
+        selector = self.selector
         if self.smoothness is not None:
             lost = self.smoothness * self.reach / (2.0 * steps)  # no vertex is longer than sqrt(reach)
-        elif settings._picks_afresh:
-            greedy = steps == 1 and settings.greedy_suffices
+        elif selector._picks_afresh:
+            greedy = steps == 1 and selector._suffices
             lost = 0.0 if greedy else bounds.lost_within_steps(steps, self.most, curvature)
         else:
             sets = isinstance(self.constraint, Matroid)
@@ -492,7 +431,7 @@ class Setting:
 
     def warn_if_hopeless(self, steps: int, event: Event, spent_from: str) -> None:
         """Say so when one choice is noisier than everybody together can be loud; public sizes only."""
-        share, most = self.settings.share, self.most
+        share, most = self.selector.share, self.most
         if most is None or not share.private:
             return
         alone = replace(self, reach=1.0)
@@ -647,14 +586,7 @@ class ContinuousGreedy(OfflineSelector):
                 'calibration="published" takes a whole Budget: what its constants cost may exceed what they'
                 " claim, and neither a share nor a gate may be overdrawn"
             )
-        suffices = (
-            self._greedy_suffices
-            and isinstance(self.constraint, Cardinality)
-            and self.noise == "exponential"
-            and self.update_within_steps
-        )
-        how = (self.noise, self.composition, self.calibration, self.update_within_steps)
-        self._settings = ClimbSettings(self.share, self.steps, *how, suffices)
+        self._check_composition()
         self._climbed: tuple[Floats, int] | None = None
 
     # --- for users -------------------------------------------------------------------------------
@@ -750,6 +682,56 @@ class ContinuousGreedy(OfflineSelector):
 
     # --- what is public --------------------------------------------------------------------------
 
+    def _check_composition(self) -> None:
+        """Refuse noise that cannot be added up as asked."""
+        share, noise, composition = self.share, self.noise, self.composition
+        if self.calibration == "published":
+            if noise == "exponential":
+                raise ValueError(
+                    'calibration="published" is for the noise of paper 003: take noise="laplace" or'
+                    ' "gaussian"'
+                )
+            if not share.private:
+                raise ValueError(
+                    'calibration="published" needs a finite epsilon; an infinite one has no published noise'
+                )
+            printed = ("auto", "basic") + (("advanced",) if noise == "laplace" else ())
+            if composition not in printed:
+                raise ValueError(
+                    f"composition={composition!r} is not in paper 003 for noise={noise!r};"
+                    f" take one of {', '.join(map(repr, printed))}"
+                )
+        elif noise == "gaussian" and composition not in ("auto", "zcdp"):
+            raise ValueError(
+                f"composition={composition!r} adds up pure epsilons, which Gaussian noise has none of;"
+                ' take "auto" or "zcdp"'
+            )
+        if not share.private or share.delta > 0.0:
+            return
+        also = ", and a gate that keeps to another definition than pure epsilon" if share.budget.delta else ""
+        if noise == "gaussian":
+            raise ValueError(
+                f'noise="gaussian" needs delta > 0{also}; give the budget a delta or take another noise'
+            )
+        if composition in ("advanced", "zcdp"):
+            raise ValueError(
+                f'composition={composition!r} needs delta > 0{also}; give the budget a delta or take "basic"'
+            )
+
+    @property
+    def _picks_afresh(self) -> bool:
+        return self.noise == "exponential" and self.update_within_steps
+
+    @property
+    def _suffices(self) -> bool:
+        """Whether one step is the greedy algorithm, which has 1 - 1/e of its own."""
+        return self._greedy_suffices and isinstance(self.constraint, Cardinality) and self._picks_afresh
+
+    @property
+    def _corners_only(self) -> bool:
+        """Whether a matroid is climbed in one step of picks, which only ever meets corners of the cube."""
+        return self._picks_afresh and (self.steps == 1 or (self.steps == "auto" and self._suffices))
+
     def _check_curvature(self, curvature: float) -> None:
         if checks.real("curvature", curvature) != 1.0:
             raise ValueError(f"curvature={curvature} helps CurvatureGreedy only; leave it at 1 here")
@@ -781,13 +763,13 @@ class ContinuousGreedy(OfflineSelector):
         stated = self.sensitivity if stated is None else stated
         bound = self.bound if bound is None else bound
         if stated is not None:
-            corners = self._settings.corners_only and isinstance(constraint, Matroid)
+            corners = self._corners_only and isinstance(constraint, Matroid)
             change = Change.stated(stated, bound, n_items, corners_only=corners)
-            return Setting.of(self._settings, constraint, n_items, change, stated, bound, sums=False)
+            return Setting.of(self, constraint, n_items, change, stated, bound, sums=False)
         change = Change.of_sum(bound, self.budget.neighbours, n_items, touched)
         most = None if n_people is None else n_people * bound
         length = self._length(n_people)
-        found = Setting.of(self._settings, constraint, n_items, change, bound, most, sums=True, length=length)
+        found = Setting.of(self, constraint, n_items, change, bound, most, sums=True, length=length)
         return found if smoothness is None else replace(found, smoothness=(n_people or 1) * smoothness)
 
     def _length(self, n_people: int | None) -> int:

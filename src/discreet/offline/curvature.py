@@ -109,8 +109,7 @@ class CurvatureGreedy(ContinuousGreedy):
     def _direction(self, climb: Climb, k: int) -> NDArray[Any]:
         if climb.last is None:
             climb.last = climb.gradient.at(np.ones(climb.setting.n_items))
-        within = self.noise == "exponential" and self.update_within_steps
-        weight = step_weight(k, climb.steps, within=within)
+        weight = step_weight(k, climb.steps, within=self._picks_afresh)
         return climb.gradient.mix(super()._direction(climb, k), climb.last, weight)
 
     # --- as printed ------------------------------------------------------------------------------

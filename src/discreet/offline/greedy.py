@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import exp, log
 from operator import itemgetter
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -516,15 +516,6 @@ def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float 
     return 1.0 / (1.0 + (problem.n_items - 1) * odds)
 
 
-def epsilon_that_would_do(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> float:
-    """The least epsilon, to three digits, with which everybody's favourite is picked as often as not."""
-
-    def enough(larger: Share) -> bool:
-        return (chance_of_a_favourite(problem, make(problem, larger, method, for_gains)) or 0.0) >= 0.5
-
-    return least_epsilon(enough, share)
-
-
 def _extendible(constraint: Constraint) -> int | None:
     found = 1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
     return found if isinstance(found, int) else None
@@ -699,20 +690,6 @@ def _of_each(each: float, picks: int) -> tuple[float, float]:
     return picks * each, math.sqrt(picks) * each
 
 
-class Scores(Protocol):
-    """A growing set and the score of every item on top of it."""
-
-    items: list[int]
-
-    def scores(self) -> Floats:
-        """What each item would add."""
-        ...
-
-    def add(self, item: int) -> float:
-        """Put ``item`` into the set; its score is returned."""
-        ...
-
-
 class Averages:
     """A population's own average gains, asked for again after each addition, when they are needed.
 
@@ -736,21 +713,6 @@ class Averages:
         return score
 
 
-class Nobody:
-    """The scores of a sample that holds nobody."""
-
-    def __init__(self, n_items: int) -> None:
-        self.items: list[int] = []
-        self._zeros = np.zeros(n_items)
-
-    def scores(self) -> Floats:
-        return self._zeros
-
-    def add(self, item: int) -> float:
-        self.items.append(item)
-        return 0.0
-
-
 class OnTop:
     """Scores of the items that are left, on top of the included ones."""
 
@@ -766,6 +728,10 @@ class OnTop:
     def add(self, item: int) -> float:
         self.items.append(item)
         return self._scores.add(int(self._free[item]))
+
+
+# A growing set and the score of every item on top of it.
+Scores = FixedPointGains | Averages | OnTop
 
 
 def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[np.intp]:
@@ -1162,7 +1128,12 @@ class PrivateGreedy(OfflineSelector):
         chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
-        enough = epsilon_that_would_do(problem, self.share, plan.method, self._for_gains)
+
+        def favoured(larger: Share) -> bool:
+            tried = make(problem, larger, plan.method, self._for_gains)
+            return (chance_of_a_favourite(problem, tried) or 0.0) >= 0.5
+
+        enough = least_epsilon(favoured, self.share)
         warnings.warn(
             f"{self._allowance} is too small here for much more than chance: an item that"
             f" everybody values fully is picked first with probability {chance:.2g} (at random"
@@ -1185,7 +1156,11 @@ class PrivateGreedy(OfflineSelector):
             end_release = self._gate.reserve(ends.event, ends.count, draws=2, label=label)
         some = people if picks.keep is None else people.sampled(release, picks.keep)
         # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
-        growing: Scores = Nobody(problem.n_items) if some is None else problem.scores(some)
+        growing: Scores
+        if some is None:
+            growing = FixedPointGains(problem.n_items, [], [], problem.unit, problem.bound)
+        else:
+            growing = problem.scores(some)
         queries = self._pick_all(growing, problem, picks, release, progress)
         if ends is None:
             return growing.items, queries

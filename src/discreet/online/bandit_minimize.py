@@ -317,7 +317,9 @@ def _settled(
     best = 1 if batch is None else batch
     if free:
         assert isinstance(one.event, LaplaceNoise)
-        best = _smallest_at(best_rate, math.sqrt(2.0) * float(one.event.scale) / one.bound, rounds)
+        place = math.sqrt(2.0) * float(one.event.scale) / one.bound  # of a real number, the best
+        below = min(max(1, math.floor(place)), rounds)
+        best = min(below, min(below + 1, rounds), key=best_rate)
     least = best_rate(best)
     if rate is None and least > 1.0:
         needed = bounds.rounds_needed(one.n_items, best, trial(best, 1.0).second_moment, one.bound)
@@ -331,12 +333,6 @@ def _settled(
         enough = range(best, min(rounds, 4 * best + 4) + 1)
         longest = enough[bisect_right(enough, min(_LONGER * least, max(1.0, least)), key=best_rate) - 1]
     return longest, best_rate(longest) if rate is None else rate
-
-
-def _smallest_at(best_rate: Callable[[int], float], place: float, rounds: int) -> int:
-    """The integer from 1 to ``rounds`` with the smallest rate, if a real one would be ``place``."""
-    below = min(max(1, math.floor(place)), rounds)
-    return min(below, min(below + 1, rounds), key=best_rate)
 
 
 def _published_rate(n_items: int, rounds: int) -> float:

@@ -451,12 +451,14 @@ class ApproximateLeader(PointLearner):
 
     def _run(self, stream: Stream) -> None:
         people, leader, total = stream.people, self._compiled, self._total
-        losses = people.compiled() if isinstance(people, Losses) else None
+        losses, settings = people.compiled() if isinstance(people, Losses) else None, self.settings
+        longest = math.inf if losses is None else people.lipschitz(settings.domain)
         # What may have to be refused, or leave the range of floats, goes round by round.
-        if leader is None or losses is None or not total.compiles or not self._surely(people):
+        kept = longest < _LARGEST and (settings.clip or longest <= settings.limit)
+        if leader is None or losses is None or not total.compiles or not kept:
             super()._run(stream)
             return
-        count, first, limits = stream.rewards.size, 0, (self.settings.limit, self.settings.longest)
+        count, first, limits = stream.rewards.size, 0, (settings.limit, settings.longest)
         while first < count:
             self._next()
             size = min(count - first, total.rows_ahead(count - first - 1) + 1)
@@ -468,11 +470,6 @@ class ApproximateLeader(PointLearner):
                 self._rounds.shown, self._played = points
                 self._clipped += shortened
             first += size
-
-    def _surely(self, people: Losses) -> bool:
-        """Whether no gradient of ``people`` can be refused, by what they declare."""
-        longest = people.lipschitz(self.settings.domain)
-        return longest < _LARGEST and (self.settings.clip or longest <= self.settings.limit)
 
 
 # --- linear costs ----------------------------------------------------------------------------------------

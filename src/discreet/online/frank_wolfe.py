@@ -749,14 +749,8 @@ class MetaFrankWolfePoints(OnlineLearner):
     gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness``
     bounds how fast gradients change (L2), for the certificate, which is the trivial one without.
 
-    ``steps`` is K: more steps lose less between them (as 1/K) and share the privacy among more experts (noise
-    grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified.
-    ``resample_every=B`` feeds the sums and decides anew every B rounds, at the rate of B = 1 unless
-    ``"auto"``. Noise follows from the budget: Gaussian on factorised sums (or a tree) where there is a delta;
-    without one, pure epsilon by a tree with spherical noise, a person at a time. ``calibration="published"``
-    takes the papers' constants; what they really give is in ``privacy`` and, for one expert, in
-    ``expert_epsilon``.
-    ``min_separation=s`` is for people who return (`RunningSumSelector`), in batches of ``resample_every``.
+    ``steps``, ``rate``, ``sums``, ``resample_every``, ``min_separation`` and ``calibration`` are those of
+    `MetaFrankWolfe`. Without a delta, noise is spherical, on a tree to which people are added one at a time.
 
     Formal guarantee: one person moves the payoffs of one expert by at most sqrt(2) gradient_bound in L2
     (replace; gradient_bound if people only come or go); all else is post-processing. Holds for people chosen
