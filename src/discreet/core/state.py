@@ -47,10 +47,15 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
             os.umask(mask)
             os.chmod(name, 0o666 & ~mask)
         os.replace(name, target)
-        if os.name == "posix":
-            _to_disk(target.parent, os.O_RDONLY)  # the new name, too, survives a crash
+        sync_folder(target.parent)
     finally:
         Path(name).unlink(missing_ok=True)  # it is there only if something went wrong
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk: new ones, too, survive a crash."""
+    if os.name == "posix":
+        _to_disk(folder, os.O_RDONLY)
 
 
 def _to_disk(path: str | Path, how: int) -> None:
