@@ -524,12 +524,12 @@ WALKS = {
     "LeaderSelector": Cost(8, 37, 21),
     "PhasedSelector": Cost(11, 115, 80),
     "RollingSelector": Cost(11, 140, 92),
-    "BestOfBothSelector": Cost(16, 187, 145),
+    "BestOfBothSelector": Cost(16, 186, 145),
     "ThompsonSelector": Cost(10, 55, 29),
     "MetaFrankWolfe": Cost(16, 85, 53),
     "MetaFrankWolfe: construction": Cost(24, 1621, 1810),
     "PrivateGreedy": Cost(16, 286, 250),
-    "discreet select": Cost(24, 2058, 1189),
+    "discreet select": Cost(24, 2054, 1179),
     "a block of the service": Cost(24, 534, 307),
 }
 

@@ -1040,7 +1040,8 @@ class Case:
                 continue
             else:
                 given[name] = bad_value(self.rng, name in SPARSE)
-            self.reads_files |= name in ("events", "path")
+            # A list of items may be the path of one, where events may.
+            self.reads_files |= name in ("events", "path") or (name == "items" and "events" in self.name)
             self.detail.append(f"{name}={_shown(given[name])}")
         return given
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -44,7 +42,6 @@ from .common import (
 if TYPE_CHECKING:
     from ..constraints import Constraint
     from ..data import Events, Store
-    from ..data.read import Batch
     from ..objectives import Population
     from ..objectives.rows import RowPopulation
     from ..offline.greedy import PrivateGreedy
@@ -629,7 +626,7 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
 def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     """Everybody in the file, over the items that are listed or that occur, and facts of these."""
     from ..data.events import Facts, gathered
-    from ..data.read import batches, columns_of, constraint_role
+    from ..data.read import batches, columns_of, constraint_role, watched
 
     options = request.options
     asked = columns_of(options.person, options.item, options.weight)
@@ -643,24 +640,9 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     nothing = options.items_private is not None
-    rows = _watched(batches(events_of(options), asked))
+    rows = watched(batches(events_of(options), asked))
     found = gathered(rows, items=items, highest=1.0, facts=facts, nobody=nobody, nothing=nothing)
     return found, about or found.facts
-
-
-def _watched(found: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches; on a terminal, how much of the file has been read (a share: counts are private)."""
-    shown, last = False, time.monotonic()
-    try:
-        for batch in found:
-            now = time.monotonic()
-            if batch.done is not None and now - last > 0.5 and sys.stderr.isatty():
-                print(f"\rreading: {batch.done:.0%} ", end="", file=sys.stderr, flush=True)
-                shown, last = True, now
-            yield batch
-    finally:
-        if shown:
-            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
 
 
 def _is_store(path: str) -> bool:

@@ -41,19 +41,21 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
     os.close(handle)
     try:
         yield Path(name)
-        _to_disk(name, os.O_RDWR)
+        to_disk(name, os.O_RDWR)
         if not private:
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(name, 0o666 & ~mask)
         os.replace(name, target)
-        if os.name == "posix":
-            _to_disk(target.parent, os.O_RDONLY)  # the new name, too, survives a crash
+        to_disk(target.parent)
     finally:
         Path(name).unlink(missing_ok=True)  # it is there only if something went wrong
 
 
-def _to_disk(path: str | Path, how: int) -> None:
+def to_disk(path: str | Path, how: int = os.O_RDONLY) -> None:
+    """Bring a file (to be opened ``how``), or the names in a folder, to the disk: they survive a crash."""
+    if how == os.O_RDONLY and os.name != "posix":
+        return  # folders cannot be opened there
     handle = os.open(path, how)
     try:
         os.fsync(handle)

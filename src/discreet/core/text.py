@@ -61,18 +61,16 @@ def block(text: str) -> str:
     return f'<pre style="background:transparent;color:inherit;margin:.3em 0">{escape(text)}</pre>'
 
 
-def grid(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], *, strong: int | None = None, most: int = 50
-) -> str:
-    """A table; numbers to the right, row ``strong`` in bold, and no more than ``most`` rows."""
-    shown = [[str(cell) for cell in row] for row in rows[:most]]
+def grid(header: Sequence[str], rows: Sequence[Sequence[Any]], *, strong: int | None = None) -> str:
+    """A table; numbers to the right, row ``strong`` in bold, and no more than 50 rows."""
+    shown = [[str(cell) for cell in row] for row in rows[:50]]
     right = [
         bool(shown) and all(row[i][:1].isdigit() or row[i] in ("", "-", "inf") for row in shown)
         for i in range(len(header))
     ]
     lines = [_row("th", header, right, bold=False)] if any(header) else []
     lines += [_row("td", row, right, bold=place == strong) for place, row in enumerate(shown)]
-    more = line(f"and {len(rows) - most:,} more", quiet=True) if len(rows) > most else ""
+    more = line(f"and {len(rows) - 50:,} more", quiet=True) if len(rows) > 50 else ""
     return f'<table style="{_TABLE}">{"".join(lines)}</table>{more}'
 
 

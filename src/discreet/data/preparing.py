@@ -38,7 +38,7 @@ from .events import (
     in_order,
     item_name,
 )
-from .read import Batch, Column, Source, Text, batches, columns_of, paths_of, row_count
+from .read import Batch, Column, Source, Text, batches, columns_of, paths_of, row_count, watched
 from .store import (
     FORMAT,
     KEY,
@@ -221,7 +221,7 @@ class Work:
         found = batches(source, self.asked)
         if paths_of(source) is not None and not source.stdin:  # of other sources, some belong to one thread
             found = _ahead(found)
-        for batch in _said(found, _watched(progress)):
+        for batch in watched(found) if progress else found:
             spill.add(*spill.scattered(self.rows(batch, spill.nothing, spill.kind)))
         spill.finish()
         return spill
@@ -348,17 +348,6 @@ def read_key(folder: Path) -> bytes:
 
 def _watched(progress: bool) -> bool:
     return progress is True and sys.stderr.isatty()
-
-
-def _said(found: Iterator[Batch], shown: bool) -> Iterator[Batch]:
-    """The batches, with a line on how far a file is."""
-    for batch in found:
-        if shown:
-            part = "" if batch.done is None else f": {batch.done:.0%}"
-            print(f"\rreading {batch.source.name}{part}   ", end="", file=sys.stderr, flush=True)
-        yield batch
-    if shown:
-        print(file=sys.stderr)
 
 
 # --- people by key --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import lzma
 import os
 import re
 import sys
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -400,6 +401,21 @@ def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -
         yield from _stream(source, asked)
     else:
         raise _no_table(source)
+
+
+def watched(found: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches; on a terminal, how much of a file has been read (a share: counts are private)."""
+    shown, last = False, time.monotonic()
+    try:
+        for batch in found:
+            now = time.monotonic()
+            if batch.done is not None and now - last > 0.5 and sys.stderr.isatty():
+                print(f"\rreading: {batch.done:.0%} ", end="", file=sys.stderr, flush=True)
+                shown, last = True, now
+            yield batch
+    finally:
+        if shown:
+            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
 
 
 def row_count(source: Source) -> int | None:

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.checks import whole
+from ..core.state import to_disk
 from ..kernels.stores import broken_rule
 
 FORMAT, VERSION = "discreet-people", 1
@@ -302,11 +303,11 @@ def new_folder(target: Path) -> Iterator[Path]:
     partial = target.with_name(f".{target.name}.partial")
     with _held(partial) as fresh:
         yield fresh
-        sync(fresh)
+        to_disk(fresh)
         os.rename(fresh, target)  # with the lock, so that nobody takes what is finished for left behind
         (target / _LOCK).unlink()
-        sync(target)
-        sync(target.absolute().parent)
+        to_disk(target)
+        to_disk(target.absolute().parent)
 
 
 @contextmanager
@@ -353,7 +354,7 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
             file.flush()
             os.fsync(file.fileno())
         files[name] = file_digest(folder / name)
-    sync(folder)
+    to_disk(folder)
     return {"folder": folder.name, "people": len(bucket), "entries": int(bucket.items.size), "files": files}
 
 
@@ -385,7 +386,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     fresh = folder / f".{MANIFEST}"
     _write(fresh, json.dumps(sealed(dict(manifest)), indent=1))
     os.replace(fresh, folder / MANIFEST)
-    sync(folder)
+    to_disk(folder)
 
 
 def _write(path: Path, text: str) -> None:
@@ -393,12 +394,3 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

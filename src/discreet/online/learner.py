@@ -813,8 +813,9 @@ class OnlineSelector(OnlineLearner):
     """Show a set of items every round, by label or number, and learn from feedback, at once or late.
 
     Subclasses say when a new set is drawn and how, and what is kept of a person; those that draw sets from a
-    `BatchedSum` make one, and are done. Those that see nothing of a person but a reward make a `RewardSum`.
-    Sets have k items, unless a subclass says otherwise.
+    `BatchedSum` make one, and are done. Those that see nothing of a person but a reward make a `RewardSum`,
+    and those that keep people until a set is due a `Window`. Sets have k items, unless a subclass says
+    otherwise.
     """
 
     _played_type: ClassVar[type[np.generic]] = np.int32

@@ -59,7 +59,7 @@ class Loss(NamedTuple):
     delta: Fraction = _ZERO
 
     def __add__(self, other: Loss) -> Loss:  # type: ignore[override]
-        return Loss(*map(_plus, self[:-1], other[:-1]), _tidy(self.delta + other.delta))
+        return Loss._make((*map(_plus, self[:-1], other[:-1]), _tidy(self.delta + other.delta)))
 
     def __mul__(self, count: int) -> Loss:  # type: ignore[override]
         if count == 1:
@@ -75,7 +75,7 @@ class Loss(NamedTuple):
 
     def worst(self, other: Loss) -> Loss:
         """The larger of the two in every definition: what holds when only one of them can happen."""
-        return Loss(*map(_larger, self[:-1], other[:-1]), max(self.delta, other.delta))
+        return Loss._make((*map(_larger, self[:-1], other[:-1]), max(self.delta, other.delta)))
 
     @classmethod
     def of_pure(cls, epsilon: Fraction) -> Loss:

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Protocol, Self, runtime_checkable
 
 from ..core import checks
+from ..core.state import to_disk
 from .account import Entry, Group, flag
 from .events import Event
 from .randomness import random_id
@@ -630,7 +631,7 @@ class SQLiteLedger:
             if not self.path.is_file():
                 raise ValueError(f"{self.path} is not a file; give the path of a ledger") from None
         else:
-            _sync_folder(self.path.parent)
+            to_disk(self.path.parent)
         give_up = time.monotonic() + self.timeout
         while True:
             try:
@@ -676,7 +677,7 @@ def _copy(database: sqlite3.Connection, target: Path) -> None:
         with contextlib.closing(sqlite3.connect(target)) as copy:
             database.backup(copy)
         os.fsync(handle)
-        _sync_folder(target.parent)
+        to_disk(target.parent)
     except BaseException:
         target.unlink(missing_ok=True)
         raise
@@ -686,15 +687,6 @@ def _copy(database: sqlite3.Connection, target: Path) -> None:
 
 def _again(path: Path, timeout: float) -> SQLiteLedger:
     return SQLiteLedger(path, timeout=timeout)
-
-
-def _sync_folder(folder: Path) -> None:
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)  # the new name, too, survives a crash
-        finally:
-            os.close(handle)
 
 
 @contextmanager
@@ -749,8 +741,8 @@ class _Locks:
         """The folder of a new ledger."""
         folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600))
-        _sync_folder(folder)
-        _sync_folder(folder.parent)
+        to_disk(folder)
+        to_disk(folder.parent)
 
     def close(self) -> None:
         os.close(self._handle)
