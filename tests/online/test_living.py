@@ -696,7 +696,7 @@ def test_people_of_a_part_are_those_who_were_added():
 
 
 def test_feedback_of_nothing_takes_the_room_that_somebody_would():
-    """Who is absent so moves nobody else; who never answers does, which the privacy page takes to be public."""
+    """Who is absent so moves nobody else; who never answers does: that is taken to be public."""
 
     def others(first):
         budget = dc.Budget(1.0, 1e-6, "add_remove")
