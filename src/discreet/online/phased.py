@@ -306,6 +306,9 @@ class PhasedSelector(OnlineSelector):
             )
         return settings
 
+    def _check_growing(self) -> None:
+        self._window.check_growing()
+
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
             self._window.grow(settings.n_items)

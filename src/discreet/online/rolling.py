@@ -305,6 +305,9 @@ class RollingSelector(OnlineSelector):
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> RollingSettings:
         return replace(self.settings, n_items=n_items, labels=labels)
 
+    def _check_growing(self) -> None:
+        self._votes.check_growing()
+
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
             self._votes.grown(settings)

@@ -166,8 +166,7 @@ class Window:
             )
 
     def grow(self, n_items: int) -> None:
-        """There are more items from now on."""
-        self.check_growing()
+        """There are more items from now on; nobody is a function of fewer (`check_growing`)."""
         for runs in self._runs.values():
             runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=n_items)) for run in runs]
         self.n_items = n_items
