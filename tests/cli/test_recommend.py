@@ -60,7 +60,7 @@ def test_fit_says_what_was_spent(files, capsys):
 
 def test_only_a_model_that_is_public_is_called_so(files, capsys):
     """Not with a seed, and not with a list of items that was read off the people's rows."""
-    given = ["--person", "user", "--item", "page", "--epsilon", "1", "--to", "model"]
+    given = [*files[:4], *files[6:8], "--to", "model"]
     for options, private in (
         (["--items", "pages.csv"], True),
         (["--items-from-data"], False),

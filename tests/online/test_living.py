@@ -695,6 +695,23 @@ def test_people_of_a_part_are_those_who_were_added():
     learner.merge(pickle.loads(pickle.dumps(part)))
 
 
+def test_feedback_of_nothing_takes_the_room_that_somebody_would():
+    """Who is absent so moves nobody else; who never answers does: that is taken to be public."""
+
+    def others(first):
+        budget = dc.Budget(1.0, 1e-6, "add_remove")
+        learner = dc.online.RunningSumSelector(3, 1, 100, budget, resample_every=2, seed=0)
+        for _ in range(6):  # of the open batch, of two rounds, one was passed
+            learner.choose(wait=False)
+        if first is not None:
+            learner.learn(items=first, round=0)
+        learner.learn(items=[1], round=1)
+        return learner._sum.pending[0, 1] > 0, len(learner._waiting)
+
+    assert others([2]) == others([]) == (False, 1)
+    assert others(None) == (True, 0)
+
+
 def test_late_feedback_is_learned_once(setting):
     learner = setting.make(labels=NAMES)
     shown = [learner.choose(wait=False) for _ in range(6)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.objectives import Coverage
+from discreet.objectives import Coverage, SetFunction
 from discreet.online import (
     HedgeSelector,
     LeaderSelector,
@@ -503,3 +503,17 @@ def test_segments_that_are_declared_to_be_small_are_warned_of():
         warnings.simplefilter("always")
         Segments(pure, ["de", "fr"], dc.Budget(1.0))
     assert not any("segments are small" in str(one.message) for one in found)
+
+
+@pytest.mark.parametrize("kind", [dc.online.RollingSelector, dc.online.PhasedSelector])
+def test_items_that_one_segment_refuses_are_in_none(kind):
+    shop = Segments(lambda share: kind(4, 1, share, first_window=5), ["a", "b"], dc.Budget(1.0, 1e-6), seed=0)
+    person = SetFunction(lambda items: float(0 in items), 4, 1.0, monotone=True)
+    for segment, one in (("a", Coverage([[1, 0, 0, 0]])), ("b", person)):
+        shop.choose(segment)
+        shop.learn(one, segment=segment)
+    with pytest.raises(ValueError, match="functions of the items there were"):
+        shop.add_items([4])
+    assert [learner.n_items for learner in shop._learners] == [4, 4]
+    shop.choose("a")
+    shop.learn(Coverage([[1, 0, 0, 0]]), segment="a")

@@ -316,10 +316,12 @@ class BestOfBothSelector(OnlineSelector):
         check_growth(settings.experts.spec, experts.spec, self.budget.neighbours)
         return replace(settings, n_items=n_items, labels=labels, votes=votes, experts=experts)
 
+    def _check_growing(self) -> None:
+        self._votes.check_growing()
+
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._votes.check_growing()  # first: where one of the two refuses, neither has grown
-            self._experts.grown(settings.experts, self._rounds.number)
+            self._experts.grown(settings.experts, self._rounds.number)  # first: it may refuse
             self._votes.grown(settings.votes, self._rounds.number)
 
     def _refit(self) -> None:

@@ -1017,6 +1017,7 @@ class OnlineSelector(OnlineLearner):
             names = list(items) if not isinstance(items, str | bytes) else [items]
             back, fresh = self._catalogue.sorted_out(names)
             if fresh:  # first: where these are refused, nothing has changed
+                self._check_growing()
                 size = self.n_items + len(fresh)
                 labels = None if self.labels is None else (*self.labels, *fresh)
                 settings = self._grown(size, labels)
@@ -1192,6 +1193,11 @@ class OnlineSelector(OnlineLearner):
         raise NotImplementedError(
             f"{type(self).__name__} cannot take up new items: make a new learner, with start= this one"
         )
+
+    def _check_growing(self) -> None:
+        """Refuse new items where somebody who is kept is a function of those there were."""
+        if self._window is not None:
+            self._window.check_growing()
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         """Let these items be drawn, like the ones ``among`` them; ``settings`` are the new ones, if any."""

@@ -249,6 +249,9 @@ class Segments:
         """New items, or retired ones that are back, can be shown in all segments from now on."""
         with self._turn("add_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
+            if self._learners[0]._catalogue.sorted_out(names)[1]:
+                for learner in self._learners:  # first: what is refused in one segment changes none
+                    learner._check_growing()
             for learner in self._learners:
                 learner.add_items(names)
             self._publish_all()

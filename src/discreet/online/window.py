@@ -157,8 +157,7 @@ class Window:
             )
 
     def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
-        """There are more items from now on."""
-        self.check_growing()
+        """There are more items from now on; nobody is a function of fewer (`check_growing`)."""
         for runs in self._runs.values():
             runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=settings.n_items)) for run in runs]
         self.n_items = settings.n_items
