@@ -163,6 +163,25 @@ def test_functions_count_by_what_items_are_worth_alone():
     assert ours._sum.pending.any()
 
 
+@pytest.mark.parametrize(("budget", "sums"), [(BUDGET, "sqrt"), (dc.Budget(2.0, 1e-6, "add_remove"), "tree")])
+def test_when_own_sets_begin_is_known_beforehand(budget, sums):
+    """The model that comes then is the first with pairs; the one before knows popularity alone."""
+    learner = PersonalSelector(12, 3, None, budget, sums=sums, seed=0)
+    after = learner.settings.own_sets_after
+    ends = list(learner.settings.ends)
+    place, rows = ends.index(after), tastes(after)
+    assert place > 0
+    learner.run(Coverage(rows[: ends[place - 1]]))
+    learner.choose()
+    assert learner.recommender.paired.size == 0
+    learner.run(Coverage(rows[ends[place - 1] :]))
+    learner.choose()
+    assert learner.recommender.paired.size == 12
+    assert PersonalSelector(12, 3, 100, budget).settings.own_sets_after is None
+    free = PersonalSelector(12, 3, None, FREE).settings
+    assert free.own_sets_after == free.ends[0]
+
+
 def test_refusals():
     with pytest.raises(ValueError, match=f"exceeds {MOST_ITEMS}"):
         PersonalSelector(MOST_ITEMS + 1, 3, None, BUDGET)

@@ -25,7 +25,7 @@ from discreet.service.database import POINTS
 from .clients import Clients
 from .faults import FAULTS
 from .verdict import verdict
-from .world import PATIENCE, World, moment
+from .world import MANY, PATIENCE, PERSONAL, World, moment
 
 _CALM = 30.0  # seconds in which everything has to be aggregated
 
@@ -39,16 +39,18 @@ def run(
     url: str | None = None,
     progress: bool = False,
     divided: bool = False,
+    personal: bool = False,
 ) -> dict[str, object]:
     """Kill a service so often; what was wrong at the end, and how much happened.
 
     Sometimes the disk is full (SQLite). On PostgreSQL two processes serve; their connections are cut, and one
     of them is paused for longer than it is believed to live. ``divided``: the experiment has segments, and
-    people are in several.
+    people are in several. ``personal``: everybody has a set of their own, from a history in the request.
     """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), fault, url, divided=divided)
+        what = {"shop": PERSONAL, "people": MANY} if personal else {}
+        world = World(Path(folder), fault, url, divided=divided, **what)
         clients = Clients(world, seed)
         where: Counter[str] = Counter()
         try:
@@ -80,7 +82,7 @@ def run(
             clients.finish()
             settled = settle(world)
             world.kill_all()
-            wrong = verdict(world, clients)
+            wrong, models = verdict(world, clients), _count(world.url, MODELS)
             if not settled:
                 wrong.append("what was reported was not learned within half a minute")
         finally:
@@ -91,6 +93,7 @@ def run(
             "where": dict(where),
             "decisions": len(clients.shown),
             "acknowledged": len(clients.acknowledged),
+            "models": models,
             "wrong": wrong,
         }
 
@@ -122,14 +125,17 @@ def settle(world: World) -> bool:
     end = time.monotonic() + _CALM
     while time.monotonic() < end:
         time.sleep(0.1)
-        if not _waiting(world.url):
+        if not _count(world.url, WAITING):
             return True
     return False
 
 
-def _waiting(url: str) -> int:
-    """How many blocks wait, by a look that needs no lock."""
-    asked = "SELECT count(*) FROM block WHERE state IN (1, 2)"
+WAITING = "SELECT count(*) FROM block WHERE state IN (1, 2)"
+MODELS = "SELECT count(*) FROM release WHERE payload LIKE '%\"model\"%'"
+
+
+def _count(url: str, asked: str) -> int:
+    """How many there are, by a look that needs no lock."""
     if url.startswith("postgres"):
         import psycopg
 
@@ -160,6 +166,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--postgres-kills", type=int, default=0, help="as many on PostgreSQL")
     parser.add_argument("--segment-kills", type=int, default=0, help="as many with segments, on each store")
+    parser.add_argument("--personal-kills", type=int, default=0, help="as many with personal sets, on each")
     parser.add_argument("--fault-kills", type=int, default=60)
     parser.add_argument("--faults", nargs="*", default=list(FAULTS))
     parser.add_argument("--out", type=Path)
@@ -168,20 +175,20 @@ def main() -> None:
     found = run(options.kills, progress=True) if options.kills else {}
     print(found, flush=True)
     both = {"SQLite": found} if found else {}
-    if options.segment_kills:
-        both["SQLite, segments"] = run(options.segment_kills, seed=5, progress=True, divided=True)
-        print(both["SQLite, segments"], flush=True)
-    for name, kills in (
-        ("PostgreSQL", options.postgres_kills),
-        ("PostgreSQL, segments", options.segment_kills),
+    for name, kills, kind in (
+        ("SQLite, segments", options.segment_kills, {"seed": 5, "divided": True}),
+        ("SQLite, personal sets", options.personal_kills, {"seed": 6, "personal": True}),
+        ("PostgreSQL", options.postgres_kills, {"seed": 7}),
+        ("PostgreSQL, segments", options.segment_kills, {"seed": 7, "divided": True}),
+        ("PostgreSQL, personal sets", options.personal_kills, {"seed": 8, "personal": True}),
     ):
         if kills:
-            with server() as url:
-                both[name] = run(kills, seed=7, url=url, progress=True, divided="segments" in name)
+            with server() if "PostgreSQL" in name else contextlib.nullcontext() as url:
+                both[name] = run(kills, url=url, progress=True, **kind)
             print(both[name], flush=True)
     for name in options.faults:
         for kills in (3, 10, options.fault_kills):
-            broken = run(kills, name, seed=1, stop_early=True, divided="segment" in name)
+            broken = run(kills, name, seed=1, stop_early=True, **kind_of(name))
             if broken["wrong"]:
                 break
         said = "; ".join(broken["wrong"]) or "NOT NOTICED"
@@ -190,6 +197,11 @@ def main() -> None:
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(page(both, lines))
+
+
+def kind_of(fault: str) -> dict[str, bool]:
+    """The kind of experiment that a fault is about."""
+    return {"divided": "segment" in fault, "personal": "histories" in fault}
 
 
 def page(both: dict[str, Any], lines: list[Any]) -> str:
@@ -205,6 +217,7 @@ def page(both: dict[str, Any], lines: list[Any]) -> str:
             row("kills", lambda one: f"{one['kills']:,}"),
             row("decisions served", lambda one: f"{one['decisions']:,}"),
             row("outcomes acknowledged", lambda one: f"{one['acknowledged']:,}"),
+            row("models of personal sets", lambda one: f"{one['models']:,}" if one["models"] else ""),
             row("wrong", lambda one: "; ".join(one["wrong"]) or "nothing"),
         )
     )
@@ -220,7 +233,7 @@ its work and at random, and started again on the same store. With SQLite the dis
 PostgreSQL two processes serve, connections are cut, and processes are paused (SIGSTOP) for longer than they
 are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or
 learned twice, decisions served twice, people counted too often, releases without their charge, raw outcomes
-left.
+left; with personal sets, labels of histories in any file of the store or the log.
 `make chaos` makes this page; `tools/service_chaos` says how.
 
 {head}
