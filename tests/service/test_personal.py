@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import random
 import re
@@ -254,6 +255,26 @@ def test_the_form_says_when_own_sets_begin_and_simulates_nothing(running):
     config = personal(holdout=0.2)
     people = PopulationConfig(epsilon=4.0, delta=1e-6, definition="gdp")
     assert release_plan(config, people).own_after == after
+
+
+def test_no_page_or_document_promises_that_own_sets_are_covered(running):
+    """What anybody else sees is; somebody's own set follows from their own history (joint privacy)."""
+    visitor, client = Visitor(running.port, running.key), running.client()
+    client.create_population("others", 1.0, delta=1e-6, anonymous=True)
+    pages = [
+        visitor.get("/experiments/shop").text,
+        visitor.get("/populations/people").text,
+        visitor.get("/populations/people/account.html").text,
+        json.dumps(client.account("shop")),
+    ]
+    for page in map(html.unescape, pages):
+        assert "published in it or shown to anybody else is at most" in page
+        assert "was shown or published" not in page
+        assert "it is for them alone" in page
+    assert "sets that were shown, but for personal ones" in pages[2]
+    assert "Somebody's own set, towards whoever sees it" in html.unescape(pages[2])
+    assert "was shown or published in it" in visitor.get("/populations/others").text
+    assert "Add or retire items" not in pages[0]
 
 
 def test_a_browser_decides_as_the_service_does(running, browser):  # noqa: F811

@@ -914,7 +914,8 @@ class Pages:
             now = self.engine.worker.period(whose)
             periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
-        words, lifts = "" if whose is None else queries.promise(whose), None
+        own = form.config is not None and form.config.personal
+        words, lifts = "" if whose is None else queries.promise(whose, personal=own), None
         if plan is not None and form.config is not None and whose is not None:
             lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
         told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
