@@ -7,8 +7,9 @@ device turns their own history into their own set.
 Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
 and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
 data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
-Hsu et al. 2014). Not covered: i's own set towards whoever sees i's screen, mail or logs, a server that holds
-the data, and public facts that are asked for with a set.
+Hsu et al. 2014). Not covered: i's own set towards whoever sees i's screen, mail or logs; a server that holds
+the data or is asked with a history; a history of j that holds what i did, as of an account that two people
+share; public facts that are asked for with a set. Models of several fits to the same people add up.
 
 How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
 (`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has
@@ -63,8 +64,9 @@ Places = NDArray[np.int32]
 
 MOST_PEOPLE = 1 << 29  # whose sums are exact floats
 STATEMENT = (
-    "Joint differential privacy: whatever anybody but you receives, all of them together, says no more about"
-    " you than the budget allows. Your own set follows from your own history: keep it to yourself."
+    "Joint differential privacy: whatever anybody but you, and whoever collected the data, receives, all of"
+    " them together, says no more about you than the budget allows. Your own set follows from your own"
+    " history: keep it to yourself."
 )
 
 
@@ -420,6 +422,17 @@ class Recommender:
         """How many directions of taste stand out from the noise; 0 for popularity alone."""
         return 0 if self.factors is None else int(self.factors.values.size)
 
+    @property
+    def public(self) -> str:
+        """Whether a file of it may be given to anybody, in words: not if its noise can be taken out again."""
+        account = self.privacy
+        if not account.budget.private:
+            return "NOT PRIVATE: made without noise"
+        if account.reproducible:
+            return "NOT PRIVATE: made with a seed, so that its noise can be taken out; for trying out"
+        given = f"; caveats: {'; '.join(account.caveats)}" if account.caveats else ""
+        return f"releases only, and what follows from them: it may be given to anybody{given}"
+
     # --- for one person --------------------------------------------------------------------------
 
     def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
@@ -459,11 +472,17 @@ class Recommender:
     def recommend_many(
         self, histories: Iterable[Iterable[Any] | Mapping[Any, float]], k: int = 5, **public: Any
     ) -> list[Selection]:
-        """`recommend` for each of several histories, with the same public facts."""
+        """`recommend` for each of several histories, with the same public facts.
+
+        Each set is for its own person: together they tell what everybody's history says.
+        """
         return [self.recommend(history, k, **public) for history in histories]
 
     def transform(self, X: Any) -> Floats:
-        """Scores of all items for each row of histories, people x items: for pipelines of scikit-learn."""
+        """Scores of all items for each row of histories, people x items: for pipelines of scikit-learn.
+
+        A row follows from its person's history, which no account covers.
+        """
         self._check_fitted()
         people = as_people(X)
         rows = people.as_rows()
@@ -508,7 +527,8 @@ class Recommender:
             best = best[: None if k is None else k - len(first)]
         items = (*first, *free[best].tolist())
         labels = None if self.labels is None else tuple([self.labels[item] for item in items])
-        return Selection(items, None, labels, self.privacy, included=tuple(first))
+        # Without the model's account, which does not cover what the set tells about the history.
+        return Selection(items, None, labels, included=tuple(first))
 
     def _within(
         self, constraint: Constraint, steps: Floats, first: Sequence[int], free: NDArray[Any]
@@ -603,7 +623,7 @@ class Recommender:
         return fix(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which `discreet.load` reads. Releases only: the file is public."""
+        """Write the model to a file, which `discreet.load` reads. Releases only: the file is `public`."""
         with replacing(path) as file:
             file.write_bytes(self.to_bytes())
 
@@ -612,7 +632,7 @@ class Recommender:
         self._check_fitted()
         header = {
             "class": "Recommender",
-            "public": "releases only, and what follows from them: this file may be given to anybody",
+            "public": self.public,
             "statement": STATEMENT,
             "privacy": self.privacy.to_json(),
             "reason": self.reason_,

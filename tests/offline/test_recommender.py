@@ -478,6 +478,27 @@ def test_constraints(shop):
         shop.recommend([], 3, constraint=shelves, include=[0, 1])
 
 
+def test_a_file_says_whether_it_may_be_given_away():
+    """Not if its noise can be taken out, or if there is none; and what else is taken for granted."""
+
+    def said(budget, people, seed=None):
+        content = PrivateRecommender(budget, seed=seed).fit(people).to_bytes()
+        return json.loads(content.split(b"\n")[0])["public"]
+
+    people = Coverage(tastes(300))
+    assert said(BUDGET, people).endswith("it may be given to anybody")
+    assert said(BUDGET, people, seed=0).startswith("NOT PRIVATE: made with a seed")
+    assert said(FREE, people).startswith("NOT PRIVATE: made without noise")
+    read = dc.data.read_events({"who": ["a", "b"], "what": ["x", "y"]}, person="who", item="what")
+    assert "caveats: CONDITIONAL on the list of items" in said(BUDGET, read)
+
+
+def test_a_personal_set_carries_no_account(shop):
+    """The model's does not cover what a set tells about the history behind it."""
+    sets = [shop.recommend(["tea 1"], 3), *shop.recommend_many([[], ["beer 1"]], 3)]
+    assert [one.privacy for one in sets] == [None] * 3
+
+
 def test_files(shop, tmp_path):
     shop.save(tmp_path / "model")
     again = dc.load(tmp_path / "model")
@@ -487,7 +508,7 @@ def test_files(shop, tmp_path):
         assert again.scores(history) == pytest.approx(shop.scores(history), abs=0)
     assert again.privacy.to_json() == shop.privacy.to_json()
     header = json.loads((tmp_path / "model").read_bytes().split(b"\n")[0])
-    assert header["public"].startswith("releases only")
+    assert header["public"].startswith("NOT PRIVATE: made with a seed")
     assert "Joint differential privacy" in header["statement"]
     assert (tmp_path / "model").stat().st_mode & 0o044  # others may read it
     popular = PrivateRecommender(BUDGET, seed=0).fit(Coverage(tastes(500)))

@@ -634,8 +634,8 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
         own = settings.own_sets_after
     elif isinstance(settings, ThompsonSettings):
         begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
-    measured = (None, 0.0) if measure is None else (measure.every, measure.deviation)
-    return ReleasePlan(learner_of(asked), begins, every, growing, noise, *measured, own)
+    shares, deviation = (None, 0.0) if measure is None else (measure.every, measure.deviation)
+    return ReleasePlan(learner_of(asked), begins, every, growing, noise, shares, deviation, own)
 
 
 _HOLDOUTS, _MEASURES = (0.05, 0.1, 0.2, 0.5), (0.1, 0.2, 0.3, 0.5)
