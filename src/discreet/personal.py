@@ -712,6 +712,7 @@ class Recommender:
         plain = {
             "format": _FORMAT,
             "version": 1,
+            "public": self.public,
             "statement": STATEMENT,
             "labels": None if self.labels is None else list(self.labels),
             "prior_items": 0.0 if self.factors is None else self.prior_items,

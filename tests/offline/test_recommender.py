@@ -482,8 +482,10 @@ def test_a_file_says_whether_it_may_be_given_away():
     """Not if its noise can be taken out, or if there is none; and what else is taken for granted."""
 
     def said(budget, people, seed=None):
-        content = PrivateRecommender(budget, seed=seed).fit(people).to_bytes()
-        return json.loads(content.split(b"\n")[0])["public"]
+        model = PrivateRecommender(budget, seed=seed).fit(people)
+        header = json.loads(model.to_bytes().split(b"\n")[0])
+        assert model.to_json()["public"] == header["public"] == model.public
+        return model.public
 
     people = Coverage(tastes(300))
     assert said(BUDGET, people).endswith("it may be given to anybody")
