@@ -114,7 +114,8 @@ def test_presence_is_private_where_it_is_said(files, capsys):
 def facts(files, tmp_path):
     """The list of items with what is public about them, and few people: popularity alone is released."""
     kinds = {"tea": "warm drink,1,0", "beer": "cold drink,0,1", "soap": "for washing,-1,-1"}
-    lines = [f"{item},{kinds[item[:-1]]}" for item in reversed(ITEMS)]
+    order = np.random.default_rng(1).permutation(12)  # nothing goes by position
+    lines = [f"{ITEMS[i]},{kinds[ITEMS[i][:-1]]}" for i in order]
     (tmp_path / "pages.csv").write_text("page,about,x,y\n" + "\n".join(lines) + "\n")
     rows = (tmp_path / "visits.csv").read_text().splitlines()
     (tmp_path / "visits.csv").write_text("\n".join(rows[:2400]) + "\n")
