@@ -44,7 +44,7 @@ format: $(VENV)/.lint
 # make bench FOLDER=where/data/sets/are runs those too that measure real people.
 BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
   offline_speed minimization_speed minimization
-REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal planning rolling
+REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal context planning rolling
 LONG := year scans store service
 bench: $(VENV)/.bench
 	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
@@ -77,7 +77,7 @@ mutants: $(VENV)/.test
 chaos: $(VENV)/.test
 	$(MARK) docs/chaos.md -- $(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
 	$(MARK) docs/service/chaos.md -- $(BIN)/python -m tools.service_chaos \
-	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --stores 4 --out docs/service/chaos.md
+	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --personal-kills 300 --stores 4 --out docs/service/chaos.md
 	$(MARK) docs/service/month.md -- $(BIN)/python -m tools.month --minutes 60 --out docs/service/month.md
 	$(BIN)/python -m tools.images
 

@@ -58,6 +58,7 @@ _BENCHMARKS = {
     "bandit": SHOWN,
     "bandit_speed": ONLINE,
     "constraints": ("constraints",),
+    "context": ONLINE,
     "continuous_greedy": OFFLINE,
     "convex": ONLINE,
     "decisions": ONLINE,

@@ -46,15 +46,21 @@ from discreet.service.worker import Worker
 from .service_chaos.__main__ import settle
 from .service_chaos.clients import Clients
 from .service_chaos.verdict import verdict
-from .service_chaos.world import PEOPLE, SHOP, World
+from .service_chaos.world import MANY, PEOPLE, PERSONAL, SHOP, World
 
 SPEED = 720.0  # seconds of the service's clock in a second
 RATE = 100.0  # decisions a second
 DAY, HOUR = 86400.0, 3600.0
 BEGIN = datetime.datetime(2026, 1, 30, 23, tzinfo=datetime.UTC).timestamp()
-MONTHLY = msgspec.structs.replace(PEOPLE, period="month")
 WAIT = 60.0  # of the service's clock
-LASTING = msgspec.structs.replace(SHOP, block_size=50, outcome_wait=WAIT)
+# The experiment and its people: one set for everybody, or everybody's own.
+KINDS = {
+    personal: (
+        msgspec.structs.replace(shop, block_size=50, outcome_wait=WAIT),
+        msgspec.structs.replace(people, period="month"),
+    )
+    for personal, shop, people in ((False, SHOP, PEOPLE), (True, PERSONAL, MANY))
+}
 # What a service may take: of memory that grows while it runs, of a log of writes before it is taken over into
 # the file, of blocks that wait.
 GROWTH, LOG, BLOCKS = 1.5, 64 << 20, 50
@@ -95,9 +101,10 @@ class FastClock:
 class Month:
     """The story: what is done to the service, second by second, and what was found."""
 
-    def __init__(self, folder: Path, seed: int, fault: str | None = None) -> None:
+    def __init__(self, folder: Path, seed: int, fault: str | None = None, *, personal: bool = False) -> None:
         self.rng, self.clock, self.seed = random.Random(seed), FastClock(), seed
-        self.world = World(folder, fault, shop=LASTING, people=MONTHLY, clock=self.clock)
+        shop, people = KINDS[personal]
+        self.world = World(folder, fault, shop=shop, people=people, clock=self.clock)
         self.file = Path(self.world.url.removeprefix("sqlite:///"))
         self.saved = folder / "backup.db"
         self.happened: Counter[str] = Counter()
@@ -197,7 +204,8 @@ class Month:
         self._open()
         time.sleep(0.5)
         for path in sent:
-            answer = self._ask("POST", path, {"likes": []})
+            own = {"served": False} if self.world.shop.personal else {}
+            answer = self._ask("POST", path, {"likes": [], **own})
             if answer is not None and answer["status"] == "recorded":
                 self.wrong.append("an outcome from before a restore was recorded again")
 
@@ -265,11 +273,11 @@ class Month:
 
 
 def live(
-    seconds: float, seed: int = 0, fault: str | None = None, *, progress: bool = False
+    seconds: float, seed: int = 0, fault: str | None = None, *, progress: bool = False, personal: bool = False
 ) -> dict[str, Any]:
     """So many seconds of a month; what happened, what was measured and what was wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        month = Month(Path(folder), seed, fault)
+        month = Month(Path(folder), seed, fault, personal=personal)
         reported = [0.0]
 
         def after(now: float) -> None:
@@ -353,9 +361,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="of the real clock; 60 are thirty days")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault", help="break the service on purpose")
+    parser.add_argument("--personal", action="store_true", help="everybody's own sets, from their histories")
     parser.add_argument("--out", type=Path, help="where to write the page")
     options = parser.parse_args()
-    found = live(60.0 * options.minutes, options.seed, options.fault, progress=True)
+    found = live(
+        60.0 * options.minutes, options.seed, options.fault, progress=True, personal=options.personal
+    )
     print({name: one for name, one in found.items() if name != "memory"})
     if options.out is not None:
         options.out.write_text(page(found, os.getloadavg()[0]))

@@ -7,8 +7,9 @@ device turns their own history into their own set.
 Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
 and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
 data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
-Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs, a server that
-holds the data, and public facts that are asked for with a set.
+Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs; a server that holds
+the data or is asked with a history; a history of j that holds what i did, as of an account that two people
+share; public facts that are asked for with a set. Models of several fits to the same people add up.
 
 How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
 (`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has
@@ -63,13 +64,10 @@ Places = NDArray[np.int32]
 
 MOST_PEOPLE = 1 << 29  # whose sums are exact floats
 STATEMENT = (
-    "Joint differential privacy: whatever anybody but you receives, all of them together, says no more about"
-    " you than the budget allows. Your own set follows from your own history: keep it to yourself."
+    "Joint differential privacy: whatever anybody but you, and whoever collected the data, receives, all of"
+    " them together, says no more about you than the budget allows. Your own set follows from your own"
+    " history: keep it to yourself."
 )
-
-
-_RELEASES = "releases only, and what follows from them"
-_PUBLIC = f"{_RELEASES}: this file may be given to anybody"
 
 
 # --- what one person adds ---------------------------------------------------------------------------------
@@ -424,6 +422,21 @@ class Recommender:
         """How many directions of taste stand out from the noise; 0 for popularity alone."""
         return 0 if self.factors is None else int(self.factors.values.size)
 
+    @property
+    def conditions(self) -> list[str]:
+        """What keeps a file of it from being public; as a rule nothing."""
+        account = self.privacy
+        found = [] if account.budget.private else ["made without noise: these are true sums"]
+        seeded = ["made with a seed: anyone who knows it can remove the noise"] * account.reproducible
+        return [*found, *seeded, *account.caveats]
+
+    @property
+    def public(self) -> str:
+        """Whether a file of it may be given to anybody, in words."""
+        if self.conditions:
+            return f"NOT PUBLIC as it stands: {'; '.join(self.conditions)}"
+        return "Public: releases only, and what follows from them. It may be given to anybody"
+
     # --- for one person --------------------------------------------------------------------------
 
     def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
@@ -463,11 +476,17 @@ class Recommender:
     def recommend_many(
         self, histories: Iterable[Iterable[Any] | Mapping[Any, float]], k: int = 5, **public: Any
     ) -> list[Selection]:
-        """`recommend` for each of several histories, with the same public facts."""
+        """`recommend` for each of several histories, with the same public facts.
+
+        Each set is for its own person: together they tell what everybody's history says.
+        """
         return [self.recommend(history, k, **public) for history in histories]
 
     def transform(self, X: Any) -> Floats:
-        """Scores of all items for each row of histories, people x items: for pipelines of scikit-learn."""
+        """Scores of all items for each row of histories, people x items: for pipelines of scikit-learn.
+
+        A row follows from its person's history, which no account covers.
+        """
         self._check_fitted()
         people = as_people(X)
         rows = people.as_rows()
@@ -512,7 +531,8 @@ class Recommender:
             best = best[: None if k is None else k - len(first)]
         items = (*first, *free[best].tolist())
         labels = None if self.labels is None else tuple([self.labels[item] for item in items])
-        return Selection(items, None, labels, self.privacy, included=tuple(first))
+        # Without the model's account, which does not cover what the set tells about the history.
+        return Selection(items, None, labels, included=tuple(first))
 
     def _within(
         self, constraint: Constraint, steps: Floats, first: Sequence[int], free: NDArray[Any]
@@ -606,21 +626,8 @@ class Recommender:
         found._know(popularity, model, n_people, labels, told, features)
         return fix(found)
 
-    @property
-    def conditions(self) -> list[str]:
-        """What keeps a file of it from being public, or has to be so for that; as a rule nothing."""
-        account = self.privacy
-        seeded = ["it was made with a seed: anyone who knows that can remove the noise"]
-        without = ["epsilon is infinite: these are true sums"]
-        found = seeded * account.reproducible + without * (not account.budget.private)
-        return [*found, *account.caveats]
-
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which `discreet.load` reads.
-
-        Releases only: the file is public, and says so, unless there is a seed, an infinite epsilon or a
-        caveat of the account, such as a list of items that was taken from people's data: then it says that.
-        """
+        """Write the model to a file, which `discreet.load` reads. Releases only: the file is `public`."""
         with replacing(path) as file:
             file.write_bytes(self.to_bytes())
 
@@ -629,7 +636,7 @@ class Recommender:
         self._check_fitted()
         header = {
             "class": "Recommender",
-            "public": "; but ".join([_RELEASES, *self.conditions]) if self.conditions else _PUBLIC,
+            "public": self.public,
             "statement": STATEMENT,
             "privacy": self.privacy.to_json(),
             "reason": self.reason_,
@@ -709,8 +716,8 @@ class Recommender:
         plain = {
             "format": _FORMAT,
             "version": 1,
+            "public": self.public,
             "statement": STATEMENT,
-            "conditions": self.conditions,
             "labels": None if self.labels is None else list(self.labels),
             "prior_items": 0.0 if self.factors is None else self.prior_items,
             "strength": self._strength,

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import discreet as dc
-from discreet.cli import select
+from discreet.cli import common
 from discreet.objectives import Coverage
 from discreet.privacy import Budget, Gate, population
 from discreet.privacy.population import RunGate
@@ -194,12 +194,12 @@ def test_a_run_is_not_enlarged():
 def test_what_would_still_fit_does(tmp_path):
     shared = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
     shared.reserve(dc.privacy.ApproximateRelease(0.9, 1e-6 / 3))
-    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
+    asked = common._refusal(tmp_path / "some.ledger", dc.Budget(0.3, 1e-7), shared)
     assert "--epsilon 0.3 --delta 1e-07 does not fit" in asked
     epsilon, delta = map(float, re.search(r"--epsilon (\S+) --delta (\S+) would still fit", asked).groups())
     assert shared.preview(dc.privacy.ApproximateRelease(epsilon, delta)).fits
     assert 0.0999 < epsilon <= 0.1
     full = dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure")
     full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
-    asked = select._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
+    asked = common._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
     assert asked.endswith("--epsilon 0.5 without --delta would still fit")

@@ -55,6 +55,10 @@ def test_fit_says_what_was_spent(files, capsys):
     assert ended.code == 0
     assert "pairs of all 12 items" in ended.out
     assert "popularity of items" in ended.out
+    assert "NOT PUBLIC as it stands: made with a seed" in ended.out
+    unseeded = [word for word in files if word not in ("--seed", "0")]
+    assert "may be given to anybody" in inside(capsys, "recommend", "fit", "visits.csv", *unseeded,
+                                                  "--to", "model").out  # fmt: skip
     assert "says no more about you than the budget allows" in " ".join(ended.out.split())
 
 
@@ -70,8 +74,8 @@ def test_only_a_model_that_is_public_is_called_so(files, capsys):
         assert found["private"] is private
         assert bool(found["not_private_because"]) is not private
         first = inside(capsys, "recommend", "fit", "visits.csv", *given, *options).out
-        assert ("NOT public as it stands" not in first) is private
-        assert ("Public." in first) is private
+        assert ("NOT PUBLIC as it stands" not in first) is private
+        assert ("Public:" in first) is private
 
 
 def test_unknown_items_of_a_history_are_left_out_with_a_note(files, capsys):
@@ -80,6 +84,21 @@ def test_unknown_items_of_a_history_are_left_out_with_a_note(files, capsys):
     assert ended.code == 0
     assert "cofee: not among the model's items" in ended.err
     assert sorted(ended.out.split()) == ["tea0", "tea2", "tea3"]
+
+
+def test_models_and_lists_of_the_same_people_share_a_ledger(files, capsys):
+    unseeded = [word for word in files if word not in ("--seed", "0")]
+    fit = ["recommend", "fit", "visits.csv", *unseeded, "--to", "model", "--ledger", "people.ledger"]
+    printed(capsys, *fit, "--ledger-epsilon", "2.5", "--ledger-delta", "2e-6")
+    printed(capsys, *fit)
+    ended = inside(capsys, *fit)
+    assert_refused(ended, "--epsilon 1 --delta 1e-06 does not fit into the ledger people.ledger", code=3)
+    select = ["select", "visits.csv", *unseeded, "--k", "2", "--ledger", "people.ledger"]
+    assert_refused(inside(capsys, *select), "does not fit", code=3)
+    asked = [word if word != "1" else "0.5" for word in select]
+    assert printed(capsys, *asked)["ledger"]["epsilon"] == 2.5
+    account = printed(capsys, "report", "people.ledger")
+    assert "discreet recommend visits.csv" in json.dumps(account)
 
 
 def test_mistakes(files, capsys):
@@ -111,7 +130,8 @@ def test_presence_is_private_where_it_is_said(files, capsys):
 def facts(files, tmp_path):
     """The list of items with what is public about them, and few people: popularity alone is released."""
     kinds = {"tea": "warm drink,1,0", "beer": "cold drink,0,1", "soap": "for washing,-1,-1"}
-    lines = [f"{item},{kinds[item[:-1]]}" for item in reversed(ITEMS)]
+    order = np.random.default_rng(1).permutation(12)  # nothing goes by position
+    lines = [f"{ITEMS[i]},{kinds[ITEMS[i][:-1]]}" for i in order]
     (tmp_path / "pages.csv").write_text("page,about,x,y\n" + "\n".join(lines) + "\n")
     rows = (tmp_path / "visits.csv").read_text().splitlines()
     (tmp_path / "visits.csv").write_text("\n".join(rows[:2400]) + "\n")

@@ -478,6 +478,12 @@ def test_constraints(shop):
         shop.recommend([], 3, constraint=shelves, include=[0, 1])
 
 
+def test_a_personal_set_carries_no_account(shop):
+    """The model's does not cover what a set tells about the history behind it."""
+    sets = [shop.recommend(["tea 1"], 3), *shop.recommend_many([[], ["beer 1"]], 3)]
+    assert [one.privacy for one in sets] == [None] * 3
+
+
 def test_files(shop, tmp_path):
     shop.save(tmp_path / "model")
     again = dc.load(tmp_path / "model")
@@ -487,7 +493,7 @@ def test_files(shop, tmp_path):
         assert again.scores(history) == pytest.approx(shop.scores(history), abs=0)
     assert again.privacy.to_json() == shop.privacy.to_json()
     header = json.loads((tmp_path / "model").read_bytes().split(b"\n")[0])
-    assert header["public"].startswith("releases only")
+    assert header["public"].startswith("NOT PUBLIC as it stands: made with a seed")
     assert "Joint differential privacy" in header["statement"]
     assert (tmp_path / "model").stat().st_mode & 0o044  # others may read it
     popular = PrivateRecommender(BUDGET, seed=0).fit(Coverage(tastes(500)))
@@ -510,14 +516,14 @@ def test_only_files_that_are_public_say_so():
         (known, BUDGET, None, []),
         (taken, BUDGET, None, ["CONDITIONAL on the list of items"]),
         (known, BUDGET, 3, ["made with a seed"]),
-        (known, endless, None, ["epsilon is infinite"]),
+        (known, endless, None, ["made without noise"]),
     ):
         model = PrivateRecommender(budget, seed=seed).fit(people)
         public = json.loads(model.to_bytes().split(b"\n")[0])["public"]
         assert ("may be given to anybody" in public) == (not said)
-        conditions = model.to_json()["conditions"]
-        assert len(conditions) == len(said)
-        for one, whole in zip(said, conditions, strict=True):
+        assert model.to_json()["public"] == public
+        assert len(model.conditions) == len(said)
+        for one, whole in zip(said, model.conditions, strict=True):
             assert one in whole
             assert one in public
 

@@ -12,7 +12,7 @@ from discreet.kernels.pairs import UNIT
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import PersonalSelector
 from discreet.online.personal import _PAIRS, _POPULARITY, MOST_ITEMS
-from discreet.personal import Factors, Recommender, pair_sums, unit_sums
+from discreet.personal import Factors, PairPlan, Recommender, pair_sums, unit_sums
 from tests.states import content
 
 BUDGET, FREE = dc.Budget(1.0, 1e-6), dc.Budget(math.inf)
@@ -161,6 +161,33 @@ def test_functions_count_by_what_items_are_worth_alone():
         learner.learn(person)
     assert (ours._sum.pending == theirs._sum.pending).all()
     assert ours._sum.pending.any()
+
+
+@pytest.mark.parametrize(("budget", "sums"), [(BUDGET, "sqrt"), (dc.Budget(2.0, 1e-6, "add_remove"), "tree")])
+def test_when_own_sets_begin_is_known_beforehand(budget, sums):
+    """The model that comes then is the first with pairs; the one before knows popularity alone."""
+    learner = PersonalSelector(12, 3, None, budget, sums=sums, seed=0)
+    after = learner.settings.own_sets_after
+    ends = list(learner.settings.ends)
+    place, rows = ends.index(after), tastes(after)
+    assert place > 0
+    learner.run(Coverage(rows[: ends[place - 1]]))
+    learner.choose()
+    assert learner.recommender.paired.size == 0
+    learner.run(Coverage(rows[ends[place - 1] :]))
+    learner.choose()
+    assert learner.recommender.paired.size == 12
+    assert PersonalSelector(12, 3, 100, budget).settings.own_sets_after is None
+    for epsilon in np.linspace(0.3, 6.0, 20):  # by the noise of the sum itself
+        learner = PersonalSelector(12, 3, None, dc.Budget(epsilon, 1e-6), sums=sums, first_batch=100)
+        plans = [
+            PairPlan.of(people, 12, learner._sum.sum.noise_std(count) * 256 / _PAIRS)
+            for count, people in enumerate(learner.settings.ends, 1)
+        ]
+        first = next(place for place, one in enumerate(plans) if one.paired)
+        assert learner.settings.own_sets_after == learner.settings.ends[first]
+    free = PersonalSelector(12, 3, None, FREE).settings
+    assert free.own_sets_after == free.ends[0]
 
 
 def test_refusals():

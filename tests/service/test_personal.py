@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import random
+import re
 import sqlite3
 import time
 import urllib.error
@@ -18,7 +20,8 @@ from discreet.client import ServiceError
 from discreet.personal import Recommender
 from discreet.service import database
 from discreet.service.config import PopulationConfig
-from discreet.service.learning import Wrong
+from discreet.service.learning import Wrong, release_plan
+from discreet.service.web import DEFAULTS
 
 from .conftest import Running, _free_port
 from .pages import Visitor
@@ -221,6 +224,57 @@ def test_the_page_shows_rank_neighbours_and_the_statement(running):
     model = page.text.partition('id="model"')[2].partition("</section>")[0]
     assert "<td" in model
     assert 'th scope="row">item 5<' in model or 'th scope="row">item 9<' in model
+
+
+def test_the_form_says_when_own_sets_begin_and_simulates_nothing(running):
+    """By public sizes: from the settings of the learner that would be made, before and after that number."""
+    form = DEFAULTS | {
+        "name": "made",
+        "items": "\n".join(ITEMS),
+        "k": "3",
+        "feedback": "likes",
+        "holdout": "20",
+    }
+    form |= {"learner": "PersonalSelector", "visitors": "20000", "epsilon": "4", "share": "100"}
+    operator = Visitor(running.port, running.key)
+
+    def said(**more):
+        found = operator.post("/parts/forecast", **form | more)
+        assert found.status == 200
+        return " ".join(re.sub(r"<[^>]+>", "", found.text).split())
+
+    enough = said()
+    assert "synthetic people have no histories" in enough
+    assert "best fixed set" not in enough
+    after = int(re.search(r"own sets after ([\d,]+) people", enough)[1].replace(",", ""))
+    assert "own sets after" in said(visitors=str(int(after / 0.8) + 2))
+    few = said(visitors=str(int(after / 0.8) - 2))
+    assert f"Popular items only: for everybody's own sets {after:,} people" in few
+    plan = operator.post("/parts/plan", **form).text
+    assert "A first model, of popularity and pairs of items" in plan
+    config = personal(holdout=0.2)
+    people = PopulationConfig(epsilon=4.0, delta=1e-6, definition="gdp")
+    assert release_plan(config, people).own_after == after
+
+
+def test_no_page_or_document_promises_that_own_sets_are_covered(running):
+    """What anybody else sees is; somebody's own set follows from their own history (joint privacy)."""
+    visitor, client = Visitor(running.port, running.key), running.client()
+    client.create_population("others", 1.0, delta=1e-6, anonymous=True)
+    pages = [
+        visitor.get("/experiments/shop").text,
+        visitor.get("/populations/people").text,
+        visitor.get("/populations/people/account.html").text,
+        json.dumps(client.account("shop")),
+    ]
+    for page in map(html.unescape, pages):
+        assert "published in it or shown to anybody else is at most" in page
+        assert "was shown or published" not in page
+        assert "it is for them alone" in page
+    assert "sets that were shown, but for personal ones" in pages[2]
+    assert "Somebody's own set, towards whoever sees it" in html.unescape(pages[2])
+    assert "was shown or published in it" in visitor.get("/populations/others").text
+    assert "Add or retire items" not in pages[0]
 
 
 def test_a_browser_decides_as_the_service_does(running, browser):  # noqa: F811

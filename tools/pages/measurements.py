@@ -318,6 +318,28 @@ def personal_online() -> str:
 
 
 @block
+def public_context() -> str:
+    """Of several segmentations, and settings of the linear model, the best by the figure that is shown."""
+    rows = []
+    for name, found in stored("context").items():
+        data, _, epsilon = name.rpartition(", epsilon=")
+        best = {}
+        for way, runs in found.items():
+            kind = way if way in ("one for all", "linear, intercept") else way.split(",")[0]
+            if kind not in best or np.mean(runs) > np.mean(best[kind]):
+                best[kind] = runs
+        names = ("one for all", "segments", "linear, intercept", "linear")
+        cells = [
+            f"{np.mean(best[one]):.3f} ± {np.std(best[one], ddof=1) / len(best[one]) ** 0.5:.3f}"
+            for one in names
+        ]
+        rows.append([data, epsilon, *cells])
+    return markdown(
+        ["data", "epsilon", "one for all", "segments, best", "linear, no context", "linear, best"], rows
+    )
+
+
+@block
 def personal_features() -> str:
     rows = []
     for name, found in stored("personal")["features"].items():

@@ -31,7 +31,7 @@ from discreet.service.database import POINTS
 from .clients import Clients
 from .faults import FAULTS
 from .verdict import verdict
-from .world import PATIENCE, World, moment
+from .world import MANY, PATIENCE, PERSONAL, World, moment
 
 _CALM = 120.0  # seconds in which everything has to be aggregated, on a machine that others use, too
 _PART = 100  # kills of one store, where there are several
@@ -46,17 +46,19 @@ def run(
     url: str | None = None,
     progress: bool = False,
     divided: bool = False,
+    personal: bool = False,
     end: float = math.inf,
 ) -> dict[str, Any]:
     """Kill a service so often, or until ``end``; what was wrong afterwards, and how much happened.
 
     Sometimes the disk is full (SQLite). On PostgreSQL two processes serve; their connections are cut, and one
     of them is paused for longer than it is believed to live. ``divided``: the experiment has segments, and
-    people are in several.
+    people are in several. ``personal``: everybody has a set of their own, from a history in the request.
     """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), fault, url, divided=divided)
+        what = {"shop": PERSONAL, "people": MANY} if personal else {}
+        world = World(Path(folder), fault, url, divided=divided, **what)
         clients = Clients(world, seed)
         where: Counter[str] = Counter()
         done = 0
@@ -92,7 +94,7 @@ def run(
             clients.finish()
             settled = settle(world)
             world.kill_all()
-            wrong = verdict(world, clients)
+            wrong, models = verdict(world, clients), _count(world.url, MODELS)
             if not settled:
                 wrong.append("what was reported was not learned in time")
         finally:
@@ -103,6 +105,7 @@ def run(
             "where": dict(where),
             "decisions": len(clients.shown),
             "acknowledged": len(clients.acknowledged),
+            "models": models,
             "wrong": wrong,
         }
 
@@ -134,14 +137,17 @@ def settle(world: World) -> bool:
     end = time.monotonic() + _CALM
     while time.monotonic() < end:
         time.sleep(0.1)
-        if not _waiting(world.url):
+        if not _count(world.url, WAITING):
             return True
     return False
 
 
-def _waiting(url: str) -> int:
-    """How many blocks wait, by a look that needs no lock."""
-    asked = "SELECT count(*) FROM block WHERE state IN (1, 2)"
+WAITING = "SELECT count(*) FROM block WHERE state IN (1, 2)"
+MODELS = "SELECT count(*) FROM release WHERE payload LIKE '%\"model\"%'"
+
+
+def _count(url: str, asked: str) -> int:
+    """How many there are, by a look that needs no lock."""
     if url.startswith("postgres"):
         import psycopg
 
@@ -170,7 +176,7 @@ def server() -> Iterator[str]:
 def _part(kind: str, kills: int, seed: int, end: float) -> dict[str, Any]:
     """Some kills of a store of its own."""
     with server() if "PostgreSQL" in kind else contextlib.nullcontext() as url:
-        return run(kills, seed=seed, url=url, progress=True, divided="segments" in kind, end=end)
+        return run(kills, seed=seed, url=url, progress=True, end=end, **kind_of(kind))
 
 
 def several(asked: dict[str, int], stores: int, end: float) -> dict[str, Any]:
@@ -193,7 +199,7 @@ def several(asked: dict[str, int], stores: int, end: float) -> dict[str, Any]:
             old = found.setdefault(kind, {"stores": 0, "kills": 0, "where": Counter()})
             old["stores"] += 1
             old["where"].update(part["where"])
-            for name in ("kills", "decisions", "acknowledged"):
+            for name in ("kills", "decisions", "acknowledged", "models"):
                 old[name] = old.get(name, 0) + part[name]
             old["wrong"] = old.get("wrong", []) + part["wrong"]
     return {kind: found[kind] for kind in asked if kind in found}
@@ -204,6 +210,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--postgres-kills", type=int, default=0, help="as many on PostgreSQL")
     parser.add_argument("--segment-kills", type=int, default=0, help="as many with segments, on each store")
+    parser.add_argument("--personal-kills", type=int, default=0, help="as many with personal sets, on each")
     parser.add_argument("--fault-kills", type=int, default=60)
     parser.add_argument("--faults", nargs="*", default=list(FAULTS))
     parser.add_argument("--stores", type=int, default=1, help="services at the same time")
@@ -212,15 +219,18 @@ def main() -> None:
     options = parser.parse_args()
     lines = []
     asked = {
-        "SQLite": options.kills,
-        "SQLite, segments": options.segment_kills,
-        "PostgreSQL": options.postgres_kills,
-        "PostgreSQL, segments": options.segment_kills,
+        f"{store}{kind}": kills
+        for store, plain in (("SQLite", options.kills), ("PostgreSQL", options.postgres_kills))
+        for kind, kills in (
+            ("", plain),
+            (", segments", options.segment_kills),
+            (", personal sets", options.personal_kills),
+        )
     }
     both = several(asked, options.stores, time.time() + 60.0 * options.minutes)
     for name in options.faults:
         for kills in (3, 10, options.fault_kills):
-            broken = run(kills, name, seed=1, stop_early=True, divided="segment" in name)
+            broken = run(kills, name, seed=1, stop_early=True, **kind_of(name))
             if broken["wrong"]:
                 break
         said = "; ".join(broken["wrong"]) or "NOT NOTICED"
@@ -229,6 +239,11 @@ def main() -> None:
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(page(both, lines))
+
+
+def kind_of(name: str) -> dict[str, bool]:
+    """The kind of experiment that a name of a run or of a fault is about."""
+    return {"divided": "segment" in name, "personal": "personal" in name or "histories" in name}
 
 
 def page(both: dict[str, Any], lines: list[Any]) -> str:
@@ -245,6 +260,7 @@ def page(both: dict[str, Any], lines: list[Any]) -> str:
             row("kills", lambda one: f"{one['kills']:,}"),
             row("decisions served", lambda one: f"{one['decisions']:,}"),
             row("outcomes acknowledged", lambda one: f"{one['acknowledged']:,}"),
+            row("models of personal sets", lambda one: f"{one['models']:,}" if one["models"] else ""),
             row("wrong", lambda one: "; ".join(one["wrong"]) or "nothing"),
         )
     )
@@ -260,7 +276,7 @@ its work and at random, and started again on the same store. With SQLite the dis
 PostgreSQL two processes serve, connections are cut, and processes are paused (SIGSTOP) for longer than they
 are believed to live. Afterwards the store is compared with what clients were shown and told: outcomes lost or
 learned twice, decisions served twice, people counted too often, releases without their charge, raw outcomes
-left.
+left; with personal sets, labels of histories in any file of the store or the log.
 `make chaos` makes this page; `tools/service_chaos` says how.
 
 {head}

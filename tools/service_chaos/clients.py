@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 
-from .world import SHOP, World
+from .world import HAD, SHOP, World
 
 
 class Clients:
@@ -33,6 +33,7 @@ class Clients:
         self.pause, self.people = threads / rate, people
         self.wait = {429: 0.02, 503: 0.02} | ({409: 0.2} if patient else {})
         self.port, self.secrets, self.segments = world.port, world.secrets, world.segments
+        self.personal = world.shop.personal
         self.headers = {"Authorization": f"Bearer {world.key}", "Content-Type": "application/json"}
         self.shown: list[tuple[int, int, str, str]] = []  # epoch, decision, policy, person
         self.acknowledged: dict[tuple[int, int], tuple[bytes, str, str]] = {}  # body, person, segment
@@ -61,34 +62,43 @@ class Clients:
             person = f"person {rng.randrange(self.people)}"
             segment = rng.choice(self.segments or [""])  # people are in several
             wish = {"person": person} | ({"segment": segment} if segment else {})
-            asked, connection = self._send(connection, "/v1/experiments/shop/decisions", wish)
+            had, key = [], None
+            if self.personal:  # a label of their own is in everybody's history, and then in no file
+                had = [f"{HAD} {rng.getrandbits(64):016x}", *rng.sample(SHOP.items, 3)]
+                wish["history"], key = had, f"{rng.getrandbits(64):016x}"
+            asked, connection = self._send(connection, "/v1/experiments/shop/decisions", wish, key)
             if asked is None:
                 continue
+            if not set(had).isdisjoint(asked["items"]):
+                self.refused.append("somebody was shown what is in their history")
             decision = asked["decision_id"]
             known = self.secrets.verify(decision)
             self.shown.append((known.epoch, known.sequence, asked["policy"], person))
             if rng.random() < 0.2:
                 continue  # never reported
             likes = [item for item in SHOP.items if rng.random() < 0.3]
+            body = {"likes": likes} | ({"served": not set(likes).isdisjoint(asked["items"])} if had else {})
+            sent = json.dumps(body if had else likes).encode()
             path = f"/v1/decisions/{decision}/outcome"
-            said, connection = self._send(connection, path, {"likes": likes})
+            said, connection = self._send(connection, path, body)
             if said is not None and said["status"] in ("recorded", "duplicate"):
                 self.last.append(path)
-                self.acknowledged[known.epoch, known.sequence] = (json.dumps(likes).encode(), person, segment)
+                self.acknowledged[known.epoch, known.sequence] = (sent, person, segment)
                 if rng.random() < 0.1:  # somebody changes their mind, too late
-                    said, connection = self._send(connection, path, {"likes": ["item 11"]})
+                    said, connection = self._send(connection, path, body | {"likes": ["item 11"]})
                     if said is not None and said["status"] == "recorded":
                         self.replaced += 1
         if connection is not None:
             connection.close()
 
-    def _send(self, connection, path, body):
+    def _send(self, connection, path, body, key=None):
         """Until there is an answer, or everything stops."""
+        headers = self.headers if key is None else self.headers | {"Idempotency-Key": key}
         while not self.stop.is_set():
             try:
                 if connection is None:
                     connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
-                connection.request("POST", path, json.dumps(body), self.headers)
+                connection.request("POST", path, json.dumps(body), headers)
                 response = connection.getresponse()
                 answer = response.read()
             except (OSError, http.client.HTTPException):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import sys
 from collections.abc import Callable
 
-from discreet.service import groups
+from discreet.service import api, groups
 from discreet.service.database import ALLOCATED, OPEN, PSEUDONYM, SQLiteDatabase
-from discreet.service.engine import DecisionEngine
+from discreet.service.engine import DecisionEngine, Live
 from discreet.service.groups import Acknowledged
 from discreet.service.learning import DecisionBlock
 from discreet.service.worker import PopulationLedger, Worker
@@ -222,3 +224,33 @@ def _wrap() -> None:
 def _without(which: Callable[[str], bool]) -> None:
     _Wrapped.left_out = staticmethod(which)
     _wrap()
+
+
+@fault
+def keeps_histories() -> None:
+    """Keeps the history of a request with the answer that an idempotency key brings back."""
+    decoded, keep = api.decoded, DecisionEngine.keep
+    histories = []
+
+    def read(raw, decoder):
+        found = decoded(raw, decoder)
+        histories[:] = getattr(found, "history", None) or []
+        return found
+
+    def kept(self, request, altered, answer, **more):
+        told = json.loads(answer) | {"history": list(histories)}
+        return keep(self, request, altered, json.dumps(told), **more)
+
+    api.decoded, DecisionEngine.keep = read, kept
+
+
+@fault
+def logs_histories() -> None:
+    """Writes the history of a request into the log."""
+    honest = Live.own_set
+
+    def own_set(self, answer, spare, history, exclude):
+        print("asked with", history, file=sys.stderr, flush=True)
+        return honest(self, answer, spare, history, exclude)
+
+    Live.own_set = own_set

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
-from discreet.service.database import open_store
+from discreet.service.database import Database, open_store
 from discreet.service.worker import linked, periods_of
 
 from .clients import Clients
-from .world import LIMIT, World
+from .world import HAD, LIMIT, World
 
 
 def verdict(world: World, clients: Clients) -> list[str]:
@@ -72,6 +73,8 @@ def verdict(world: World, clients: Clients) -> list[str]:
                 found.append("a learner went on from another state than it was left in")
                 break
             rounds[*queue] = after
+        if world.shop.personal:
+            found += _of_personal_sets(world, store, chains)
         if raw:
             found.append(f"{raw} raw outcomes were kept")
         if not charges:
@@ -83,3 +86,26 @@ def verdict(world: World, clients: Clients) -> list[str]:
         return list(dict.fromkeys(found))
     finally:
         store.close()
+
+
+def _of_personal_sets(world: World, store: Database, chains: set[str]) -> list[str]:
+    """A model that no release made, and histories in any file: of the store, its log of writes, or logs."""
+    folders, mark = [world.folder], HAD.encode()
+    with store.transaction() as tx:
+        models = tx.all("SELECT chain FROM model")
+        if world.url.startswith("postgres"):
+            folders.append(Path(tx.one("SHOW data_directory")[0]))
+    found = []
+    if any(bytes(chain)[:8].hex() not in chains for (chain,) in models):
+        found.append("a model follows from no release")
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    kept = [path.name for path in files if _holds(path, (mark, mark.hex().encode()))]
+    return found + ([f"histories were kept, in {len(kept)} files"] if kept else [])
+
+
+def _holds(path: Path, marks: tuple[bytes, ...]) -> bool:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:  # of a server that runs
+        return False
+    return any(mark in content for mark in marks)

@@ -17,6 +17,8 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from ..core.text import install, table
 
 if TYPE_CHECKING:
     from ..data.read import Source
-    from ..privacy import Budget
+    from ..privacy import Budget, Gate
 
 KINDS = (
     "CSV or other text in columns, plain or compressed (.gz, .zst, .bz2, .xz), Parquet or Feather; a pattern"
@@ -90,6 +92,17 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "what is protected: a person's rows for anybody else's (replace, the number of people is"
         " public; default), or their presence as well (add_remove)",
     },
+    "--ledger": {
+        "metavar": "FILE",
+        "help": "charge this run to FILE: all runs with it, about the same people, share one budget, and one"
+        " beyond it is refused. A charge stays, whatever happens to the run",
+    },
+    "--ledger-epsilon": {
+        "type": float,
+        "metavar": "E",
+        "help": "for a new ledger: the epsilon of all runs together",
+    },
+    "--ledger-delta": {"type": float, "metavar": "D", "help": "the same for delta (default 0)"},
     "--seed": {"type": int, "metavar": "N", "help": "repeatable randomness: NOT PRIVATE, for trying out"},
     "--config": {"metavar": "FILE", "help": "a TOML file with settings"},
     "--store": {
@@ -103,6 +116,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 TEXT = ("--separator", "--items-columns")
 EVENTS = ("--person", "--item", "--items", "--items-item", "--columns", *TEXT)
+LEDGER = ("--ledger", "--ledger-epsilon", "--ledger-delta")
 PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
 
 
@@ -173,6 +187,94 @@ def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
         f" 1/{known:,}, e.g. {small:.0e}",
         stacklevel=2,
     )
+
+
+# --- the ledger -------------------------------------------------------------------------------------
+
+
+def ledger_gate(options: argparse.Namespace, budget: Budget, command: str) -> Gate:
+    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
+    from ..privacy import Budget, BudgetExceeded, Gate, SQLiteLedger
+    from ..privacy.population import RunGate
+
+    if options.ledger is None:
+        if given(options, ("ledger_epsilon", "ledger_delta")):
+            raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
+        return Gate(budget, options.seed)
+    if options.seed is not None:
+        raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
+    path = Path(options.ledger)
+    known = SQLiteLedger(path).terms if path.exists() else None
+    if known is None and options.ledger_epsilon is None:
+        raise ValueError(
+            f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
+            f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
+            + (f" --ledger-delta {3 * budget.delta:g}" if budget.delta else "")
+        )
+    if known is not None:
+        _check_alike(options, known)
+    known = known or {"definition": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
+    epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
+    delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
+    total = Budget(float(epsilon), float(delta), budget.neighbours, known["max_rounds_per_person"])
+    if budget.delta and not total.delta:
+        raise ValueError(
+            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
+            " --ledger-delta"
+        )
+    how: dict[str, Any] = {"definition": known["definition"], "failure": Fraction(known["failure"])}
+    shared = Gate(total, **how)
+    label = f"discreet {command} {', '.join(Path(one).name for one in options.files)}"
+    try:
+        RunGate(budget, shared, "")  # one that could not be begins none
+        shared = Gate(total, ledger=SQLiteLedger(path), **how)
+        return RunGate(budget, shared, label)
+    except BudgetExceeded as error:
+        error.args = (_refusal(path, budget, shared),)
+        raise
+
+
+def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
+    """Refuse options that are not those a ledger was begun with."""
+    for name in ("epsilon", "delta"):
+        asked, begun = getattr(options, f"ledger_{name}"), float(known[name])
+        if asked is not None and asked != begun:
+            raise ValueError(
+                f"--ledger-{name} {asked:g}: the ledger was begun with {begun:g}, which stays; leave"
+                f" --ledger-{name} out, or begin another ledger"
+            )
+    if options.neighbours != known["neighbours"]:
+        raise ValueError(
+            f"--neighbours {options.neighbours}: the ledger was begun with {known['neighbours']}; say"
+            f" --neighbours {known['neighbours']}, or begin another ledger"
+        )
+
+
+def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
+    """What does not fit, why, and the largest that would."""
+    from ..privacy import ApproximateRelease, PureRelease
+
+    asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
+    account = shared.spent
+    spent = f"epsilon {account.epsilon():.6g} of {account.budget.epsilon:g}"
+    if account.budget.delta:
+        spent += f" and delta {float(account.loss.delta):.6g} of {account.budget.delta:g}"
+    more = "nothing fits any more"
+    for delta in dict.fromkeys((budget.delta, 0.0)):
+        event = ApproximateRelease(budget.epsilon, delta) if delta else PureRelease(budget.epsilon)
+        without = " without --delta" if budget.delta and not delta else ""
+        largest = shared.preview(event).largest
+        if largest is not None:
+            found = largest.to_json()
+            fits = [f"--{name} {_down(found[name])}" for name in ("epsilon", "delta") if name in found]
+            more = f"{' '.join(fits)}{without} would still fit"
+            break
+    return f"{asked} does not fit into the ledger {path.name}: {spent} is spent; {more}"
+
+
+def _down(exact: str) -> str:
+    """A number in six digits, rounded down."""
+    return f"{Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(float(Fraction(exact)))):g}"
 
 
 # --- files ------------------------------------------------------------------------------------------

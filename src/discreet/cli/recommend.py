@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from .common import (
     EVENTS,
+    LEDGER,
     PRIVATE_EVENTS,
     add,
     as_json,
@@ -20,6 +21,7 @@ from .common import (
     events_of,
     fitted,
     given,
+    ledger_gate,
     printable,
     read_items,
     warn_of_budget,
@@ -39,6 +41,8 @@ _EXAMPLES = """examples:
   discreet recommend for model --history tea --exclude milk --json
   discreet recommend fit visits.csv --person user --item page --items pages.csv --features title,topic \\
     --epsilon 1 --to model
+  discreet recommend fit visits.csv --person user --item page --items pages.csv --epsilon 1 --to model \\
+    --ledger people.ledger --ledger-epsilon 3 --ledger-delta 3e-6   # what all models and lists may spend
   discreet recommend evaluate visits.csv --person user --item page --epsilon 1 --k 10 --out quality
 
 The model is made of differentially private releases: it is public, and so is its file. Somebody's set follows
@@ -48,7 +52,8 @@ NDCG, beside popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 _READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "weight")
 _DATA = (*_READ, "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
-_MODEL, _ASKED, _SPLITS = ("max_people", "to", "export"), ("history", "available", "exclude", "include"), 3
+_MODEL = ("max_people", "to", "export", "ledger", "ledger_epsilon", "ledger_delta")
+_ASKED, _SPLITS = ("history", "available", "exclude", "include"), 3
 # Which of the options are for others.
 _OTHERS = {
     "fit": {"for": (*_ASKED, "k"), "evaluate": ("splits", "out")},
@@ -76,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--vectors", metavar="COLS", help="the same, of columns of numbers: an embedding")
     privacy = parser.add_argument_group("fit, evaluate: privacy")
-    add(privacy, "--epsilon", "--neighbours", "--seed")
+    add(privacy, "--epsilon", "--neighbours", "--seed", *LEDGER)
     add(
         privacy, "--delta", default=1e-6, help="probability outside of that (default 1e-6); noise is Gaussian"
     )
@@ -87,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with add_remove: a public number of people (else 1 %% of the budget counts them)",
     )
     out = parser.add_argument_group("fit: the model")
-    out.add_argument("--to", metavar="MODEL", help="the file to write; public")
+    out.add_argument("--to", metavar="MODEL", help="the file to write; public, unless it says otherwise")
     out.add_argument("--export", metavar="FILE", help="also as JSON or .npz, for a browser or an app")
     clear = parser.add_argument_group("evaluate: in the clear")
     clear.add_argument(
@@ -137,8 +142,8 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     exported = None if options.export is None else check_writable(options.export, *inputs)
     budget = Budget(options.epsilon, options.delta, options.neighbours)
     events, features = _events(options)
-    known = {"features": features, "max_people": options.max_people, "seed": options.seed}
-    recommender = PrivateRecommender(budget, **known)
+    gate = ledger_gate(options, budget, NAME)
+    recommender = PrivateRecommender(gate, features=features, max_people=options.max_people)
     warn_of_budget(budget, len(events.people), options.max_people)
     model = recommender.fit(events)
     model.save(target)
@@ -159,9 +164,8 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "conditional_on": "the list of items" if options.items_from_data else None,
         "statement": STATEMENT,
     }
-    told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}. "
-    told += f"NOT public as it stands: {'; '.join(model.conditions)}" if model.conditions else "Public."
-    return result, "\n".join([wrapped(told), str(model.privacy), wrapped(STATEMENT)])
+    told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}."
+    return result, "\n".join([wrapped(told), wrapped(model.public), str(model.privacy), wrapped(STATEMENT)])
 
 
 def _needed(options: argparse.Namespace, *names: str) -> None:
@@ -216,7 +220,8 @@ def _features(items: list[Any], facts: dict[str, list[str]], words: list[str], n
         parts.append(rows)
     if not parts:
         return None
-    return dict(zip(items, np.hstack([public_features(one, len(items)) for one in parts]), strict=True))
+    found: list[Any] = [public_features(one, len(items)) for one in parts]
+    return dict(zip(items, np.hstack(found), strict=True))
 
 
 def _number(text: str, column: str, item: Any) -> float:

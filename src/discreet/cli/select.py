@@ -12,8 +12,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from fractions import Fraction
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from .. import __version__
 from ..core.text import install, table
 from .common import (
     EVENTS,
+    LEDGER,
     PRIVATE_EVENTS,
     add,
     add_files,
@@ -30,6 +30,7 @@ from .common import (
     events_of,
     fitted,
     given,
+    ledger_gate,
     noting,
     printable,
     read_items,
@@ -160,7 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="how much one person may matter: no result becomes more than e^epsilon times as likely",
     )
-    add(budget, "--delta", "--neighbours")
+    add(budget, "--delta", "--neighbours", *LEDGER)
     budget.add_argument(
         "--max-people", type=int, metavar="N", help="add_remove: a public bound on the number of people"
     )
@@ -176,16 +177,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="spend this share of the budget, e.g. 0.2, on noisy numbers of people that each pick adds",
     )
-    budget.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="charge this run to FILE: all runs with it, about the same people, share one budget, and one"
-        " beyond it is refused. A charge stays, whatever happens to the run",
-    )
-    budget.add_argument(
-        "--ledger-epsilon", type=float, metavar="E", help="for a new ledger: the epsilon of all runs together"
-    )
-    budget.add_argument("--ledger-delta", type=float, metavar="D", help="the same for delta (default 0)")
     add(
         *(budget, "--insecure-diagnostics"),
         help="also print true counts, which no account covers, and which row of the file was refused: NOT"
@@ -221,7 +212,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
         target = check_writable(options.out, *read)
-    gate = _gate(options, budget)
+    gate = ledger_gate(options, budget, NAME)
     with noting(NAME) as notes, contextlib.ExitStack() as stack:
         chosen = _of_store(request, gate, stack) if request.stored else _of_file(request, gate)
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
@@ -703,91 +694,6 @@ def _listing(request: SelectRequest, store: Store) -> Listing:
 
 
 # --- the ledger -------------------------------------------------------------------------------------
-
-
-def _gate(options: argparse.Namespace, budget: Budget) -> Gate:
-    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
-    from ..privacy import Budget, BudgetExceeded, Gate, SQLiteLedger
-    from ..privacy.population import RunGate
-
-    if options.ledger is None:
-        if given(options, ("ledger_epsilon", "ledger_delta")):
-            raise ValueError("--ledger-epsilon and --ledger-delta are about --ledger FILE, which is missing")
-        return Gate(budget, options.seed)
-    if options.seed is not None:
-        raise ValueError("--seed is for trying out, --ledger for what is published; leave out one of them")
-    path = Path(options.ledger)
-    known = SQLiteLedger(path).terms if path.exists() else None
-    if known is None and options.ledger_epsilon is None:
-        raise ValueError(
-            f"--ledger {path}: there is none yet; to begin it, say what all runs with it may spend together,"
-            f" e.g. --ledger-epsilon {3 * budget.epsilon:g}"
-            + (f" --ledger-delta {3 * budget.delta:g}" if budget.delta else "")
-        )
-    if known is not None:
-        _check_alike(options, known)
-    known = known or {"definition": "pure", "failure": "0", "delta": 0.0, "max_rounds_per_person": 1}
-    epsilon = known["epsilon"] if options.ledger_epsilon is None else options.ledger_epsilon
-    delta = known["delta"] if options.ledger_delta is None else options.ledger_delta
-    total = Budget(float(epsilon), float(delta), budget.neighbours, known["max_rounds_per_person"])
-    if budget.delta and not total.delta:
-        raise ValueError(
-            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
-            " --ledger-delta"
-        )
-    how: dict[str, Any] = {"definition": known["definition"], "failure": Fraction(known["failure"])}
-    shared = Gate(total, **how)
-    label = f"discreet select {', '.join(Path(one).name for one in options.files)}"
-    try:
-        RunGate(budget, shared, "")  # one that could not be begins none
-        shared = Gate(total, ledger=SQLiteLedger(path), **how)
-        return RunGate(budget, shared, label)
-    except BudgetExceeded as error:
-        error.args = (_refusal(path, budget, shared),)
-        raise
-
-
-def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
-    """Refuse options that are not those a ledger was begun with."""
-    for name in ("epsilon", "delta"):
-        asked, begun = getattr(options, f"ledger_{name}"), float(known[name])
-        if asked is not None and asked != begun:
-            raise ValueError(
-                f"--ledger-{name} {asked:g}: the ledger was begun with {begun:g}, which stays; leave"
-                f" --ledger-{name} out, or begin another ledger"
-            )
-    if options.neighbours != known["neighbours"]:
-        raise ValueError(
-            f"--neighbours {options.neighbours}: the ledger was begun with {known['neighbours']}; say"
-            f" --neighbours {known['neighbours']}, or begin another ledger"
-        )
-
-
-def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
-    """What does not fit, why, and the largest that would."""
-    from ..privacy import ApproximateRelease, PureRelease
-
-    asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
-    account = shared.spent
-    spent = f"epsilon {account.epsilon():.6g} of {account.budget.epsilon:g}"
-    if account.budget.delta:
-        spent += f" and delta {float(account.loss.delta):.6g} of {account.budget.delta:g}"
-    more = "nothing fits any more"
-    for delta in dict.fromkeys((budget.delta, 0.0)):
-        event = ApproximateRelease(budget.epsilon, delta) if delta else PureRelease(budget.epsilon)
-        without = " without --delta" if budget.delta and not delta else ""
-        largest = shared.preview(event).largest
-        if largest is not None:
-            found = largest.to_json()
-            fits = [f"--{name} {_down(found[name])}" for name in ("epsilon", "delta") if name in found]
-            more = f"{' '.join(fits)}{without} would still fit"
-            break
-    return f"{asked} does not fit into the ledger {path.name}: {spent} is spent; {more}"
-
-
-def _down(exact: str) -> str:
-    """A number in six digits, rounded down."""
-    return f"{Context(prec=6, rounding=ROUND_FLOOR).plus(Decimal(float(Fraction(exact)))):g}"
 
 
 def _ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:

@@ -92,6 +92,17 @@ class PersonalSettings(SelectorSettings):
         how = {"variance_reduction": self.sums == "tree", "participation": self.participation}
         return SumSpec(vectors, len(self.ends), self.sums, **how)  # type: ignore[arg-type]
 
+    @cached_property
+    def own_sets_after(self) -> int | None:
+        """How many people there are when pairs begin to pay, by public sizes alone; None if they never do."""
+        if self.spec is None or self.event is None:
+            return None
+        for count, people in enumerate(self.ends, 1):
+            noise = self.spec.noise_std(self.event, count) * _ONE / _PAIRS
+            if PairPlan.of(people, self.n_items, noise).paired:
+                return people
+        return None
+
 
 class PersonalSum(BatchedSum):
     """Private sums of matrices whose first row is a person's unit vector and the others its products."""

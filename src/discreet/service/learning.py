@@ -569,7 +569,8 @@ _one_at_a_time = threading.Lock()
 class ReleasePlan:
     """When counts leave and with how much noise (a standard deviation, in people); None if it varies.
 
-    After ``begins`` people there is something to go by, and sets are no longer random.
+    After ``begins`` people there is something to go by, and sets are no longer random. Personal sets are the
+    most popular items until there are ``own_after`` people, by public sizes alone.
     """
 
     learner: str
@@ -579,6 +580,7 @@ class ReleasePlan:
     noise: float | None
     measured_every: int | None
     measured_noise: float
+    own_after: int | None = None
 
 
 @dataclass(frozen=True)
@@ -621,7 +623,7 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
     learning = _begun(asked, PopulationConfig.read(people), None)
     assert isinstance(learning.learner, OnlineSelector)
     settings, measure = learning.learner.settings, learning.measure
-    begins, every, growing, noise = None, None, False, None
+    begins, every, growing, noise, own = None, None, False, None, None
     if isinstance(settings, LeaderSettings):
         begins = every = settings.first_batch
         growing = settings.batch == "geometric"
@@ -629,10 +631,11 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
             noise = float(settings.event.sigma) * settings.spec.error(1)
     elif isinstance(settings, PersonalSettings):
         begins, every, growing = settings.first_batch, settings.first_batch, True
+        own = settings.own_sets_after
     elif isinstance(settings, ThompsonSettings):
         begins, every, noise = WARM_UP * settings.block, settings.block, math.sqrt(2.0) * settings.scale
-    measured = (None, 0.0) if measure is None else (measure.every, measure.deviation)
-    return ReleasePlan(learner_of(asked), begins, every, growing, noise, *measured)
+    shares, deviation = (None, 0.0) if measure is None else (measure.every, measure.deviation)
+    return ReleasePlan(learner_of(asked), begins, every, growing, noise, shares, deviation, own)
 
 
 _HOLDOUTS, _MEASURES = (0.05, 0.1, 0.2, 0.5), (0.1, 0.2, 0.3, 0.5)

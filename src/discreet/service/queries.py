@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from .config import PopulationConfig
+from .config import ExperimentConfig, PopulationConfig
 from .database import ALLOCATED, CLOSING, OPEN, Database, Transaction
 from .worker import periods_of
 
@@ -218,7 +218,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
         "periods": told,
         "every_period": None if total is None else {"epsilon": total.epsilon(), "delta": total.budget.delta},
         "text": str(periods),
-        "promise": promise(people),
+        "promise": promise(people, personal=_has_own_sets(store, number)),
     }
 
 
@@ -226,12 +226,14 @@ def document(store: Database, population: str) -> str:
     """The account of a population as a document to hand over."""
     number, people = _population(store, population)
     waits = [json.loads(config)["outcome_wait"] for config in _configs(store, number)]
+    personal = _has_own_sets(store, number)
     return periods_of(store, number).to_html(
         f"Privacy account of {population}",
-        promise=promise(people),
+        promise=promise(people, personal=personal),
         public=[
             "Which decisions there were, when and for whom; which items and segments there are.",
-            "Everything that was released, and the sets that were shown.",
+            "Everything that was released, and the sets that were shown"
+            + (", but for personal ones." if personal else "."),
         ],
         retention=[
             "What is reported about a decision is deleted when its block is learned from:"
@@ -244,7 +246,10 @@ def document(store: Database, population: str) -> str:
             "Sums of people in the state of learners, releases and charges are kept. Logs hold no people.",
             "Backups and the write-ahead log of a PostgreSQL server keep copies as long as they are kept.",
         ],
-        uncovered=["Who was asked, and when: decisions are public to the operators of the application."],
+        uncovered=[
+            "Who was asked, and when: decisions are public to the operators of the application.",
+            *([_OWN_SETS] if personal else []),
+        ],
     )
 
 
@@ -260,6 +265,17 @@ def _configs(store: Database, population: int) -> list[str]:
     with store.transaction() as tx:
         rows = tx.all("SELECT config FROM experiment WHERE population = ? ORDER BY id", population)
     return [config for (config,) in rows]
+
+
+def _has_own_sets(store: Database, population: int) -> bool:
+    """Whether somebody sees what follows from their own history, too."""
+    return any(ExperimentConfig.read(config).personal for config in _configs(store, population))
+
+
+_OWN_SETS = (
+    "Somebody's own set, towards whoever sees it: it follows from their own history, which comes with a"
+    " request or stays on the device."
+)
 
 
 def ledger(store: Database, population: str) -> list[dict[str, Any]]:
@@ -334,8 +350,12 @@ def as_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 # --- words ----------------------------------------------------------------------------------------------
 
 
-def promise(people: PopulationConfig) -> str:
-    """The guarantee in words: what is compared, for whom, and what is public."""
+def promise(people: PopulationConfig, *, personal: bool = False) -> str:
+    """The guarantee in words: what is compared, for whom, and what is public.
+
+    ``personal``: some experiment about these people shows everybody their own set. What others see is
+    covered then (joint differential privacy), and somebody's own set is not.
+    """
     rounds = people.max_rounds_per_person
     beside = f", except with probability {people.delta:g}" if people.delta else ""
     change = "anything else" if people.neighbours == "replace" else "nothing"
@@ -348,10 +368,16 @@ def promise(people: PopulationConfig) -> str:
     else:
         often = "one decision counts" if rounds == 1 else f"up to {rounds} decisions count"
         whose = f"Of a person {often} in a period. Whatever"
+    seen = "published in it or shown to anybody else" if personal else "shown or published in it"
     return (
-        f"{whose} was shown or published in it is at most exp({people.epsilon:g}) times as likely as it would"
-        f" have been if {change} had been reported about that person{beside}. Which decisions there were,"
+        f"{whose} was {seen} is at most exp({people.epsilon:g}) times as likely as it would have been if"
+        f" {change} had been reported about that person{beside}. Which decisions there were,"
         " when and for whom, is public."
+        + (
+            " A personal set also follows from its person's own history: it is for them alone."
+            if personal
+            else ""
+        )
     )
 
 

@@ -916,21 +916,23 @@ class Pages:
             now = self.engine.worker.period(whose)
             periods = (await self._account(form.population))["periods"]
             spent = [one for one in periods if one["period"] == now]
-        words, lifts = "" if whose is None else queries.promise(whose), None
+        own = form.config is not None and form.config.personal
+        words, lifts = "" if whose is None else queries.promise(whose, personal=own), None
         if plan is not None and form.config is not None and whose is not None:
             lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
         told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
         return self.page("plan.html", visit, asked=form, **told)
 
     async def forecast(self, visit: PageVisit) -> Response:
-        """What to expect of it, which takes a moment."""
-        form, found = Form(visit.given, await self._populations()), None
+        """What to expect of it, which takes a moment. Synthetic people have no histories for own sets."""
+        form, found, own = Form(visit.given, await self._populations()), None, False
         plan = await run_in_threadpool(form.release_plan)
         if plan is not None and form.config is not None and form.people is not None:
-            people = int(float(f"{form.visitors:.2g}"))
+            own, people = form.config.personal, int(float(f"{form.visitors:.2g}"))
             with contextlib.suppress(ValueError, limits.TooLong):
-                found = await self.api.apart.do(forecast, form.config, form.people, people)
-        return self.page("forecast.html", visit, found=found)
+                if not own:
+                    found = await self.api.apart.do(forecast, form.config, form.people, people)
+        return self.page("forecast.html", visit, found=found, own=own, release_plan=plan, asked=form)
 
     # --- what happened ---------------------------------------------------------------------------
 
