@@ -7,9 +7,9 @@ device turns their own history into their own set.
 Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
 and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
 data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
-Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs; a server that holds
-the data or is asked with a history; a history of j that holds what i did, as of an account that two people
-share; public facts that are asked for with a set. Models of several fits to the same people add up.
+Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs; a server that
+holds the data or is asked with a history; a history of j that holds what i did, as of an account that two
+people share; public facts that are asked for with a set. Models of several fits to the same people add up.
 
 How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
 (`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has

@@ -143,7 +143,7 @@ class BestOfBothSettings(SelectorSettings):
         """For how many rounds one of the two is followed."""
         return self.experts.resample_every
 
-    @cached_property
+    @property
     def units(self) -> int:
         """Whole units to the bound: the sum of a batch is an exact float."""
         return 1 << min(28, 53 - self.experts.longest.bit_length())
@@ -260,7 +260,8 @@ class BestOfBothSelector(OnlineSelector):
         self._public = gate.public_randomness()
         self._votes = Votes(settings.votes, gate)
         self._experts = ExpertSums(settings.experts, gate)
-        how: dict[str, Any] = {"units": float(settings.units), "public": self._public, "ahead": True}
+        self._units = settings.units  # to 1 of the comparison
+        how: dict[str, Any] = {"units": float(self._units), "public": self._public, "ahead": True}
         label = "difference of rewards"
         self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
         self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the votes and the experts would show
@@ -384,7 +385,7 @@ class BestOfBothSelector(OnlineSelector):
     def _differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
         """Differences of the rewards of both sets, in whole units."""
         shares = np.clip(rewards / self.settings.bound, 0.0, 1.0) * weights
-        whole = np.floor(shares * self.settings.units).astype(np.int64)
+        whole = np.floor(shares * self._units).astype(np.int64)
         return np.asarray(whole[0] - whole[1])
 
     def _compared_rows(self, rows: Rows) -> NDArray[np.int64]:
