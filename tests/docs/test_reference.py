@@ -6,9 +6,11 @@ import doctest
 import io
 import os
 import re
+import runpy
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,3 +111,16 @@ def test_links_of_see_also_lead_to_pages():
                     for other in reference.classes(one)
                 }
                 assert place in made or (PAGES.parent / place).is_file(), (name, target)
+
+
+def test_outputs_fit_the_column():
+    """Sentences are wrapped; a wide table is kept as it is, in smaller letters."""
+    outputs = runpy.run_path(str(PAGES.parent / "_outputs.py"))
+    long, row = "word " * 60, "name" + " " * 110 + "12"
+    text = f"before\n\n```text\n{long}\n```\n\n```text\n{row}\n```\n"
+    made = outputs["on_page_markdown"](
+        text, page=SimpleNamespace(file=SimpleNamespace(src_uri="a.md"), meta={})
+    )
+    assert "``` {.text .output}\n" in made
+    assert max(map(len, made.split("```")[1].splitlines())) <= outputs["COLUMNS"]
+    assert f"``` {{.text .output .wide}}\n{row}\n```" in made
