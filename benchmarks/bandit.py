@@ -1,13 +1,17 @@
 """Bandit feedback: reward, growth of regret, and the value of item-level feedback.
 
     python -m benchmarks.bandit [FOLDER] [--runs 10] [--most 3000000]
+    python -m benchmarks.bandit [FOLDER] --slots
 
-Three parts. (1) Reward as a part of the best fixed set's, product display, T = 100,000, n = 10, k = 2,
+Four parts. (1) Reward as a part of the best fixed set's, product display, T = 100,000, n = 10, k = 2,
 epsilon 1 and .2 (delta 1e-6 where draws protect people, else 0); n = 50, k = 5 for Thompson sampling. (2)
 Plain regret on a stream with fixed favourites for T up to ``--most``, and the exponent of its growth. (3)
 With FOLDER, which holds eshop_clicks/clicks.csv.gz (session_id, model in time order) and msweb/visits.csv.gz:
 share of people served, k = 5, epsilon 1, when only the value of the shown set comes back and when the first
-shown item that the person wants does.
+shown item that the person wants does. (4), alone with ``--slots``: part of the best fixed set's value that
+slots serve with many items, on synthetic catalogues of 30,000 people and, with FOLDER, on online_retail;
+``ThompsonSelector`` before is as it was for few items, which it still is below 1,000. What it is for many was
+settled on catalogues of the same kinds with other seeds; online_retail was looked at once, afterwards.
 
 Constants of Thompson sampling were settled on eshop_clicks and on synthetic streams: baskets, favourites, and
 the product display itself, some of its seeds being those of part 1. None was fitted on msweb; but a first
@@ -23,17 +27,20 @@ import math
 import time
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import discreet as dc
-from benchmarks.shared import arguments, eshop, growth_plot, msweb, spread, target
+from benchmarks.shared import arguments, eshop, growth_plot, msweb, retail, spread, target
 from discreet.core.text import table
 from discreet.evaluation.regret import best_fixed_set
 from discreet.evaluation.streams import favourites, product_display
-from discreet.objectives import Coverage, ProbabilisticCoverage
-from discreet.online import BanditSelector, ThompsonSelector
+from discreet.objectives import Coverage, ProbabilisticCoverage, greedy
+from discreet.online import BanditSelector, ThompsonSelector, thompson
+from discreet.planning.expected import Taste, synthetic_people
 from discreet.privacy.account import PublishedCalibrationWarning
 from tools.results import exponent, store, stored
 
@@ -78,6 +85,14 @@ GROWTH = {
     '`exploration="blocks"`': (None, 0.70),
     '`exploration="blocks", rate="certified"`': (None, 0.70),
 }
+TASTES = {
+    "steep, 3 items each": Taste(1.2, 0.0, 3.0, 0.2),
+    "steep, 30 items each": Taste(1.1, 1.0, 30.0, 0.2),
+    "middle, 5 items each": Taste(0.9, 1.0, 5.0, 0.4),
+    "flat, 15 items each": Taste(0.6, 20.0, 15.0, 0.5),
+}
+STREAMS, MANY_PEOPLE = 5, 30_000
+BEFORE, NOW = "ThompsonSelector, before", "ThompsonSelector"
 FEW_ITEMS, FEW_SLOTS, GROWTH_BUDGET = 4, 1, dc.Budget(2.0, DELTA)
 
 
@@ -194,6 +209,48 @@ def clicks(
     return found
 
 
+def many_items(folder: Path | None) -> dict[str, dict[str, list[float]]]:
+    """What slots serve of the best fixed set, by catalogue, number of items, k and epsilon."""
+    found: dict[str, dict[str, list[float]]] = {}
+    crowds = {
+        f"{name}, {items:,} items": [
+            lambda seed=seed, items=items, taste=taste: synthetic_people(MANY_PEOPLE, items, seed, taste)
+            for seed in range(4000, 4000 + STREAMS)
+        ]
+        for items in (300, 3_000, 10_000)
+        for name, taste in TASTES.items()
+    }
+    if folder is not None:
+        bought = retail(folder)
+        orders = [np.random.default_rng(seed).permutation(len(bought)) for seed in range(STREAMS)]
+        crowds["online_retail, 3,665 items"] = [lambda order=order: bought[order] for order in orders]
+    for name, streams in crowds.items():
+        for seed, make in enumerate(streams):
+            people = make()
+            for k in (5, 10):
+                best = people.value(greedy(people, k)[0])
+                for epsilon in (1.0, 0.3):
+                    row = found.setdefault(f"{name}, k = {k}, epsilon {epsilon:g}", {})
+                    for learner, share in slots_served(people, k, epsilon, seed).items():
+                        row.setdefault(learner, []).append(share / best)
+        for key in [key for key in found if key.startswith(name)]:
+            print(key, {by: round(float(np.mean(v)), 3) for by, v in found[key].items()}, flush=True)
+    return found
+
+
+def slots_served(people: Coverage, k: int, epsilon: float, seed: int) -> dict[str, float]:
+    shape, budget = (people.n_items, k, len(people)), dc.Budget(epsilon)
+    options: dict[str, Any] = {"feedback": "slots", "seed": seed}
+    rng = np.random.default_rng(seed)
+    found = {
+        "random sets": float(np.mean([people.value(rng.permutation(shape[0])[:k]) for _ in range(30)])),
+        "BanditSelector": BanditSelector(*shape, budget, **options).run(people).average,
+    }
+    with mock.patch.object(thompson, "_MANY", math.inf):
+        found[BEFORE] = ThompsonSelector(*shape, budget, **options).run(people).average
+    return found | {NOW: ThompsonSelector(*shape, budget, **options).run(people).average}
+
+
 def print_clicks(data: str, served: dict[str, dict[str, list[float]]]) -> None:
     rows = []
     for name, columns in served.items():
@@ -207,7 +264,12 @@ def main() -> None:
     parser = arguments(__doc__, "optional")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--most", type=int, default=3_000_000, help="largest number of rounds")
+    parser.add_argument("--slots", action="store_true", help="slots with many items alone")
     options = parser.parse_args()
+    if options.slots:
+        made = {"many_items": many_items(options.folder)}
+        store("bandit", stored("bandit") | made, made)
+        return
 
     earned = rewards(options.runs)
     rows = []
@@ -229,6 +291,7 @@ def main() -> None:
     plot(curves)
 
     made = {
+        "many_items": many_items(options.folder),
         "settings": {"rounds": ROUNDS, "items": ITEMS, "k": K, "delta": DELTA, "runs": options.runs},
         "reward_over_best": earned,
         "growth": curves,

@@ -584,3 +584,19 @@ def test_the_best_set_of_a_constraint_is_greedy():
     pairs = [people.value([a, b]) for a in range(6) for b in range(6, 12)]
     assert 0.9 * max(pairs) <= value <= max(pairs)
     assert Crowd.of(people, blocks, 0).at_random < 1.0
+
+
+def test_a_plan_compares_its_learner_with_others_only():
+    """Not with another setting of itself, of which the table has no row."""
+    told = 0
+    for n_items, k, rounds, epsilon in ((100, 5, 100_000, 3.0), (20, 3, 100_000, 1.0)):
+        found = dc.plan(n_items, k, rounds, dc.Budget(epsilon, 1e-6))
+        assert found.best.certified < found.at_random
+        assert found.reason.count(found.best.name) == 1
+        rivals = [one for one in found.candidates if one.name in found.reason and one is not found.best]
+        told += len(rivals)
+        for one in rivals:
+            nothing = one.certified >= found.at_random
+            assert ("guarantees nothing" in found.reason) == nothing
+            assert nothing or found.reason.endswith(f"certifies {planning.plans._number(one.certified)}.")
+    assert told

@@ -201,3 +201,21 @@ def test_killed_and_resumed(held):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
     resumed(*files)
+
+
+def test_candidates_are_named_or_read_from_a_file(tmp_path, capsys):
+    listed = tmp_path / "best.txt"
+    listed.write_text("4\n\n 2\n")
+    arguments = (
+        "--learner",
+        "phased",
+        "--learner",
+        "greedy",
+        "--candidates",
+        f"@{listed}",
+        "--candidates",
+        9,
+    )
+    found = json.loads(inside(capsys, "simulate", *QUICK, *arguments, "--out", tmp_path / "o", "--json").out)
+    assert [row["learner"] for row in found["rows"]] == ["PhasedSelector(candidates=3 items)", "greedy"]
+    assert set(found["rows"][0]["shown"]) <= {"4", "2", "9"}

@@ -93,7 +93,7 @@ def test_errors_that_one_setting_cannot_see_are_seen_in_another():
         noticed.setdefault(f"{case.name}, {case.setting.split(',')[0]}", set()).update(case.faults)
     for method in ("basic", "zcdp", "exact", "decomposable", "subsampled"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateGreedy, {method}"]
-    for objective in ("covariance", "mutual information"):
+    for objective in ("covariance", "threshold", "mutual information"):
         assert {"rate doubled", "charges forgotten"} <= noticed[f"PrivateFeatureSelector, {objective}"]
     knapsacks = [case for case in settings.cases() if "knapsack" in case.setting]
     assert knapsacks

@@ -304,3 +304,35 @@ def test_popularity_fails_on_baskets():
     people = baskets(4000, 60, np.random.default_rng(0))
     popular = np.argsort(-people.gains([]), kind="stable")[:5]
     assert people.value(greedy(people, 5)[0]) > 1.2 * people.value(popular)
+
+
+def test_learners_show_candidates_alone():
+    few = [7, 3, 5]
+    names = [name for name in learner_names() if name not in simulation.BASELINES and "Frank" not in name]
+    given = SMALL | {"repeats": 1, "learners": [{"learner": name, "candidates": few} for name in names]}
+    results = simulate(Config.of(given), None, workers=1)
+    assert not results.refused
+    for row in results.table():
+        assert set(row["shown"]) <= {"7", "3", "5"}, row["learner"]
+        assert "candidates=3 items" in row["learner"]
+    assert results.table()[0]["account"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("few", "said"),
+    [
+        ([7], "candidates has 1 items, and k=2 are shown; give at least 2"),
+        ([7, 12], "candidates"),
+        (["7", "maps"], "candidates"),
+        ("7", "candidates must be a list of items, the best first"),
+        ([], "candidates must be a list of items, the best first"),
+    ],
+)
+def test_candidates_that_cannot_be_shown_are_refused(few, said):
+    given = SMALL | {"repeats": 1, "learners": [{"learner": "phased", "candidates": few}]}
+    with pytest.raises((ValueError, TypeError), match=said):
+        simulate(Config.of(given), None, workers=1)
+    for name in ("greedy", "start"):
+        learner = {"learner": "greedy", "candidates": [1]} if name == "greedy" else {"start": 1}
+        with pytest.raises(ValueError, match="is not a setting of learner"):
+            Config.of(SMALL | {"learners": [{"learner": "phased"} | learner]})

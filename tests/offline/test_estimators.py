@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+import re
 import warnings
 from unittest import mock
 
@@ -34,6 +35,7 @@ from discreet.offline.estimators import (
     covariance_choice,
     covariance_range,
     covariances,
+    thresholds,
 )
 from discreet.offline.greedy import PrivateGreedy
 from discreet.privacy import FlippedChoice, samplers
@@ -95,7 +97,7 @@ def test_a_cap_goes_by_the_row(monkeypatch):
     assert (kept[0] != kept[3]).any()
 
 
-@pytest.mark.parametrize("objective", ["mutual_information", "covariance"])
+@pytest.mark.parametrize("objective", ["mutual_information", "covariance", "threshold"])
 def test_the_telling_feature_is_found(objective):
     X, y = _table(np.random.default_rng(2))
     selector = PrivateFeatureSelector(
@@ -106,7 +108,7 @@ def test_the_telling_feature_is_found(objective):
         assert selector.fit(X, y).privacy_.epsilon() == 4.0  # with the clone's
 
 
-def test_the_default_is_covariance_by_public_facts(monkeypatch):
+def test_the_default_is_covariance_where_there_are_bounds(monkeypatch):
     X, y = _table(np.random.default_rng(2))
     for neighbours in ("replace", "add_remove"):
         options = {"bounds": (0, 1), "classes": [0, 1], "neighbours": neighbours, "random_state": 0}
@@ -117,10 +119,40 @@ def test_the_default_is_covariance_by_public_facts(monkeypatch):
     # More people than whose covariances are exact: their number is public where they are replaced.
     monkeypatch.setattr(estimators, "MOST_PEOPLE", 1000)
     options["neighbours"] = "replace"
-    assert PrivateFeatureSelector(1, 9.0, **options).fit(X, y).objective_ == "mutual_information"
+    assert PrivateFeatureSelector(1, 9.0, **options).fit(X, y).objective_ == "threshold"
     options["neighbours"] = "add_remove"
     with pytest.raises(ValueError, match="whose sums are exact"):
         PrivateFeatureSelector(1, 9.0, **options).fit(X, y)
+
+
+def test_thresholds_need_no_bounds_and_do_not_see_units():
+    X, y = _table(np.random.default_rng(2))
+    for neighbours in ("replace", "add_remove"):
+        options = {"classes": [0, 1], "neighbours": neighbours, "random_state": 0}
+        chosen = [
+            PrivateFeatureSelector(2, 1.0, **more, **options).fit(data, y)
+            for more, data in (
+                ({}, X),
+                ({"objective": "threshold", "bounds": (0, 1e6)}, X),
+                ({}, np.exp(9 * X)),  # in any unit, of any shape
+            )
+        ]
+        assert {one.objective_ for one in chosen} == {"threshold"}
+        assert len({one.selection_.items for one in chosen}) == 1
+    with pytest.raises(ValueError, match=re.escape("scale='log' is about bounds=(low, high)")):
+        PrivateFeatureSelector(2, 1.0, scale="log", **options).fit(X, y)
+
+
+def test_thresholds_are_the_largest_covariance_of_any_cut():
+    rng = np.random.default_rng(6)
+    for people, n_classes in ((1, 2), (2, 2), (30, 2), (40, 4)):
+        table = rng.integers(-3, 4, (people, 5)) * np.array([1.0, 1e-300, 1e300, 0.1, 0.0])
+        kinds = rng.integers(0, n_classes, people)
+        cuts = np.unique(table)
+        slow = [covariances((table > cut).astype(float), kinds, n_classes) for cut in cuts]
+        np.testing.assert_allclose(thresholds(table, kinds, n_classes), np.max(slow, axis=0), atol=1e-5)
+        scaled = estimators.scaled_to((-4e300, 4e300), table)
+        assert (thresholds(table, kinds, n_classes) >= covariances(scaled, kinds, n_classes) - 1e-5).all()
 
 
 def test_a_budget_that_is_too_small_names_what_would_do():
@@ -145,7 +177,7 @@ def test_a_budget_that_is_too_small_names_what_would_do():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bounds": None}, "declare the public range"),
+        ({"bounds": None, "objective": "covariance"}, "declare the public range"),
         ({"classes": None}, "declare the public list of classes"),
         ({"classes": [0]}, "at least two distinct"),
         ({"classes": [1, 2]}, "y holds a class that is not among"),
@@ -445,23 +477,27 @@ def _neighbours(rows, people, relation):
                     yield table, (*table[1:], other)
 
 
-def _score(table, n_classes):
-    return covariances(
-        np.array([[r[0]] for r in table], dtype=float), np.array([r[1] for r in table]), n_classes
-    )
+def _score(table, n_classes, score=covariances):
+    return score(np.array([[r[0]] for r in table], dtype=float), np.array([r[1] for r in table]), n_classes)
 
 
+def _every_cut(table, kinds, n_classes):
+    """A fault: all cuts of a feature added up, not the best of them."""
+    return sum(covariances((table > cut).astype(float), kinds, n_classes) for cut in (-1.0, 0.0, 0.3))
+
+
+@pytest.mark.parametrize("score", [covariances, thresholds, _every_cut])
 @pytest.mark.parametrize(
     ("n_classes", "relation"), list(itertools.product((2, 3), ("replace", "add_remove")))
 )
-def test_no_row_moves_a_covariance_by_more_than_half_the_range(n_classes, relation):
+def test_no_row_moves_a_score_by_more_than_half_the_range(n_classes, relation, score):
     rows = list(itertools.product((0.0, 0.3, 1.0), range(n_classes)))
     moved = [
-        abs(_score(a, n_classes)[0] - _score(b, n_classes)[0])
+        abs(_score(a, n_classes, score)[0] - _score(b, n_classes, score)[0])
         for a, b in _neighbours(rows, 4 if n_classes == 2 else 3, relation)
     ]
     allowed = covariance_range() / 2
-    assert max(moved) <= allowed
+    assert (max(moved) <= allowed) == (score is not _every_cut)
     assert max(moved) > 0.6 * allowed  # the claim is not idle
 
 
@@ -475,7 +511,8 @@ def _weights(scores, rate):
 
 @pytest.mark.parametrize("probabilities", [_weights, _flipped])
 @pytest.mark.parametrize("inflated", [1.0, 4.0])
-def test_the_choice_by_covariance_is_as_private_as_it_says(inflated, probabilities):
+@pytest.mark.parametrize("score", [covariances, thresholds])
+def test_the_choice_by_scores_is_as_private_as_it_says(score, inflated, probabilities):
     """All pairs of small tables with two features, one pick: the exact probabilities against epsilon."""
     epsilon = 1.0
     rate = inflated * epsilon / covariance_range()
@@ -486,7 +523,7 @@ def test_the_choice_by_covariance_is_as_private_as_it_says(inflated, probabiliti
             pair = []
             for people in (table, (*table[1:], other)):
                 x = np.array([r[:2] for r in people])
-                scores = covariances(x, np.array([r[2] for r in people]), 2)
+                scores = score(x, np.array([r[2] for r in people]), 2)
                 chances = probabilities(scores, rate)
                 pair.append({(item,): float(chance) for item, chance in enumerate(chances)})
             worst = max(worst, hockey_stick(pair[0], pair[1], epsilon))
@@ -630,16 +667,20 @@ def test_a_log_scale_sees_what_long_tails_hide():
     logs = rng.normal(size=(3_000, 20))
     kinds = (logs[:, :4].sum(axis=1) > 0.0).astype(int)
     table, found = np.exp(2.0 * logs), {}
-    for scale in ("linear", "log"):
+    for name in ("linear", "log", "threshold"):
+        options = {"classes": [0, 1]}
+        if name != "threshold":
+            options |= {"objective": "covariance", "bounds": (0, 2_000), "scale": name}
         chosen = [
-            PrivateFeatureSelector(4, 1.0, bounds=(0, 2_000), classes=[0, 1], scale=scale, random_state=seed)
+            PrivateFeatureSelector(4, 1.0, **options, random_state=seed)
             .fit(table, kinds)
             .get_support(indices=True)
             for seed in range(10)
         ]
-        found[scale] = sum(int((one < 4).sum()) for one in chosen)
+        found[name] = sum(int((one < 4).sum()) for one in chosen)
     assert found["log"] >= 38
     assert found["linear"] <= 30
+    assert found["threshold"] >= 38
     with pytest.raises(ValueError, match="scale='square' is not one of"):
         PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1], scale="square").fit(table, kinds)
 

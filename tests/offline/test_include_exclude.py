@@ -411,7 +411,7 @@ def table(people=400):
     return np.clip(0.5 + np.outer(y - 0.5, [0, 1, 0.5, 0.3]) + noise, 0, 1), y
 
 
-@pytest.mark.parametrize("objective", ["covariance", "mutual_information"])
+@pytest.mark.parametrize("objective", ["covariance", "threshold", "mutual_information"])
 def test_features_that_are_given_or_ruled_out(objective):
     pandas = pytest.importorskip("pandas")
     X, y = table()
@@ -445,6 +445,33 @@ def test_features_are_picked_as_if_the_others_were_not_there():
         theirs = PrivateFeatureSelector(1, epsilon, **options).fit(X[:, 2:], y)
         assert mine.selection_.items == (0, 2 + theirs.selection_.items[0])
         assert str(mine.privacy_) == str(theirs.privacy_)
+
+
+@pytest.mark.parametrize("objective", ["covariance", "threshold", "mutual_information"])
+def test_candidates_alone_can_be_features(objective):
+    pandas = pytest.importorskip("pandas")
+    X, y = table()
+    frame = pandas.DataFrame(X, columns=["noise", "best", "good", "fair"])
+    options = {"bounds": (0, 1), "classes": [0, 1], "objective": objective, "bins": 2, "random_state": 0}
+    chosen = PrivateFeatureSelector(1, 1e4, candidates=["noise", "fair"], **options).fit(frame, y)
+    assert chosen.selection_.items == (3,)
+    chosen = PrivateFeatureSelector(2, 1e4, candidates=[2, 3], include=[0], **options).fit(X, y)
+    assert chosen.selection_.items == (0, 2)
+    forced = PrivateFeatureSelector(2, 1.0, candidates=[0, 3], **options).fit(X, y)
+    assert set(forced.selection_.items) == {0, 3}
+    assert forced.privacy_.epsilon() == 0.0
+    with pytest.raises(ValueError, match=re.escape("candidates holds 'bst', which is no item; did you")):
+        PrivateFeatureSelector(1, 1.0, candidates=["bst"], **options).fit(frame, y)
+
+
+def test_candidates_alone_can_be_columns():
+    X = np.random.default_rng(0).random((200, 6)) < [0.9, 0.5, 0.5, 0.2, 0.1, 0.1]
+    chosen = PrivateItemSelector(1, 50.0, candidates=[3, 4], random_state=0).fit(X)
+    assert chosen.selection_.items == (3,)
+    alone = PrivateItemSelector(1, 0.5, random_state=0).fit(X[:, 3:5])
+    both = PrivateItemSelector(1, 0.5, candidates=[3, 4], random_state=0).fit(X)
+    assert both.selection_.items[0] == 3 + alone.selection_.items[0]
+    assert str(both.privacy_) == str(alone.privacy_)
 
 
 def test_columns_that_are_given_or_ruled_out():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import permutations, product
 from unittest import mock
 
@@ -244,6 +245,26 @@ def test_sums_below_their_noise_still_make_a_belief():
             values.observe(np.arange(4, dtype=np.int32), np.full(settings.width, -0.5))
         items = values.suggest(np.random.default_rng(0))
         assert np.unique(items).size == 4
+
+
+def test_a_catalogue_that_grows_large_is_resumed_as_it_is():
+    """From 1,000 items on less is expected of what nobody has seen, and new learners have shorter blocks."""
+    few, many = (
+        ThompsonSettings.tight(n, 3, None, dc.Budget(1.0).share(), feedback="slots") for n in (999, 1000)
+    )
+    assert (few.block, many.block) == (50, 35)
+    assert few.slot_beliefs != many.slot_beliefs
+    values, grown = ItemValues(few), replace(few, n_items=1200)
+    for start in range(WARM_UP):
+        values.observe(np.arange(3 * start, 3 * start + 3, dtype=np.int32), np.full(3, 0.2))
+    values.grow(grown)
+    resumed = ItemValues(grown)
+    resumed._shown, resumed._values = values._shown, values._values
+    resumed._weights = {name: array.copy() for name, array in values._weights.items()}
+    assert (resumed._own, resumed._error) == (values._own, values._error)
+    assert resumed._posterior.mean[-1] == pytest.approx(2.0 * 0.2)  # of an item that is new
+    drawn = [one.suggest(np.random.default_rng(1)).tolist() for one in (values, resumed)]
+    assert drawn[0] == drawn[1]
 
 
 # --- costs of sets --------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import pytest
 
 from discreet.online.registry import REGISTRY
 from discreet.service.config import PopulationConfig
+from discreet.service.learning import Wrong
 from discreet.service.worker import periods_of
 
-from .world import ITEMS, World, likes
+from .world import ITEMS, World, likes, taken
 
 PEOPLE = PopulationConfig(epsilon=4.0, delta=1e-6, definition="zcdp", period="month")
 SERVING = [
@@ -68,3 +69,54 @@ def test_there_are_selectors_of_every_kind():
     assert {"LeaderSelector", "HedgeSelector", "PhasedSelector", "ThompsonSelector", "BanditSelector"} <= {
         name for name, _ in SERVING
     }
+
+
+# --- candidates -------------------------------------------------------------------------------------------
+
+FEW = [ITEMS[7], ITEMS[2], ITEMS[9], ITEMS[4]]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        likes(candidates=FEW, holdout=0.3),
+        taken(candidates=FEW, holdout=0.3, control=FEW[:2]),
+        taken(candidates=FEW, segments=["de", "fr"]),
+    ],
+)
+def test_candidates_alone_are_shown_and_the_best_of_them_first(url, config):
+    world = World(url, config)
+    segment = config.queues[0]
+    if config.feedback == "likes":
+        block, _, _ = world.serve()
+        first = [world.one.learning.labels[item] for item in block.lists[block.runs[0][0]]]
+        assert first == FEW[:3]
+    for _ in range(20):
+        assert set(world.serve(segment)[2]) <= set(FEW)
+    world.crash()
+    assert world.one.config.candidates == FEW
+    for _ in range(20):
+        assert set(world.serve(segment)[2]) <= set(FEW)
+    retired = {label for label, gone in world.rows("SELECT label, retired FROM item") if gone}
+    assert retired == set(ITEMS) - set(FEW)
+    world.worker.change_items(world.shop, ["new"], [FEW[3]])
+    world.now = datetime.datetime(2026, 12, 1, tzinfo=datetime.UTC)
+    world.settle()
+    assert world.one.epoch == 1
+    assert set(world.one.config.items) == {*FEW[:3], "new"}  # the next period knows no other items
+    assert world.one.config.candidates == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"candidates": ["x", *FEW]}, "candidates has 'x', which is not among the items"),
+        ({"candidates": FEW[:2]}, "at least k = 3 different items"),
+        ({"candidates": [*FEW, FEW[0]]}, "at least k = 3 different items"),
+        ({"candidates": FEW, "holdout": 0.2, "control": [ITEMS[0]]}, "is not among the candidates"),
+    ],
+)
+def test_candidates_of_which_no_set_can_be_made_are_refused(file_url, more, said):
+    with pytest.raises(Wrong, match=said) as caught:
+        World(file_url, taken(**more))
+    assert caught.value.field == "candidates"

@@ -316,6 +316,13 @@ def test_labels_are_escaped(admin):
 FORM = DEFAULTS | {"name": "made-here", "items": "a\nb\n\n c \nd", "k": "2", "wait": "0", "block_size": "16"}
 
 
+def test_candidates_of_a_form_are_on_its_page(world, operator):
+    few = FORM | {"name": "few", "people_name": "few", "candidates": "d\n a\nb"}
+    assert operator.post("/new", **few).status == 303
+    assert world[0].client().request("GET", "/v1/experiments/few/status")["config"]["candidates"] == [*"dab"]
+    assert "<dt>Candidates</dt><dd>3: d, a, b</dd>" in operator.get("/experiments/few").text
+
+
 def test_a_form_makes_an_experiment(world, operator):
     client = world[0].client()
     for wrong, words in (
@@ -324,6 +331,8 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"people_name": "shop"}, "a population of this name"),
         ({"items": ""}, "one in a line"),
         ({"items": "a\na"}, "twice"),
+        ({"candidates": "a\nz"}, "At least 2 different items of those above"),
+        ({"candidates": "a"}, "At least 2 different items of those above"),
         ({"k": "9"}, "needs more than"),
         ({"k": "two"}, "An integer"),
         ({"epsilon": "0"}, "above 0"),

@@ -60,6 +60,7 @@ BODIES = [
     ("/v1/experiments", {**GOOD, "rounds": 0}, "$.rounds", ">= 1"),
     ("/v1/experiments", {**GOOD, "learner": "HedgeSelector"}, "$.learner", "ThompsonSelector"),
     ("/v1/experiments", {**GOOD, "segments": ["a", "a"]}, "$.segments", "distinct"),
+    ("/v1/experiments", {**GOOD, "candidates": ["nothing"]}, "$.candidates", "not among the items"),
     ("/v1/experiments", {**GOOD, "options": {"nonsense": 1}}, "$", "does not take"),
     ("/v1/experiments", {**GOOD, "feedback": MARKER}, "$.feedback", "likes, taken, value"),
     ("/v1/experiments", {**GOOD, MARKER: 1}, "$", "Known ones"),

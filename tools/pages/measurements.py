@@ -68,6 +68,37 @@ def bandit_feedback() -> str:
 
 
 @block
+def bandit_many_items() -> str:
+    found, rows, ratios = stored("bandit")["many_items"], [], {}
+    learners = ("random sets", "BanditSelector", "ThompsonSelector, before", "ThompsonSelector")
+    for name, by in found.items():
+        catalogue, k, epsilon = name.rsplit(", ", 2)
+        means = [float(np.mean(by[one])) for one in learners]
+        rows.append([catalogue, k, epsilon.split()[1], *(f"{mean:.3f}" for mean in means)])
+        size = catalogue.rsplit(", ", 1)[1]
+        ratios.setdefault(size, []).append(means[3] / max(means[1:3]))
+    beside = "; ".join(f"{size}: {np.exp(np.mean(np.log(of))):.2f}" for size, of in ratios.items())
+    return (
+        markdown(["catalogue", "k", "epsilon", *learners], rows)
+        + f"\n\nOver the better of the two before, geometric mean: {beside}."
+    )
+
+
+@block
+def feature_selection() -> str:
+    rows = []
+    for name, one in stored("feature_selection").items():
+        for objective, by in one["accuracy"].items():
+            if objective != "at random":
+                cells = [f"{by[e][0]:.3f}" for e in ("0.1", "0.3", "1", "3", "inf")]
+                rows.append([f"{name}, {one['k']} of {one['features']}", objective, *cells])
+        chance = f"{one['accuracy']['at random']['0'][0]:.3f}"
+        rows.append([f"{name}, {one['k']} of {one['features']}", "at random", *[chance] * 5])
+    header = ["data", "objective", "epsilon 0.1", "0.3", "1", "3", "not private"]
+    return markdown(header, rows)
+
+
+@block
 def bandit_exponents() -> str:
     rows = [
         [name, *(f"{exponent(one['rounds'], one[kind]):.2f}" for kind in ("regret", "certified"))]

@@ -654,6 +654,7 @@ def _estimators() -> Iterator[Case]:
     labelled: dict[str, Any] = {"bounds": (0.0, 1.0), "classes": [0.0, 1.0], "bins": 2}
     for objective, faults, deep in (
         ("covariance", (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL), False),
+        ("threshold", (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL), True),
         ("mutual_information", ("rate doubled", "charges forgotten", CHOICES_TELL), True),
     ):
         features = partial(PrivateFeatureSelector, 1, 2.0, objective=objective, **labelled)

@@ -500,3 +500,15 @@ def write_whole(path: Path, text: str) -> None:
 def _is_device(path: Path) -> bool:
     """Whether it is there and neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
     return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def lines_of(option: str, text: str) -> str | list[str]:
+    """The lines of ``@FILE`` that are not blank; anything else as it is."""
+    if not text.startswith("@"):
+        return text
+    try:
+        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = "is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
+    return [line.strip() for line in lines if line.strip()]

@@ -31,6 +31,7 @@ from .common import (
     fitted,
     given,
     ledger_gate,
+    lines_of,
     noting,
     printable,
     read_items,
@@ -366,9 +367,9 @@ class SelectRequest:
         if options.max_people is not None:
             checks.whole("--max-people", options.max_people, at_least=1)
         rules = tuple(map(Rule.read, options.constraint))
-        include = tuple(_labels("--include", text) for text in options.include)
-        exclude = tuple(_labels("--exclude", text) for text in options.exclude)
-        candidates = tuple(_labels("--candidates", text) for text in options.candidates)
+        include = tuple(lines_of("--include", text) for text in options.include)
+        exclude = tuple(lines_of("--exclude", text) for text in options.exclude)
+        candidates = tuple(lines_of("--candidates", text) for text in options.candidates)
         stored = len(options.files) == 1 and _is_store(options.files[0])
         (_check_store if stored else _check_file)(options)
         vectors = _vectors(options, stored)
@@ -556,18 +557,6 @@ def _vectors(options: argparse.Namespace, stored: bool) -> tuple[str, ...]:
             " leave it out"
         )
     return vectors
-
-
-def _labels(option: str, text: str) -> str | list[str]:
-    """The lines of ``@FILE`` that are not blank; anything else as it is."""
-    if not text.startswith("@"):
-        return text
-    try:
-        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
-    return [line.strip() for line in lines if line.strip()]
 
 
 # --- choosing ---------------------------------------------------------------------------------------

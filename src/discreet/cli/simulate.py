@@ -18,6 +18,7 @@ from .common import (
     check_items_option,
     fitted,
     given,
+    lines_of,
     printable,
     wrapped,
 )
@@ -62,6 +63,7 @@ shop.toml:
   [[learners]]
   learner = "thompson"             # or bandit: for clicks only
   feedback = "slots"               # which of the shown items was clicked; for the planner, too
+  candidates = ["maps", "tents"]   # a public list, the best first: these alone are shown (any learner)
 
   [[learners]]
   name = "not private"
@@ -75,7 +77,7 @@ Rewards and regret are facts about the people of the streams, not private releas
 
 _STREAM = "product display"
 _OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns", "items_item", "skip_bad")
-_WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "events", *_OF_EVENTS)
+_WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "candidates", "events", *_OF_EVENTS)
 _BASELINES = ("random", "popularity", "greedy")
 _LEARNERS = ("planner", "phased", *_BASELINES)
 _BANDITS = ("planner", "thompson", "bandit", *_BASELINES)  # that learn from clicks
@@ -94,6 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"repeatable (default {', '.join(_LEARNERS)}; for clicks {', '.join(_BANDITS)})",
     )
     add(plain, "--feedback", choices=("full", "bandit", "slots"), metavar=None)
+    plain.add_argument(
+        "--candidates",
+        action="append",
+        metavar="ITEM",
+        help="an item that learners may show, the best first; only these are shown then. Repeatable, or @FILE"
+        " with one item per line. The list must be public",
+    )
     add(plain, "--epsilon", action="append", help="repeatable; inf: no privacy (default 1)")
     add(plain, "--delta", default=None, help="(default 1e-6)")
     add(plain, "--rounds", help="people of each synthetic stream (default 10000)")
@@ -177,7 +186,11 @@ def _config(options: argparse.Namespace) -> Config:
     if options.events is not None:
         streams.append({"events": options.events} | columns)
     usual = _BANDITS if options.feedback in ("bandit", "slots") else _LEARNERS
-    learners = [{"learner": name} for name in options.learner or usual]
+    learners: list[dict[str, Any]] = [{"learner": name} for name in options.learner or usual]
+    if options.candidates:
+        found = [lines_of("--candidates", text) for text in options.candidates]
+        few = [label for one in found for label in ([one] if isinstance(one, str) else one)]
+        learners = [one if one["learner"] in _BASELINES else one | {"candidates": few} for one in learners]
     if options.feedback is not None:
         plain["feedback"] = options.feedback
     return Config.of(

@@ -45,7 +45,8 @@ EVENTS = "events"
 COMPARATORS = ("greedy", "best")
 FEEDBACK = ("full", "bandit", "slots")
 RESULTS, CELLS = "results.parquet", "cells"
-_MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "seed")
+_MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "start", "seed")
+_CANDIDATES = "candidates"  # a public list of items, the best first: what learners are given as their start
 # A new version of how a cell is run makes new cells; one that is kept without a column is run again.
 _FORMAT = 1
 _POINTS = 200  # of each curve that is kept
@@ -308,7 +309,12 @@ def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
     if epsilon is not None:
         epsilon = checks.real("epsilon", epsilon, above=0.0, infinite=True)
     settings = {name: value for name, value in options.items() if name != "name"}
-    shown = ", ".join(f"{key}={value}" for key, value in settings.items())
+    words = dict(settings)
+    if (few := settings.get(_CANDIDATES)) is not None:
+        if not isinstance(few, list | tuple) or not few:
+            raise TypeError(f"candidates must be a list of items, the best first, got {checks.shown(few)}")
+        words[_CANDIDATES] = f"{len(few):,} items"
+    shown = ", ".join(f"{key}={value}" for key, value in words.items())
     free = "not private: " if epsilon is not None and math.isinf(epsilon) else ""
     name = str(options.get("name", f"{free}{kind}({shown})" if shown else f"{free}{kind}"))
     _known(f"setting of learner {name!r}", settings, _settings_of(kind))
@@ -359,7 +365,9 @@ def _settings_of(kind: str) -> list[str]:
     if kind in BASELINES:
         return []
     made = planning.plan if kind == PLANNER else getattr(online, kind).__init__
-    return [name for name in inspect.signature(made).parameters if name not in _MADE_BY_US]
+    names = list(inspect.signature(made).parameters)
+    starts = [_CANDIDATES] if kind == PLANNER or "start" in names else []
+    return [name for name in names if name not in _MADE_BY_US] + starts
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:
@@ -461,13 +469,29 @@ def _made(people: Population, cell: Cell) -> tuple[Any, str]:
     from .. import online
 
     seed = int(digest(cell.settings)[:15], 16)
+    settings = dict(cell.learner.settings)
+    few = settings.pop(_CANDIDATES, None)
+    more = {} if few is None else {"start": _ranked(people, few, cell.k)}
     if cell.learner.kind == PLANNER:
-        found = _planned(people, cell)
-        return found.learner(seed=seed), str(found.best)
+        found = _planned(people, cell, settings)
+        return found.learner(seed=seed, **more), str(found.best)
     make: Callable[..., Any] = getattr(online, cell.learner.kind)
     if "rounds" in inspect.signature(make).parameters:
         make = partial(make, rounds=len(people))
-    return make(**_sizes(people, cell), **cell.learner.settings, seed=seed), ""
+    return make(**_sizes(people, cell), **settings, **more, seed=seed), ""
+
+
+def _ranked(people: Population, few: Sequence[Any], k: int) -> Any:
+    """A start with these candidates; without labels, texts are the numbers of items."""
+    from ..core.names import item_numbers
+    from ..online import Released
+
+    if people.labels is None:
+        few = [int(one) if isinstance(one, str) and one.isdecimal() else one for one in few]
+    numbers = list(dict.fromkeys(item_numbers(_CANDIDATES, few, people.n_items, people.labels)))
+    if len(numbers) < k:
+        raise ValueError(f"candidates has {len(numbers)} items, and k={k} are shown; give at least {k}")
+    return Released.ranked(numbers, people.n_items, candidates=len(numbers))
 
 
 def _sizes(people: Population, cell: Cell) -> dict[str, Any]:
@@ -484,11 +508,11 @@ def _account(learner: Any) -> float:
     return float(learner.privacy.epsilon(delta=budget.delta)) if budget.private else math.inf
 
 
-def _planned(people: Population, cell: Cell) -> Plan:
+def _planned(people: Population, cell: Cell, settings: Mapping[str, Any]) -> Plan:
     """The plan of a cell; it depends on sizes and budgets only, so that the repeats of a stream share it."""
     from ..planning import plan
 
-    asked = {"rounds": len(people)} | _sizes(people, cell) | dict(cell.learner.settings)
+    asked = {"rounds": len(people)} | _sizes(people, cell) | dict(settings)
     key = digest(asked | {"budget": [cell.epsilon, cell.delta, cell.neighbours]})
     if key not in _PLANS:
         _PLANS[key] = plan(**asked)

@@ -121,6 +121,7 @@ def public_range(
     return low, high
 
 
+OBJECTIVES = ("auto", "threshold", "covariance", "mutual_information")
 SCALES = ("linear", "log")
 _LOG = 1000.0  # a thousandth of the range counts a tenth of all of it
 
@@ -166,6 +167,31 @@ def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes
     return np.asarray(spread / (2.0 * people * _STEPS))
 
 
+def thresholds(table: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+    """For each feature x, the largest of the `covariances` of all yes/no features "x > t".
+
+    With two classes that is N q (1 - q) times the largest distance between the two distributions of x, q
+    being a class's share (Kolmogorov and Smirnov's statistic). It is at least the covariance of x itself,
+    whatever bounds x is scaled by: x in [0, 1] is the mean of "x > t" over t in [0, 1].
+
+    >>> thresholds(np.array([[1.0], [2.0], [30.0], [4000.0]]), np.array([0, 0, 1, 1]), 2)
+    array([1.])
+    """
+    people = table.shape[0]
+    sizes = np.bincount(kinds, minlength=n_classes)
+    found = np.zeros(table.shape[1], dtype=np.int64)
+    for feature, values in enumerate(table.T):
+        order = np.argsort(values, kind="stable")
+        rising = values[order]
+        ends = np.flatnonzero(np.append(rising[1:] != rising[:-1], True))  # the last of each value
+        spread = np.zeros(ends.size, dtype=np.int64)
+        for kind in range(n_classes):
+            below = np.cumsum(kinds[order] == kind)[ends]
+            spread += np.abs(people * below - sizes[kind] * (ends + 1))
+        found[feature] = spread.max(initial=0)
+    return np.asarray(found / (2.0 * people))
+
+
 def covariance_range() -> float:
     """By how much one person can push two of `covariances` apart, replaced or added or removed.
 
@@ -176,6 +202,9 @@ def covariance_range() -> float:
     Its norm is convex in x and in x', so that it is largest where each is 0 or 1; half of it is then 1 - m or
     m if x = x', and at most (1 - m) + m otherwise. So a score moves by at most 1 either way, and two of them
     by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
+
+    `thresholds` are covered as well: each is the largest of scores of features in {0, 1}, one for every t,
+    and the largest of numbers that each move by at most 1 moves by at most 1.
     """
     return 2.0 * (1.0 + 2.0**-20)
 
@@ -425,6 +454,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     max_rows_per_person: int | None
     include: Any
     exclude: Any
+    candidates: Any
     budget: Spending | None
     random_state: int | None
 
@@ -540,7 +570,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def _greedy(
         self, people: Population, constraint: Constraint, allowance: Allowance, advice: str = ""
     ) -> None:
-        given = {"include": self.include, "exclude": self.exclude}
+        given = {"include": self.include, "exclude": self.exclude, "candidates": self.candidates}
         greedy = PrivateGreedy(constraint, allowance, self.method, bound=people.bound, **given)
         greedy._advice = advice
         with self._fits.one(allowance, own=not isinstance(self.budget, Share | Gate)):
@@ -575,7 +605,8 @@ class PrivateItemSelector(_PrivateSelector):
     ``items_per_person`` keeps at most this many items of each person, chosen by a keyed hash of the row (see
     ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number
     makes the fit reproducible and is marked as not private. ``include`` and ``exclude``: public columns, by
-    name or by number, that are chosen from the start (they count towards k), and that cannot be.
+    name or by number, that are chosen from the start (they count towards k), and that cannot be;
+    ``candidates``: those that alone can be chosen, so that noise decides among fewer.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
     set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
@@ -603,6 +634,7 @@ class PrivateItemSelector(_PrivateSelector):
         items_per_person: int | None = None,
         include: Any = None,
         exclude: Any = None,
+        candidates: Any = None,
         neighbours: str | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
@@ -618,6 +650,7 @@ class PrivateItemSelector(_PrivateSelector):
         self.items_per_person = items_per_person
         self.include = include
         self.exclude = exclude
+        self.candidates = candidates
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
         self.budget = budget
@@ -672,34 +705,40 @@ class PrivateItemSelector(_PrivateSelector):
 class PrivateFeatureSelector(_PrivateSelector):
     """The k most informative features about a class, chosen privately.
 
-    ``bounds`` is the public range of the features: one (low, high) for all of them, or arrays of one per
-    feature. ``classes`` is the public list of classes. Neither is ever read off the data: a smallest or
-    largest value belongs to somebody. Entries outside are clipped; features are cut into ``bins`` equal parts
-    of their range. ``scale="log"`` is for amounts, counts and others that have long tails above ``low``, or
-    whose highest value is a guess: entries count by their logarithm, from a thousandth of the range on. Few
-    large values then decide less, and bounds that are ten times too wide cost less.
+    ``classes`` is the public list of classes, never read off the data: a class may have one person in it.
 
-    ``objective="covariance"``: the features with the largest absolute covariance with the class; one person
-    moves N times it by at most 1 (`covariance_range`). Where a pure epsilon is spent they are picked by
-    permute-and-flip, which loses less than exponential choices at the same rate. It cannot see that two
-    features say the same. ``"mutual_information"``: greedy on the information that the chosen features carry
-    together about the class, in a naive Bayes model (`MutualInformation`). One person can move it by about
-    log(N) / N, which hides it among hundreds or a few thousand people. ``"auto"``, the default, is
-    covariance, and mutual information beyond the number of people whose covariances are exact (2^21, where
-    that number is public); ``objective_`` is what was taken. The rule has no constant that was tuned; on
-    heart_disease and breast cancer covariance chose at least as well at every epsilon, and without privacy.
+    ``objective="threshold"``: features are as good as the best rule "above t or not" tells the classes apart
+    (`thresholds`). It needs no range of the features, and neither units, long tails nor outliers matter; one
+    person moves a score by at most 1 (`covariance_range`). Where a pure epsilon is spent features are picked
+    by permute-and-flip, which loses less than exponential choices at the same rate. It cannot see that two
+    features say the same.
+
+    The others need ``bounds``, the public range of the features: one (low, high) for all of them, or arrays
+    of one per feature, never read off the data: a smallest or largest value belongs to somebody. Entries
+    outside are clipped. ``"covariance"``: the features with the largest absolute covariance with the class,
+    which falls with the width of the bounds; picked in the same way. ``"auto"``, the default, is covariance
+    where there are bounds and threshold where there are none (or more people than whose covariances are
+    exact, 2^21, where that number is public); ``objective_`` is what was taken. With the documented ranges of
+    five data sets both chose about as well; with ranges ten times as wide thresholds chose better on each. So
+    leave bounds out unless you know them. ``"mutual_information"``: greedy on the information that the
+    chosen features carry together about the class, in a naive Bayes model of ``bins`` equal parts of their
+    range (`MutualInformation`). One person can move it by about log(N) / N, which hides it among hundreds or
+    a few thousand people. ``scale="log"`` is for amounts, counts and others that have long tails above
+    ``low``, or whose highest value is a guess: entries count by their logarithm, from a thousandth of the
+    range on. Few large values then decide less, and bounds that are ten times too wide cost less.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of
     them, also those of clones, to one budget. Which features there are is taken for
     public, and so are ``include`` and ``exclude``: features, by name or by number, that are chosen from the
     start (they count towards k), and that cannot be. Mutual information is then what features add to them.
+    ``candidates``: the public features that alone can be chosen, so that noise decides among fewer.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 1000)
     >>> X = np.column_stack([rng.random(1000), (y + rng.random(1000)) / 2, rng.random(1000)])
-    >>> chosen = PrivateFeatureSelector(1, 1.0, bounds=(0, 1), classes=[0, 1], random_state=0).fit(X, y)
+    >>> chosen = PrivateFeatureSelector(1, 1.0, classes=[0, 1], random_state=0).fit(X, y)
     >>> chosen.get_support().tolist()
     [False, True, False]
     """
@@ -718,6 +757,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         method: str = "auto",
         include: Any = None,
         exclude: Any = None,
+        candidates: Any = None,
         neighbours: str | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
@@ -734,6 +774,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         self.method = method
         self.include = include
         self.exclude = exclude
+        self.candidates = candidates
         self.neighbours = neighbours
         self.max_rows_per_person = max_rows_per_person
         self.budget = budget
@@ -746,23 +787,28 @@ class PrivateFeatureSelector(_PrivateSelector):
         self._forget()
         allowance = self._allowance()
         table, labels = validated(self, X, y)
-        checks.one_of("objective", self.objective, ("auto", "mutual_information", "covariance"))
+        checks.one_of("objective", self.objective, OBJECTIVES)
         k = checks.whole("k", self.k, at_least=1)
         self._more(k)
         left = self._residual(k)
         known = known_classes(self.classes)
         scale = checks.one_of("scale", self.scale, SCALES)
-        scaled, kinds = scaled_to(self.bounds, table, scale), kinds_of(labels, known)
         # The number of people is public where they are replaced, and only there.
         public = allowance.share.neighbours == "replace"
         self.objective_ = self.objective
         if self.objective == "auto":
-            many = public and scaled.shape[0] > MOST_PEOPLE
-            self.objective_ = "mutual_information" if many else "covariance"
-        if self.objective_ == "covariance":
+            many = public and table.shape[0] > MOST_PEOPLE
+            self.objective_ = "threshold" if many or self.bounds is None else "covariance"
+        kinds, scaled = kinds_of(labels, known), table
+        if self.objective_ != "threshold":
+            scaled = scaled_to(self.bounds, table, scale)
+        elif self.bounds is None and scale != "linear":
+            raise ValueError(f"scale={scale!r} is about bounds=(low, high), which are missing")
+        if self.objective_ != "mutual_information":
             if public and allowance.share.private and not left.forced:
                 _warn(copy_warning(allowance, _picks(left), int(left.free.size), scaled.shape[0]))
-            self._largest(covariances(scaled, kinds, len(known)), left, allowance)
+            score = covariances if self.objective_ == "covariance" else thresholds
+            self._largest(score(scaled, kinds, len(known)), left, allowance)
             return self
         bins = checks.whole("bins", self.bins, at_least=2)
         cells = len(known) * bins**k
@@ -799,6 +845,9 @@ class PrivateFeatureSelector(_PrivateSelector):
             item_numbers(argument, () if given is None else given, size, names)
             for argument, given in (("include", self.include), ("exclude", self.exclude))
         )
+        if self.candidates is not None:
+            few = item_numbers("candidates", self.candidates, size, names)
+            excluded = [*excluded, *np.setdiff1d(np.arange(size), [*few, *included]).tolist()]
         return Residual.of(Cardinality(k, size), included, excluded, names)
 
     def _instead(self, allowance: Allowance, left: Residual, n_people: int) -> str:
@@ -827,7 +876,9 @@ class PrivateFeatureSelector(_PrivateSelector):
                 allowance.expect((choice, picks))
             for _ in range(picks):
                 candidates = np.flatnonzero(open_items)
-                release = gate.reserve(choice or LaplaceNoise(moves, 0.0), label="feature by covariance")
+                release = gate.reserve(
+                    choice or LaplaceNoise(moves, 0.0), label=f"feature by {self.objective_}"
+                )
                 if choice is None:
                     place = int(np.argmax(scores[candidates]))
                 elif isinstance(choice, FlippedChoice):

@@ -174,6 +174,7 @@ class Beliefs:
 
 _MOST_TOGETHER = 300  # beliefs about all items together cost the square of their number
 _LONGEST = 1 << 30
+_MANY = 1000  # items: most of them are seen once or never, and those that look good are seen again sooner
 _SHORTEST = {"set": 10, "slots": 20}  # rounds of a block where noise is no matter
 
 
@@ -203,7 +204,8 @@ class ThompsonSettings(SelectorSettings):
         block = options.pop("block", None)
         if block is None:
             epsilon = float(share.epsilon) if share.private else math.inf
-            wanted = 30.0 / epsilon if feedback == "set" else 50.0 / epsilon**0.7
+            shows = 50.0 if common["n_items"] < _MANY else 35.0
+            wanted = 30.0 / epsilon if feedback == "set" else shows / epsilon**0.7
             block = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
         block = checks.whole("block", block, at_least=1, at_most=_LONGEST)
         noise = reward_noise(share, feedback, common["bound"], block)
@@ -242,6 +244,11 @@ class ThompsonSettings(SelectorSettings):
         """Whether what is believed of items is held together, or of each alone."""
         return self.feedback == "set" and not self.forget and self.n_items <= _MOST_TOGETHER
 
+    @property
+    def slot_beliefs(self) -> tuple[float, float, float]:
+        """Mean and deviation of an item before it is shown, and the spread of draws, for slots."""
+        return _SLOT_FEW if self.n_items < _MANY else _SLOT_MANY
+
 
 # --- items ----------------------------------------------------------------------------------------------
 
@@ -251,8 +258,11 @@ class ThompsonSettings(SelectorSettings):
 # on synthetic streams (product display, baskets, favourites); benchmarks/bandit.py says what was looked at.
 WARM_UP = 8
 _OWN, _COMMON = 1.5, 1.0
-_SLOT_START, _SLOT = 4.0, 8.0  # high, so that every item is shown before most is known
-_SPREAD_TOGETHER, _SPREAD_ALONE, _SPREAD_SLOT = 0.4, 0.5, 0.15
+_SPREAD_TOGETHER, _SPREAD_ALONE = 0.4, 0.5
+# Of slots: start, deviation, spread. The start is high, so that every item is shown before most is known; not
+# so high with many items, where an item that looks good would wait for all that nobody has seen. Those for
+# many were settled on synthetic catalogues only (benchmarks/bandit.py).
+_SLOT_FEW, _SLOT_MANY = (4.0, 8.0, 0.15), (2.0, 12.0, 0.05)
 
 
 class ItemValues(Beliefs):
@@ -295,6 +305,7 @@ class ItemValues(Beliefs):
         self._size, self._together = settings.n_items, settings.together
         if self._posterior is not None:
             self._posterior = self._posterior if self._together else self._posterior.apart()
+            self._begin(np.array(self._values))  # values as large as they are for so many items
             self._posterior.grow(more, self._first_mean, self._own)
 
     def _begin(self, values: Floats) -> Posterior:
@@ -305,7 +316,8 @@ class ItemValues(Beliefs):
 
     @property
     def _first_mean(self) -> float:
-        return _SLOT_START / _SLOT * self._own if self._slots else 0.0
+        start, own, _ = self._settings.slot_beliefs
+        return start / own * self._own if self._slots else 0.0
 
     def _scales(self, values: Floats) -> tuple[float, float]:
         """The deviation of what items are worth, and the variance of a released average.
@@ -318,7 +330,7 @@ class ItemValues(Beliefs):
         mean = min(max(float(values.mean()), least), 1.0)
         error = max(mean * (1.0 - mean), 0.25 * mean) / settings.block + noise
         if self._slots:
-            return _SLOT * mean, error
+            return settings.slot_beliefs[1] * mean, error
         own = _OWN if self._together else math.hypot(_OWN, _COMMON)
         return own * mean / settings.k, error
 
@@ -338,7 +350,7 @@ class ItemValues(Beliefs):
             among = size if active is None else np.flatnonzero(active)
             return generator.choice(among, size=k, replace=False).astype(np.int32)
         spread = _SPREAD_TOGETHER if self._together else _SPREAD_ALONE
-        weights = self._posterior.draw(generator, _SPREAD_SLOT if self._slots else spread)
+        weights = self._posterior.draw(generator, self._settings.slot_beliefs[2] if self._slots else spread)
         if active is not None:
             weights[~active] = -np.inf
         top = np.argpartition(-weights, k - 1)[:k] if k < size else np.arange(size)
@@ -504,8 +516,8 @@ class ThompsonSelector(OnlineSelector):
     each alone.
 
     ``feedback="slots"``: a reward is the item that was taken, None, or one number per slot, in all at most
-    ``bound``. A block of 50 / epsilon^.7 rounds releases one count per slot. What an item gets is what it
-    adds to those above it, and so the list is in the order of the drawn weights.
+    ``bound``. A block of 50 / epsilon^.7 rounds (35, from 1,000 items on) releases one count per slot. What
+    an item gets is what it adds to those above it, and so the list is in the order of the drawn weights.
 
     ``forget`` is for tastes that drift: after every block each item's variance grows by that part of what it
     was at first, and never beyond. 0.01 follows tastes that change within some hundred blocks, and served

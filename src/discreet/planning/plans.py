@@ -321,14 +321,15 @@ class Plan:
         """Whether no candidate is expected to do better than sets drawn at random."""
         return self.simulation is not None and self.simulation.hopeless
 
-    def learner(self, seed: Seed = None) -> Any:
+    def learner(self, seed: Seed = None, **more: Any) -> Any:
         """The chosen learner, ready for its first round; ``seed`` as for every learner.
 
-        With a warning where nothing is expected to do better than chance.
+        ``more`` of its options can be given, such as ``start=``. With a warning where nothing is expected to
+        do better than chance.
         """
         if self.hopeless:
             warnings.warn(self.reason, stacklevel=2)
-        return self.question.build(self.best, seed)
+        return self.question.build(self.best, seed, **more)
 
     @property
     def headline(self) -> str:
@@ -407,8 +408,11 @@ def _most_served(question: ItemQuestion, candidates: Sequence[Candidate], found:
         bound = "No bound on its regret is known."
         if best.proven:
             bound = "At this size its bound on regret guarantees nothing."
-    elif (top := every[0]) is not best:
-        bound = bound[:-1] + f"; {top.name} (expected {top.expected}) has none that is worth as much."
+    elif rivals := [one for one in every[: every.index(best)] if one.name != best.name]:
+        theirs = f"certifies {_number(rivals[0].certified)}"
+        if rivals[0].certified >= question.without_learning[1]:
+            theirs = "guarantees nothing"
+        bound = bound[:-1] + f"; {rivals[0].name} (expected {rivals[0].expected}) {theirs}."
     reason = " ".join([*found.says(question), bound])
     return Plan(question, _one_each(every, best), best, reason, simulation=found)
 

@@ -117,9 +117,9 @@ class Question(ABC):
         """What the question says beside that."""
         return {}
 
-    def build(self, candidate: Candidate, seed: Seed) -> OnlineLearner:
+    def build(self, candidate: Candidate, seed: Seed, **more: Any) -> OnlineLearner:
         """The learner of a candidate, ready for its first round."""
-        name, options = candidate.name, self.options(candidate.name) | candidate.settings
+        name, options = candidate.name, self.options(candidate.name) | candidate.settings | more
         learner: OnlineLearner = getattr(online, name)(*self.asked(name), self.budget, seed=seed, **options)
         return learner
 

@@ -75,8 +75,10 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     compare with, or random sets where that is empty. ``block_size`` is how many decisions are allocated at a
     time; by default as many as come in a few seconds. ``sticky`` seconds, from one full stretch of them to
     the next, the same person has the same set. ``segments`` are the values of a public attribute, such as
-    countries: each has a learner of its own, and every decision names one. ``seed`` is for tests: anyone who
-    knows it can undo the noise, and the account says so.
+    countries: each has a learner of its own, and every decision names one. ``candidates`` are the items that
+    alone can be shown, a public list with the best first, which is what is shown until something was
+    released; the next period knows no other items. ``seed`` is for tests: anyone who knows it can undo the
+    noise, and the account says so.
     """
 
     items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
@@ -96,6 +98,7 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
     warm_start: Annotated[float, Meta(ge=0, le=1)] = 0.5
     sticky: Annotated[float, Meta(ge=0, le=WEEK)] = 0.0
     segments: list[str] = []
+    candidates: list[str] = []
     seed: int | None = None
 
     @property

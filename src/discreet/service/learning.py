@@ -443,6 +443,7 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
     check_personal(config)
     check_control(config)
     check_segments(config.segments)
+    check_candidates(config)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
     if name not in REGISTRY or REGISTRY[name].feedback != wanted:
@@ -474,6 +475,7 @@ def check_personal(config: ExperimentConfig) -> None:
         "control": "the hold-out of personal sets sees the most popular items; leave control out",
         "sticky": "sticky sets would be kept, and personal sets are kept nowhere; leave sticky out",
         "segments": "personal sets follow from people's histories; leave segments out",
+        "candidates": "what pairs say is of all items; name the candidates alone as items",
     }
     for name, reason in reasons.items():
         if getattr(config, name):
@@ -498,6 +500,18 @@ def check_control(config: ExperimentConfig) -> None:
         chosen.append(config.items.index(label))
 
 
+def check_candidates(config: ExperimentConfig) -> None:
+    """Refuse candidates that are no items, or of which no set can be made."""
+    few, known = config.candidates, set(config.items)
+    if unknown := [label for label in few if label not in known]:
+        raise Wrong("candidates", f"candidates has {unknown[0]!r}, which is not among the items")
+    if few and not config.k <= len(set(few)) == len(few):
+        message = f"candidates must be at least k = {config.k} different items, the best first"
+        raise Wrong("candidates", message)
+    if few and (outside := [label for label in config.control if label not in few]):
+        raise Wrong("candidates", f"control has {outside[0]!r}, which is not among the candidates")
+
+
 def check_segments(segments: list[str]) -> None:
     """Refuse names that cannot be told apart, or shown."""
     if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
@@ -510,6 +524,11 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
     name = learner_of(config)
     kind: type[OnlineLearner] = REGISTRY[name].kind(name)
     known = inspect.signature(kind.__init__).parameters
+    if config.candidates and start is None:  # later periods have no other items
+        listed, few = len(config.items), config.candidates
+        start = Released.ranked(few, listed, labels=config.items, candidates=len(few))
+    if config.candidates and "start" not in known:
+        raise Wrong("candidates", f"{name} takes no candidates; name these alone as items")
     given: dict[str, Any] = {
         "n_items": len(config.items),
         "k": config.k,

@@ -245,6 +245,7 @@ FIELDS = {
     "groups": Field(""),
     "options": Field(""),
     "segments": Field(""),
+    "candidates": Field(""),
 }
 DEFAULTS = {name: one.default for name, one in FIELDS.items()}
 _OF_PEOPLE = ("epsilon", "delta", "max_rounds", "period", "neighbours", "anonymous")  # of a new population
@@ -377,6 +378,9 @@ class Form:
             )
         if control and (len(control) > k or len(set(control)) < len(control) or set(control) - set(items)):
             errors["control"] = f"Up to {k} different items of those above, one in a line."
+        candidates = lines_of(given["candidates"])
+        if candidates and (set(candidates) - set(items) or not k <= len(set(candidates)) == len(candidates)):
+            errors["candidates"] = f"At least {k} different items of those above, one in a line."
         learner, feedback = given["learner"], given["feedback"]
         if learner in _NEED_ROUNDS and rounds is None:
             errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
@@ -405,6 +409,7 @@ class Form:
             sticky=numbers["sticky"] * 60,
             block_size=None if block is None else int(block),
             segments=segments,
+            candidates=candidates,
         )
 
     def _groups(self, items: list[str]) -> ConstraintConfig | None:

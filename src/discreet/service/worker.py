@@ -602,7 +602,9 @@ class Worker:
         one.epoch, one.period, one.next_sequence = last + 1, period, 0
         if restored:  # a number that no epoch had of which this store does not know
             one.epoch = max(one.epoch, int(self.clock().timestamp()))
-        one.config = msgspec.structs.replace(one.config, items=[old.labels[i] for i in old.active])
+        # Candidates are the only items by now, but for those that were added to them.
+        active = [old.labels[i] for i in old.active]
+        one.config = msgspec.structs.replace(one.config, items=active, candidates=[])
         gate = gate_of(one.people, one.config, one.ledger, one.period, one.epoch)
         one.learning = Learning.begin(one.config, gate, known)
         with self._changing(one) as tx:
