@@ -34,6 +34,8 @@ from .verdict import verdict
 from .world import PATIENCE, World, moment
 
 _CALM = 120.0  # seconds in which everything has to be aggregated, on a machine that others use, too
+_SERVING = 0.8  # of kills come after the process has begun to serve, however slow the machine is
+_POINT = 3.0  # seconds in which a named point has to be reached
 _PART = 100  # kills of one store, where there are several
 
 
@@ -72,7 +74,9 @@ def run(
                 full = url is None and rng.random() < 0.05
                 child = world.start(point, rng.randint(1, 4), full=full)
                 where["disk full"] += full
-                if world.wait(child, 1.5 if point else moment(rng)):
+                if rng.random() < _SERVING:
+                    world.serves(child)
+                if world.wait(child, _POINT if point else moment(rng)):
                     where[point or "died"] += 1
                 else:
                     where["at random"] += 1
