@@ -375,6 +375,37 @@ def service_more() -> str:
 
 
 @block
+def service_pairs() -> str:
+    found = stored("service")
+    names = [
+        "connections",
+        "uvicorn, no work",
+        "Starlette, no work",
+        "a pair",
+        "requests",
+        "commits",
+        "learning",
+    ]
+    rows = []
+    for connections, by in found["by_thread"].items():
+        ours = by["ours, SQLite"]
+        others = [by[f"nothing ({name})"]["all"] for name in ("uvicorn", "Starlette")]
+        parts = [ours[name] for name in ("all", "requests", "commits", "learning")]
+        rows.append([connections, *(f"{one:.0f}" for one in (*others, *parts))])
+    said = []
+    for connections, by in found["by_thread"].items():
+        ours = by["ours, SQLite"]["all"]
+        plain, framework = (by[f"nothing ({name})"]["all"] for name in ("uvicorn", "Starlette"))
+        said.append(f"with {connections} {ours / plain:.1f} and {ours / framework:.1f} times")
+    many = found["batches"]
+    return (
+        f"{markdown(names, rows)}\n\nThat is {' and '.join(said)} what uvicorn and Starlette take for two"
+        f" requests\nwithout any work. In batches of ten a decision with its outcome takes {many['10']:.0f}"
+        f" microseconds, in batches of a\nhundred {many['100']:.0f}."
+    )
+
+
+@block
 def stores() -> str:
     rows = []
     for power in range(6, 11):

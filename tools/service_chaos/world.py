@@ -102,9 +102,13 @@ class World:
         shop: ExperimentConfig = SHOP,
         people: PopulationConfig = PEOPLE,
         clock: Callable[[], float] | None = None,
+        names: tuple[str, str] = ("people", "shop"),
     ) -> None:
-        """``clock``: the seconds that processes of the service take for those since 1970."""
-        self.shop, self.people, self.clock = shop, people, clock
+        """``clock``: the seconds that processes of the service take for those since 1970.
+
+        ``names``: of the population and of the experiment.
+        """
+        self.shop, self.people, self.clock, self.names = shop, people, clock, names
         self.url = url or f"sqlite:///{folder}/service.db"
         self.folder, self.fault = folder, fault
         self.segments = SEGMENTS if divided else []
@@ -138,9 +142,10 @@ class World:
             )
             tx.do(f"CREATE TABLE witness ({columns})")
         worker = Worker(store, clock=self.calendar)
-        worker.create_population("people", self.people)
-        worker.create("shop", "people", msgspec.structs.replace(self.shop, segments=self.segments))
-        key = Keys(store).create("chaos", "admin")[1]
+        population, name = self.names
+        worker.create_population(population, self.people)
+        worker.create(name, population, msgspec.structs.replace(self.shop, segments=self.segments))
+        key = Keys(store).create("first", "admin")[1]
         store.close()
         return key
 

@@ -337,7 +337,7 @@ def as_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def promise(people: PopulationConfig) -> str:
     """The guarantee in words: what is compared, for whom, and what is public."""
     rounds = people.max_rounds_per_person
-    beside = f", but for a chance of {people.delta:g}" if people.delta else ""
+    beside = f", but for a chance of {people.delta:g}".replace("e-0", "e-") if people.delta else ""
     change = "anything else" if people.neighbours == "replace" else "nothing"
     if people.anonymous:
         often = "one decision was" if rounds == 1 else f"up to {rounds} decisions were"
