@@ -398,10 +398,10 @@ def service_pairs() -> str:
         times[connections] = [f"{by['ours, SQLite']['all'] / one:.1f}" for one in others]
     many = found["batches"]
     return (
-        f"{markdown(names, rows)}\n\nWith 8 connections a pair takes {times['8'][0]} times what uvicorn takes for"
-        f" two requests without any work, and {times['8'][1]}\ntimes what routes of Starlette take; with 64"
-        f" connections {times['64'][0]} and {times['64'][1]} times. In batches of ten a decision with its\noutcome"
-        f" takes {many['10']:.0f} microseconds, in batches of a hundred {many['100']:.0f}."
+        f"{markdown(names, rows)}\n\nWith 8 connections a pair takes {times['8'][0]} times what uvicorn takes"
+        f" for two requests without any work, and {times['8'][1]}\ntimes what routes of Starlette take; with"
+        f" 64 connections {times['64'][0]} and {times['64'][1]} times. In batches of ten a decision with"
+        f" its\noutcome takes {many['10']:.0f} microseconds, in batches of a hundred {many['100']:.0f}."
     )
 
 

@@ -72,11 +72,14 @@ def run(
                         world.start()
                 point = rng.choice([*POINTS, None])
                 full = url is None and rng.random() < 0.05
+                alone = url is not None and point is not None and rng.random() < 0.5
+                if alone:  # or the point is mostly one that the other process reaches
+                    world.kill_all()
                 child = world.start(point, rng.randint(1, 4), full=full)
                 where["disk full"] += full
                 if rng.random() < _SERVING:
                     world.serves(child)
-                if world.wait(child, _POINT if point else moment(rng)):
+                if world.wait(child, _POINT + alone * 2 * PATIENCE if point else moment(rng)):
                     where[point or "died"] += 1
                 else:
                     where["at random"] += 1
