@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -212,6 +213,37 @@ def test_backup_takes_no_file_that_is_there(tmp_path):
     assert main(["service", "restore", str(tmp_path / "there"), "--store", url]) == 2
     assert main(["service", "backup", "--store", url]) == 2
     assert (tmp_path / "there").read_text() == "something"
+
+
+def test_a_backup_that_failed_leaves_nothing_and_nothing_else_is_restored(tmp_path, capsys, url):
+    """An empty file would be taken for a backup, and restored as a service without anything."""
+    gone = re.sub(r"@/\w+\?", "@/elsewhere?", url) if "postgres" in url else f"sqlite:///{tmp_path}/none.db"
+    saved = tmp_path / "saved"
+    assert main(["service", "backup", str(saved), "--store", gone]) == 2
+    assert not list(tmp_path.glob("saved*"))
+    for text in (b"", b"no database at all, but a text that is long enough to look like one" * 20):
+        saved.write_bytes(text)
+        capsys.readouterr()
+        assert main(["service", "restore", str(saved), "--store", url]) == 2
+        assert "is no backup of a service" in capsys.readouterr().err
+    assert main(["service", "restore", str(tmp_path / "other"), "--store", url]) == 2
+    assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.parametrize("left", ["service.db", "service.db-wal"])
+def test_a_restore_takes_no_place_that_is_not_empty(tmp_path, capsys, left):
+    """Nor that of a log alone: it has what a killed service had not written to its file yet."""
+    url = f"sqlite:///{tmp_path}/service.db"
+    world = World(url, likes())
+    assert main(["service", "backup", str(tmp_path / "saved"), "--store", url]) == 0
+    world.store.close()
+    for path in tmp_path.glob("service.db*"):
+        path.unlink()
+    (tmp_path / left).write_bytes(b"what was there")
+    capsys.readouterr()
+    assert main(["service", "restore", str(tmp_path / "saved"), "--store", url]) == 2
+    assert f"{left} is there; stop the service, and move service.db* away" in capsys.readouterr().err
+    assert (tmp_path / left).read_bytes() == b"what was there"
 
 
 def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_path, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -654,3 +655,10 @@ def test_a_group_counts_the_first_of_two_reports(world):
     assert answers == ["recorded", "duplicate", "recorded", "late", "late"]
     assert statuses(world.store, rows[:3]) == ["duplicate"] * 3
     assert world.rows("SELECT body FROM outcome ORDER BY sequence") == [(b'["item 1"]',), (None,)]
+
+
+def test_why_the_database_cannot_be_reached_is_said(postgres_url):
+    """To whoever starts the service, at a terminal; requests are told that it cannot be written to."""
+    wrong = re.sub(r"@/\w+\?", "@/elsewhere?", postgres_url)
+    with pytest.raises(StoreError, match=r'cannot be reached: .*database "elsewhere" does not exist'):
+        open_store(wrong).migrate()

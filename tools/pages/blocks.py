@@ -16,6 +16,7 @@ PAGES = (
     "docs/gpu.md",
     "docs/scale.md",
     "docs/releases.md",
+    "docs/service/operations.md",
     "docs/tutorials/year.md",
 )
 BLOCKS: dict[str, Callable[[], str]] = {}

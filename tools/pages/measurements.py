@@ -428,6 +428,37 @@ def service_more() -> str:
 
 
 @block
+def service_pairs() -> str:
+    found = stored("service")
+    names = [
+        "connections",
+        "uvicorn, no work",
+        "Starlette, no work",
+        "a pair",
+        "requests",
+        "commits",
+        "learning",
+    ]
+    rows = []
+    for connections, by in found["by_thread"].items():
+        ours = by["ours, SQLite"]
+        others = [by[f"nothing ({name})"]["all"] for name in ("uvicorn", "Starlette")]
+        parts = [ours[name] for name in ("all", "requests", "commits", "learning")]
+        rows.append([connections, *(f"{one:.0f}" for one in (*others, *parts))])
+    times = {}
+    for connections, by in found["by_thread"].items():
+        others = [by[f"nothing ({name})"]["all"] for name in ("uvicorn", "Starlette")]
+        times[connections] = [f"{by['ours, SQLite']['all'] / one:.1f}" for one in others]
+    many = found["batches"]
+    return (
+        f"{markdown(names, rows)}\n\nWith 8 connections a pair takes {times['8'][0]} times what uvicorn takes"
+        f" for two requests without any work, and {times['8'][1]}\ntimes what routes of Starlette take; with"
+        f" 64 connections {times['64'][0]} and {times['64'][1]} times. In batches of ten a decision with"
+        f" its\noutcome takes {many['10']:.0f} microseconds, in batches of a hundred {many['100']:.0f}."
+    )
+
+
+@block
 def stores() -> str:
     rows = []
     for power in range(6, 11):

@@ -34,6 +34,8 @@ from .verdict import verdict
 from .world import MANY, PATIENCE, PERSONAL, World, moment
 
 _CALM = 120.0  # seconds in which everything has to be aggregated, on a machine that others use, too
+_SERVING = 0.8  # of kills come after the process has begun to serve, however slow the machine is
+_POINT = 3.0  # seconds in which a named point has to be reached
 _PART = 100  # kills of one store, where there are several
 
 
@@ -72,9 +74,14 @@ def run(
                         world.start()
                 point = rng.choice([*POINTS, None])
                 full = url is None and rng.random() < 0.05
+                alone = url is not None and point is not None and rng.random() < 0.5
+                if alone:  # or the point is mostly one that the other process reaches
+                    world.kill_all()
                 child = world.start(point, rng.randint(1, 4), full=full)
                 where["disk full"] += full
-                if world.wait(child, 1.5 if point else moment(rng)):
+                if rng.random() < _SERVING:
+                    world.serves(child)
+                if world.wait(child, _POINT + alone * 2 * PATIENCE if point else moment(rng)):
                     where[point or "died"] += 1
                 else:
                     where["at random"] += 1

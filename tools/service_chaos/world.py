@@ -8,6 +8,7 @@ import datetime
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import sys
@@ -17,7 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import uvicorn
 
 import discreet as dc
 from discreet.service.auth import Keys, Secrets
@@ -25,7 +25,7 @@ from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.database import failpoints, open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.learning import Learning
-from discreet.service.limits import configured
+from discreet.service.limits import Server, configured
 from discreet.service.postgres import PostgresDatabase
 from discreet.service.web import App
 from discreet.service.worker import Worker
@@ -106,9 +106,13 @@ class World:
         shop: ExperimentConfig = SHOP,
         people: PopulationConfig = PEOPLE,
         clock: Callable[[], float] | None = None,
+        names: tuple[str, str] = ("people", "shop"),
     ) -> None:
-        """``clock``: the seconds that processes of the service take for those since 1970."""
-        self.shop, self.people, self.clock = shop, people, clock
+        """``clock``: the seconds that processes of the service take for those since 1970.
+
+        ``names``: of the population and of the experiment.
+        """
+        self.shop, self.people, self.clock, self.names = shop, people, clock, names
         self.url = url or f"sqlite:///{folder}/service.db"
         self.folder, self.fault = folder, fault
         self.segments = SEGMENTS if divided else []
@@ -116,6 +120,7 @@ class World:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
         self.children: list[int] = []
+        self._served: dict[int, int] = {}  # where each of them tells that it serves
         load_everything()
         self.key = self._in_child(self._make)
 
@@ -141,9 +146,10 @@ class World:
             )
             tx.do(f"CREATE TABLE witness ({columns})")
         worker = Worker(store, clock=self.calendar)
-        worker.create_population("people", self.people)
-        worker.create("shop", "people", msgspec.structs.replace(self.shop, segments=self.segments))
-        key = Keys(store).create("chaos", "admin")[1]
+        population, name = self.names
+        worker.create_population(population, self.people)
+        worker.create(name, population, msgspec.structs.replace(self.shop, segments=self.segments))
+        key = Keys(store).create("first", "admin")[1]
         store.close()
         return key
 
@@ -169,9 +175,12 @@ class World:
 
         ``full``: no file can become larger than the database is, as on a disk without space.
         """
+        reader, writer = os.pipe()
         child = os.fork()
         if child:
+            os.close(writer)
             self.children.append(child)
+            self._served[child] = reader
             return child
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -191,16 +200,22 @@ class World:
                 room = os.path.getsize(self.url.removeprefix("sqlite:///"))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
             config = configured(App(engine), connections=1000, log_level="critical")
-            uvicorn.Server(config).run(sockets=[self.listener])
+            Server(config, lambda: os.write(writer, b"1")).run(sockets=[self.listener])
         finally:
             os._exit(1)
+
+    def serves(self, child: int, seconds: float = 30.0) -> None:
+        """Wait until a process serves, or has died."""
+        reader = self._served.pop(child)
+        select.select([reader], [], [], seconds)
+        os.close(reader)
 
     def wait(self, child: int, seconds: float) -> bool:
         """Whether a process has died within so many seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if os.waitpid(child, os.WNOHANG)[0]:
-                self.children.remove(child)
+                self._forget(child)
                 return True
             time.sleep(0.005)
         return False
@@ -211,7 +226,12 @@ class World:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            self.children.remove(child)
+            self._forget(child)
+
+    def _forget(self, child: int) -> None:
+        self.children.remove(child)
+        if child in self._served:
+            os.close(self._served.pop(child))
 
     def kill_all(self) -> None:
         for child in list(self.children):

@@ -8,6 +8,7 @@ happened.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from .auth import owner_name
 from .config import PopulationConfig
 from .database import BLOCK, Database, Ended, open_store
 from .learning import DecisionBlock
@@ -36,22 +38,36 @@ from .worker import (
 
 
 def backup(url: str, out: str | os.PathLike[str]) -> None:
-    """Copy a store, also while a service runs on it, to a new SQLite file that only its owner may read."""
-    source = None if _served(url) else _there(url)
-    os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    if source is None:
-        with _opened(url) as store, _opened(f"sqlite:///{out}") as file:
-            file.migrate()
-            copy(store, file, file)
-        for beside in ("-lock", "-wal", "-shm"):
-            Path(f"{os.fspath(out)}{beside}").unlink(missing_ok=True)
-        return
-    read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(out)
+    """Copy a store, also while a service runs on it, to a new SQLite file that only its owner may read.
+
+    The file is there once all of it is.
+    """
+    source, draft = None if _served(url) else _there(url), f"{os.fspath(out)}.{owner_name()}"
+    if Path(out).exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(out))
     try:
-        read.backup(write)
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        if source is None:
+            with _opened(url) as store, _opened(f"sqlite:///{draft}") as file:
+                file.migrate()
+                copy(store, file, file)
+        else:
+            read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(draft)
+            with closing(read), closing(write):
+                read.backup(write)
+        os.rename(draft, out)
     finally:
-        read.close()
-        write.close()
+        for beside in ("", "-lock", "-wal", "-shm", "-journal"):
+            Path(f"{draft}{beside}").unlink(missing_ok=True)
+
+
+def _check_backup(saved: str | os.PathLike[str]) -> None:
+    """Refuse what no service has written: an empty file would be restored as a service without anything."""
+    try:
+        with closing(sqlite3.connect(f"file:{_there(f'sqlite:///{saved}')}?mode=ro", uri=True)) as file:
+            file.execute("SELECT 1 FROM migration").fetchone()
+    except sqlite3.DatabaseError:
+        raise ValueError(f"{saved} is no backup of a service: discreet service backup writes one") from None
 
 
 def copy(source: Database, target: Database, file: Database) -> None:
@@ -79,11 +95,13 @@ def copy(source: Database, target: Database, file: Database) -> None:
 
 def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
     """Make a store, which must not be there, from a backup; the names of what is frozen."""
+    _check_backup(saved)
     if _served(url):
         return _restore_served(url, saved)
     target = _file(url)
-    if target.exists():
-        raise FileExistsError(f"{target} is there; move it away first")
+    for file in (target, Path(f"{target}-wal")):  # with the log, which has what is not in the file yet
+        if file.exists():
+            raise FileExistsError(f"{file} is there; stop the service, and move {target.name}* away first")
     backup(f"sqlite:///{saved}", target)
     store = open_store(url)
     try:

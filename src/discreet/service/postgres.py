@@ -130,6 +130,8 @@ class ConnectionPool:
                 connection.close()
         try:
             connection = psycopg.connect(**self._given, autocommit=True)
+        except psycopg.OperationalError as error:  # of hosts, databases and roles: nobody's data is in it
+            raise StoreError(f"the database cannot be reached: {' '.join(str(error).split())}") from error
         except psycopg.Error as error:
             raise _told(error) from error
         try:
