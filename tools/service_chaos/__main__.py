@@ -48,7 +48,7 @@ def run(
     """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), fault, url, divided=divided)
+        world = World(Path(folder), FAULTS[fault] if fault else None, url, divided=divided)
         clients = Clients(world, seed)
         where: Counter[str] = Counter()
         try:
