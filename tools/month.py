@@ -130,9 +130,7 @@ class Month:
 
     def __init__(self, folder: Path, seed: int, fault: str | None = None, restore: bool = True) -> None:
         self.rng, self.clock, self.seed = random.Random(seed), FastClock(), seed
-        self.goes_back = (
-            restore  # such a store waits for the next month: nothing is learned when its own ends
-        )
+        self.goes_back = restore  # to a backup; such a store learns nothing until the next month
         broken = (FAULTS | chaos.FAULTS)[fault] if fault else None
         self.world = World(folder, broken, shop=LASTING, people=MONTHLY, clock=self.clock)
         self.file = Path(self.world.url.removeprefix("sqlite:///"))
