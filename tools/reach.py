@@ -106,10 +106,6 @@ def digest(file: str) -> str:
     return hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest()
 
 
-def pytest_configure() -> None:
-    install()
-
-
 def _wrapper() -> Any:
     import pytest  # here, since other processes need none of it
 
@@ -140,3 +136,4 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 if "PYTEST_CURRENT_TEST" not in os.environ:
     pytest_runtest_protocol = _wrapper()
+    install()  # now: conftest.py imports the package before plugins are configured
