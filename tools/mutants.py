@@ -67,7 +67,13 @@ CHARGES = ("reserve", "_charge", "charge")
 TURNED = {ast.Lt: ">", ast.LtE: ">=", ast.Gt: "<", ast.GtE: "<="}
 TEXT = ("__repr__", "__str__", "_lines", "to_json")  # functions that only print
 # Tests that wait for something, and may fail by themselves.
-TIMED = ("tests/service", "tests/cli", "tests/docs", "tests/privacy/test_chaos")
+TIMED = ("tests/service", "tests/cli", "tests/docs", "tests/privacy/test_chaos", "tests/test_first_use")
+SITE = """\
+import os
+if 'REACH' in os.environ and 'PYTEST_CURRENT_TEST' in os.environ:
+    import reach
+    reach.install()
+"""  # sitecustomize.py of processes that tests start
 COMPILED = {  # what stands between two spaces in Cython
     "+": "-", "-": "+", "*": "+", "/": "*", "+=": "-=", "-=": "+=",
     "<": ">", ">": "<", "<=": ">=", ">=": "<=", "and": "or", "or": "and",
@@ -230,10 +236,7 @@ def copied(commit: str) -> Path:
         compiled(folder, [])
     shutil.copy(Path(__file__).with_name("reach.py"), folder / "tools")
     (folder / "watch").mkdir()
-    (folder / "watch" / "sitecustomize.py").write_text(
-        "import os\nif 'REACH' in os.environ and 'PYTEST_CURRENT_TEST' in os.environ:\n"
-        "    import reach\n    reach.install()\n"
-    )
+    (folder / "watch" / "sitecustomize.py").write_text(SITE)
     return folder
 
 

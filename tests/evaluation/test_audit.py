@@ -453,7 +453,9 @@ def test_verdicts():
     assert "beyond the account" in str(report)
     assert report.to_json()["findings"][1]["exact_epsilon"] is None
     json.dumps(report.to_json(), allow_nan=False)
-    assert "| A | b | replace |" in report.to_markdown()
+    page = report.to_markdown()
+    assert "| A | b | replace |" in page
+    assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {len(face.HEADER) + 1}
     blind = face.AuditReport((finding(unseen=("Too small.",)), finding(setting="c", unseen=("Too small.",))))
     assert "- A (b); A (c): Too small.\n" in blind.to_markdown()
     assert blind.to_json()["findings"][0]["cannot_be_seen"] == ["Too small."]
