@@ -455,7 +455,13 @@ def verdict(mutant: Mutant, copy: Path, reach: Reach) -> str:
         modules = {one for one in modules if (target.parent / f"{one}.pyx").exists()}
     built = {one: one.read_bytes() for name in modules for one in target.parent.glob(f"{name}.*.so")}
     try:
-        target.write_bytes(text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
+        changed = text[: mutant.start] + mutant.after.encode() + text[mutant.end :]
+        if target.suffix == ".py":
+            try:
+                ast.parse(changed)
+            except SyntaxError as error:
+                return f"invalid: {error}"
+        target.write_bytes(changed)
         if modules and (wrong := compiled(copy, sorted(modules))):
             return f"invalid: {wrong}"
         for tests in reach.of(mutant):
@@ -465,7 +471,7 @@ def verdict(mutant: Mutant, copy: Path, reach: Reach) -> str:
                     return by
                 target.write_bytes(text)  # a test that may fail by itself, on a busy machine
                 alone = pytest_in(copy, [by], limit)
-                target.write_bytes(text[: mutant.start] + mutant.after.encode() + text[mutant.end :])
+                target.write_bytes(changed)
                 if not alone:
                     return by
                 tests.remove(by)
