@@ -297,7 +297,7 @@ def pytest_in(copy: Path, tests: list[str], limit: float, **more: str) -> str:
         os.killpg(child, signal.SIGKILL)  # what it has left running
     if status < 0:  # a loop that never ends is noticed, too
         return "no end" if -status in (signal.SIGKILL, signal.SIGXCPU) else f"signal {-status}"
-    if not status:
+    if status in (0, int(pytest.ExitCode.NO_TESTS_COLLECTED)):
         return ""
     text = said.read_text(errors="replace")
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", text, re.MULTILINE)
