@@ -475,6 +475,13 @@ def test_scores_are_those_of_the_exported_numbers_one_by_one(shop):
             assert score == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+def test_nothing_is_left_out_of_a_knapsack_because_it_is_unlikely(shop):
+    """Scores below 0 are scores: the two largest fit."""
+    scores = -np.arange(3.0, 15.0)
+    free, best = shop._within(Knapsack([1.0] * 12, 2.0), scores, (), np.arange(12))
+    assert free[best].tolist() == [0, 1]
+
+
 def test_constraints(shop):
     shelves = PartitionMatroid([range(4), range(4, 8), range(8, 12)], 1)
     found = shop.recommend(["tea 1"], None, constraint=shelves)
