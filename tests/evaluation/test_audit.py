@@ -174,6 +174,15 @@ def test_a_learner_that_shows_people_past_the_gate_is_noticed():
     assert "outputs prove epsilon" in finding.verdict
 
 
+@pytest.mark.parametrize(("first", "second", "seen"), [(0.1, 0.0, True), (0.0, 0.1, True), (0.0, 0.0, False)])
+def test_a_fault_is_looked_for_with_other_neighbours(monkeypatch, first, second, seen):
+    """Where those of the sound library hide it."""
+    case, excess = case_of("Gate.choose"), iter([first, second])
+    monkeypatch.setattr(type(case), "compare", lambda *_: (1.0, next(excess)))
+    monkeypatch.setattr(type(case), "_worst", lambda *_, **__: None)
+    assert case.notices("rate doubled", None, QUICK) is seen
+
+
 @pytest.mark.parametrize("fault", ["rate doubled", faults.CHOICES_TELL])
 def test_an_audit_that_cannot_see_fails(fault):
     """A setting so coarse that an injected fault changes nothing is itself called wrong."""
