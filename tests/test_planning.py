@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import warnings
@@ -15,7 +16,7 @@ import discreet as dc
 from discreet import bounds, planning
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
 from discreet.constraints.domains import Ball
-from discreet.objectives import Coverage, greedy
+from discreet.objectives import Coverage, SetFunction, greedy
 from discreet.online.bandit import FewRoundsWarning
 from discreet.planning.expected import (
     CATALOGUES,
@@ -188,11 +189,27 @@ def test_nothing_is_said_to_beat_chance_where_chance_is_good_enough(question):
 def test_horizons_beyond_the_tables_have_a_plan_that_can_be_made(ask):
     """Buffers are tabulated up to 2^24 rounds, and factorised sums are exact enough up to 2^25."""
     names = []
-    for rounds in (1 << 24, 1 << 25, 10**8):
-        plan = ask(rounds, dc.Budget(1.0, 1e-6))
-        assert plan.learner(seed=0).rounds == rounds
-        names.append({one.settings.get("sums") for one in plan.question.candidates()})
-    assert [{"sqrt", "blt"} & name for name in names] == [{"sqrt", "blt"}, {"sqrt"}, set()]
+    for rounds in (1 << 24, (1 << 24) + 1, 1 << 25, (1 << 25) + 1, 10**8):
+        question = ask(rounds, dc.Budget(1.0, 1e-6)).question
+        factorised = [one for one in question.candidates() if one.settings.get("sums") in ("sqrt", "blt")]
+        for one in factorised:
+            assert question.build(one, 0).rounds in (rounds, None)
+        names.append({one.settings["sums"] for one in factorised})
+    assert names == [{"sqrt", "blt"}, {"sqrt"}, {"sqrt"}, set(), set()]
+    assert ask(10**8, dc.Budget(1.0, 1e-6)).learner(seed=0).rounds == 10**8
+
+
+@pytest.mark.parametrize("budget", [BUDGET, PURE], ids=["approximate", "pure"])
+def test_a_plan_takes_empty_sets_to_be_free_where_that_was_declared(budget):
+    """Free empty sets need less noise: a plan that assumes them unasked promises too much."""
+    plans = {free: dc.plan_minimization(8, 10**5, budget, empty_is_free=free) for free in (False, True)}
+    for free, found in plans.items():
+        assert {one.settings.get("empty_is_free", False) for one in found.candidates} == {free}
+        learner = found.learner(seed=0)
+        learner.choose()
+        with pytest.raises(ValueError, match="empty") if free else contextlib.nullcontext():
+            learner.learn(SetFunction(lambda _: 0.5, 8, bound=1.0))
+    assert plans[True].best.formula < plans[False].best.formula
 
 
 # --- people who return ------------------------------------------------------------------------------
@@ -327,6 +344,21 @@ def test_the_most_served_is_chosen_and_said():
     certified = dc.plan(60, 4, 8_000, BUDGET, stream="stationary", goal="certified")
     assert certified.simulation is None
     assert all(one.expected is None for one in certified.candidates)
+    for plan in (found, certified):
+        _, rows = plan.rows()
+        random = (1 - 1 / math.e - 4 / 60) * 8_000
+        assert [row[0] for row in rows] == ["*" if one is plan.best else "" for one in plan.candidates] + [""]
+        for one, row in zip(plan.candidates, rows, strict=False):
+            words = [f"{one.certified:,.0f}", f"{one.certified / 8_000:.3f}"]
+            if one.certified >= random:
+                words = ["no guarantee at this size" if one.proven else "no bound is known", ""]
+            if plan is found:
+                expected = one.expected
+                words = [f"{expected.share:.2f} ({expected.low:.2f} to {expected.high:.2f})", *words]
+            assert row[3:-1] == words
+        assert rows[-1][-3:-1] == [f"{random:,.0f}", f"{random / 8_000:.3f}"]
+    assert {row[3][:2] for row in certified.rows()[1]} >= {"no"}
+    assert any(one.certified < random for one in certified.candidates)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])

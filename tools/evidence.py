@@ -4,10 +4,11 @@
     python -m tools.evidence mark PAGE -- COMMAND ...     run a command that writes PAGE, and mark the page
 
 A result carries a mark: when it was made, at which commit, and a digest of each package and script in `TABLE`
-that it depends on, with whatever these may import (docs/architecture.md). Digests are of code: comments and
-docstrings do not count. `tools.results.store` marks benchmarks; pages are marked at their foot. What has no
-mark is unknown, not fresh. Nothing fails because a result is stale, as some take hours: the site says so at
-the foot of the pages that show it (this file is a hook of mkdocs), and ``make evidence`` makes all anew.
+that it depends on, with whatever these may import: packages by docs/architecture.md, scripts by their text.
+Digests are of code: comments and docstrings do not count. `tools.results.store` marks benchmarks; pages are
+marked at their foot. What has no mark is unknown, not fresh. Nothing fails because a result is stale, as some
+take hours: the site says so at the foot of the pages that show it (this file is a hook of mkdocs), and
+``make evidence`` makes all anew.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = "benchmarks/results"
 NOT_SOURCES = {".c", ".so", ".pyd", ".pyc", ".typed"}
+MARKS = "tools/evidence.py"  # this file: how results are marked is no part of what they say
 _MARK = re.compile(r"\n<!-- evidence: (\{.*\}) -->\n*\Z")
 
 BEGAN = time.time()  # this process
@@ -114,7 +116,9 @@ TABLE: dict[str, Made] = {
     "docs/service/month.md": Made(
         ("tools/month.py", *SERVICE_CHAOS), ("service",), ("docs/service/month.md",)
     ),
-    "docs/mutation_testing.md": Made(("tools/mutants.py", "tests"), LIBRARY, ("docs/mutation_testing.md",)),
+    "docs/mutation_testing.md": Made(
+        ("tools/mutants.py", "tools/reach.py", "tests"), LIBRARY, ("docs/mutation_testing.md",)
+    ),
 }
 
 
@@ -197,7 +201,33 @@ def sources(result: str, root: Path = ROOT) -> dict[str, Path]:
     made, home = TABLE[result], root / "src" / "discreet"
     folders = {name: home / name for name in sorted(reached(made.packages, root))}
     found = {name: path if path.is_dir() else path.with_suffix(".py") for name, path in folders.items()}
-    return found | {name: root / name for name in made.scripts}
+    return found | {name: root / name for name in (*made.scripts, *sorted(local(made.scripts, root)))}
+
+
+def local(scripts: Iterable[str], root: Path = ROOT) -> set[str]:
+    """The files of benchmarks, tools and tests that scripts import, and what those import."""
+    given = [root / name for name in scripts]
+    found: set[Path] = set()
+    new = {file for path in given for file in _files(path) if file.suffix == ".py"}
+    while new:
+        found |= new
+        new = {one for file in new for one in _imports(file, root)} - found
+    beside = (one for one in found if not any(one.is_relative_to(path) for path in given))
+    return {one.relative_to(root).as_posix() for one in beside} - {MARKS}
+
+
+def _imports(file: Path, root: Path) -> Iterator[Path]:
+    """The files below ``root``, outside src, that a script imports."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            here = file.parent.relative_to(root).parts
+            above = [*here[: len(here) + 1 - node.level]] if node.level else []
+            parts = [*above, *([node.module] if node.module else [])]
+            names = [".".join(parts), *(".".join([*parts, one.name]) for one in node.names)]
+        for name in names:
+            path = root.joinpath(*name.split("."))
+            yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
 
 
 # --- marks -------------------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ that thirty days hold 360,000 of them. Meanwhile
 - processes are killed, at named points of their work and at random moments;
 - the clock jumps, forwards and back, by up to three hours;
 - the month ends, after the first day and again after the twenty-ninth;
-- before a month ends, a backup is taken, and the store is replaced by it an hour later;
+- before the first month ends, a backup is taken, and the store is replaced by it an hour later; the second
+  ends with outcomes that wait;
 - items are added and retired.
 
 Whenever a store is given up, and at the end, everything it has learned is compared with what clients were
 told (`tools.service_chaos.verdict`), and the store with itself (`discreet.service.backup.verify`). Memory of
-the processes and sizes of the files are measured all the time.
+the processes and sizes of the files are measured all the time. ``--fault`` breaks the service on purpose, in
+one of the ways of `FAULTS` or of `tools.service_chaos.faults`: such a run has to find something wrong.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from discreet.service import backup
 from discreet.service.database import POINTS, open_store
 from discreet.service.worker import Worker
 
+from .service_chaos import faults as chaos
 from .service_chaos.__main__ import settle
 from .service_chaos.clients import Clients
 from .service_chaos.verdict import verdict
@@ -66,10 +69,40 @@ KINDS = {
 GROWTH, LOG, BLOCKS = 1.5, 64 << 20, 50
 
 
+def _loses_outcomes_at_the_end() -> None:
+    """Drops what waits to be learned when a month ends."""
+    honest = Worker._close
+
+    def close(self: Worker, one: Any, *, over: bool) -> Any:
+        if over:
+            with self._changing(one) as tx:
+                tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, one.epoch)
+        return honest(self, one, over=over)
+
+    Worker._close = close  # type: ignore[method-assign]
+
+
+def _drops_charges_on_a_restore() -> None:
+    """Takes a charge from before a restore for one that was given back, once the next month has begun."""
+    honest = Worker._new_epoch
+
+    def new_epoch(self: Worker, one: Any) -> None:
+        honest(self, one)
+        with self.store.transaction() as tx:
+            tx.do("UPDATE charge SET void = 1 WHERE version = 1 AND EXISTS (SELECT 1 FROM restored)")
+
+    Worker._new_epoch = new_epoch  # type: ignore[method-assign]
+
+
+FAULTS = {
+    "loses_outcomes_at_the_end": _loses_outcomes_at_the_end,
+    "drops_charges_on_a_restore": _drops_charges_on_a_restore,
+}
+
 ABOUT = f"""\
 A service on SQLite whose clock runs {SPEED:.0f} times as fast as the real one, so that an hour
 is thirty days, with {RATE:.0f} decisions asked for in each real second. It is killed (SIGKILL),
-its clock jumps by up to three hours, months end, backups are taken and put back, and items come
+its clock jumps by up to three hours, months end, a backup is taken and put back, and items come
 and go. Whenever a store is given up, and at the end, what it has learned is compared with what
 clients were shown and told, and accounts, chains and states with each other. `make chaos` makes
 this page, with an hour; `tools/month.py` says how.
@@ -101,10 +134,20 @@ class FastClock:
 class Month:
     """The story: what is done to the service, second by second, and what was found."""
 
-    def __init__(self, folder: Path, seed: int, fault: str | None = None, *, personal: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        fault: str | None = None,
+        *,
+        restore: bool = True,
+        personal: bool = False,
+    ) -> None:
         self.rng, self.clock, self.seed = random.Random(seed), FastClock(), seed
+        self.goes_back = restore  # to a backup; such a store learns nothing until the next month
         shop, people = KINDS[personal]
-        self.world = World(folder, fault, shop=shop, people=people, clock=self.clock)
+        broken = (FAULTS | chaos.FAULTS)[fault] if fault else None
+        self.world = World(folder, broken, shop=shop, people=people, clock=self.clock)
         self.file = Path(self.world.url.removeprefix("sqlite:///"))
         self.saved = folder / "backup.db"
         self.happened: Counter[str] = Counter()
@@ -112,7 +155,8 @@ class Month:
         self.memory: list[int] = []  # bytes of the process, second by second
         self.log = 0  # most bytes of the log of writes
         self.added: list[str] = []  # items that were added and are there
-        self.seen, self.back_in = self._month(), ""
+        self.seen = self._month()
+        self.charged: set[tuple[Any, ...]] = set()  # what a store was charged that was put back
         self._open()
 
     def _open(self) -> None:
@@ -181,20 +225,21 @@ class Month:
         return json.loads(text or b"null") if answer.status < 300 else None
 
     def keep_and_go_back(self) -> None:
-        """A backup in the last hours of a month, and back to it an hour later, once a month."""
-        if self.back_in == self._month():
+        """A backup in the last hours of the first month, and back to it an hour later."""
+        if not self.goes_back:
             return
         left = self.clock.left()
         if left < 6.0 * HOUR and not self.saved.exists():
             backup.backup(self.world.url, self.saved)
             self.happened["backups"] += 1
         elif left < 5.0 * HOUR and self.saved.exists():
-            self.back_in = self._month()
+            self.goes_back = False
             self.restore()
 
     def restore(self) -> None:
         """The store is judged and given up; the backup takes its place, and old outcomes come again."""
         self.judge()
+        self.charged = _charges(self.saved)
         for end in ("", "-wal", "-shm"):
             Path(f"{self.file}{end}").unlink(missing_ok=True)
         self.world._in_child(self._put_back)
@@ -234,6 +279,8 @@ class Month:
         self.world.kill_all()
         self.wrong += verdict(self.world, self.clients)
         self.wrong += backup.verify_url(self.world.url)[0]
+        if lost := self.charged - _charges(self.file):
+            self.wrong.append(f"{len(lost)} charges were lost with a restore")
         self.wrong += self.left_behind()
         self.happened["decisions"] += len(self.clients.shown)
         self.happened["outcomes acknowledged"] += len(self.clients.acknowledged)
@@ -272,12 +319,27 @@ class Month:
         return found
 
 
+def _charges(file: Path) -> set[tuple[Any, ...]]:
+    """What a store was charged and was not given back."""
+    with contextlib.closing(sqlite3.connect(file)) as store:
+        rows = store.execute(
+            "SELECT population, people, label, event, count, owner FROM charge WHERE void = 0"
+        )
+        return set(rows)
+
+
 def live(
-    seconds: float, seed: int = 0, fault: str | None = None, *, progress: bool = False, personal: bool = False
+    seconds: float,
+    seed: int = 0,
+    fault: str | None = None,
+    *,
+    restore: bool = True,
+    progress: bool = False,
+    personal: bool = False,
 ) -> dict[str, Any]:
     """So many seconds of a month; what happened, what was measured and what was wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        month = Month(Path(folder), seed, fault, personal=personal)
+        month = Month(Path(folder), seed, fault, restore=restore, personal=personal)
         reported = [0.0]
 
         def after(now: float) -> None:
@@ -360,12 +422,18 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="of the real clock; 60 are thirty days")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--fault", help="break the service on purpose")
+    parser.add_argument("--fault", choices=[*FAULTS, *chaos.FAULTS], help="break the service on purpose")
+    parser.add_argument("--no-restore", action="store_true", help="the first month ends like any other")
     parser.add_argument("--personal", action="store_true", help="everybody's own sets, from their histories")
     parser.add_argument("--out", type=Path, help="where to write the page")
     options = parser.parse_args()
     found = live(
-        60.0 * options.minutes, options.seed, options.fault, progress=True, personal=options.personal
+        60.0 * options.minutes,
+        options.seed,
+        options.fault,
+        restore=not options.no_restore,
+        progress=True,
+        personal=options.personal,
     )
     print({name: one for name, one in found.items() if name != "memory"})
     if options.out is not None:

@@ -27,7 +27,7 @@ from discreet.core.checks import DataError
 from discreet.data import Store, append, costs, prepare, preparing, read
 from discreet.data import store as layout
 from discreet.data.events import as_text
-from discreet.data.preparing import Identities, KeyedRows, bucket_of, key_words
+from discreet.data.preparing import Identities, KeyedRows, Spill, bucket_of, key_words
 from discreet.data.read import Source
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
@@ -686,3 +686,21 @@ def test_columns_of_parquet_that_are_not_there(tmp_path):
     pq.write_table(pa.table({"user": [1], "pages": ["p0"]}), tmp_path / "events.parquet")
     with pytest.raises(ValueError, match="did you mean 'pages'"):
         made(tmp_path, tmp_path / "events.parquet")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_beyond_the_memory_are_written_and_none_before(tmp_path, weighted):
+    """Of 10 bytes a row (18 with weights), and nothing is lost on the way."""
+    spill = Spill(tmp_path, 4, 100, weighted, memory=130 * (18 if weighted else 10))
+    rng = np.random.default_rng(0)
+    keys, items = rng.integers(1 << 60, size=240).astype(np.uint64), rng.integers(100, size=240)
+    weights = rng.random(240 * weighted)
+    for part in np.split(np.arange(240), 4):
+        some = KeyedRows(keys[part], items[part].astype(spill.kind), weights[part[: len(part) * weighted]])
+        spill.add(*spill.scattered(some))
+        assert spill.on_disk == (part[-1] >= 130)
+    spill.finish()
+    found = [spill.taken(bucket) for bucket in range(4)]
+    assert sorted(zip(keys.tolist(), items.tolist(), strict=True)) == sorted(
+        pair for one in found for pair in zip(one.keys.tolist(), one.items.tolist(), strict=True)
+    )

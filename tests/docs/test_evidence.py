@@ -86,6 +86,32 @@ def test_packages_bring_what_they_import():
     assert evidence.reached(evidence.LIBRARY) == whole - {"__init__", "__main__", "__pycache__"}
 
 
+def test_scripts_bring_what_they_import(copy):
+    """Of other scripts, and what those import; by the text of imports, beside what Python itself imports."""
+    every = {result: evidence.local(made.scripts) for result, made in TABLE.items()}
+    shared = {result for result, found in every.items() if "benchmarks/shared.py" in found}
+    says = {
+        path.stem for path in (ROOT / "benchmarks").glob("*.py") if "benchmarks.shared" in path.read_text()
+    }
+    assert {f"benchmarks/results/{name}.json" for name in says} & set(TABLE) <= shared
+    assert "benchmarks/results/privacy_core.json" in shared
+    assert {"benchmarks/offline.py", "benchmarks/shared.py", "tools/results.py"} <= every[
+        "benchmarks/results/continuous_greedy.json"
+    ]
+    assert every["docs/chaos.md"] == set()
+    ask = "import sys, benchmarks.continuous_greedy; print(*(m.__file__ for name, m in sys.modules.items()"
+    ask += " if name.split('.')[0] in ('benchmarks', 'tools') and m.__file__))"
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    loaded = subprocess.run(
+        [sys.executable, "-c", ask], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True
+    ).stdout.split()
+    names = {Path(one).relative_to(ROOT).as_posix() for one in loaded} - {"benchmarks/continuous_greedy.py"}
+    assert len(names) > 2
+    assert names - {evidence.MARKS} <= every["benchmarks/results/continuous_greedy.json"]
+    _edit(copy / "benchmarks" / "shared.py", "\nimport ", "\nfrom . import store\nimport ")
+    assert "benchmarks/store.py" in evidence.local(["benchmarks/privacy_core.py"], copy)
+
+
 # --- digests -----------------------------------------------------------------------------------------
 
 
@@ -97,6 +123,7 @@ def test_packages_bring_what_they_import():
         ("src/discreet/kernels/portable.h", "#", "#define A_NEW_ONE 1\n#"),
         ("src/discreet/privacy/blt_constants.json", "[", "[[], "),
         ("benchmarks/privacy_core.py", "import", "import this\nimport"),
+        ("benchmarks/shared.py", "import", "import this\nimport"),
     ],
 )
 def test_a_changed_source_is_noticed(copy, path, old, new):

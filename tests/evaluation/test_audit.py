@@ -174,6 +174,15 @@ def test_a_learner_that_shows_people_past_the_gate_is_noticed():
     assert "outputs prove epsilon" in finding.verdict
 
 
+@pytest.mark.parametrize(("first", "second", "seen"), [(0.1, 0.0, True), (0.0, 0.1, True), (0.0, 0.0, False)])
+def test_a_fault_is_looked_for_with_other_neighbours(monkeypatch, first, second, seen):
+    """Where those of the sound library hide it."""
+    case, excess = case_of("Gate.choose"), iter([first, second])
+    monkeypatch.setattr(type(case), "compare", lambda *_: (1.0, next(excess)))
+    monkeypatch.setattr(type(case), "_worst", lambda *_, **__: None)
+    assert case.notices("rate doubled", None, QUICK) is seen
+
+
 @pytest.mark.parametrize("fault", ["rate doubled", faults.CHOICES_TELL])
 def test_an_audit_that_cannot_see_fails(fault):
     """A setting so coarse that an injected fault changes nothing is itself called wrong."""
@@ -453,7 +462,9 @@ def test_verdicts():
     assert "beyond the account" in str(report)
     assert report.to_json()["findings"][1]["exact_epsilon"] is None
     json.dumps(report.to_json(), allow_nan=False)
-    assert "| A | b | replace |" in report.to_markdown()
+    page = report.to_markdown()
+    assert "| A | b | replace |" in page
+    assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {len(face.HEADER) + 1}
     blind = face.AuditReport((finding(unseen=("Too small.",)), finding(setting="c", unseen=("Too small.",))))
     assert "- A (b); A (c): Too small.\n" in blind.to_markdown()
     assert blind.to_json()["findings"][0]["cannot_be_seen"] == ["Too small."]

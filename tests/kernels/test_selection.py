@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from discreet.kernels import arrays, rows
 from discreet.kernels.prefix_sums import FactorizedPrefix
 from discreet.kernels.rows import RowTable
 from discreet.kernels.selection import (
@@ -214,3 +215,12 @@ def test_what_does_not_fit_is_refused():
     rounds.run(*good)
     with pytest.raises(ValueError, match="one number"):
         FollowedRounds(total, np.zeros(1, dtype=np.int64), 1.0, 1.0)
+
+
+@pytest.mark.parametrize("short", ["state", "left", "cap", "out"])
+def test_sums_of_arrays_refuse_what_is_of_another_length(short):
+    """Nothing is read beyond the end of an array."""
+    sizes = {"state": 4, "left": 4, "cap": 4, "out": 3} | {short: 2}
+    numbers = [np.ones(sizes[name]) for name in ("state", "left", "cap")]
+    with pytest.raises(ValueError, match="for each row, and a sum for each column"):
+        arrays.gain_sums(rows.SQRT, np.ones((4, 3)), numbers, 1.0, 8.0, None, np.zeros(sizes["out"]))

@@ -19,6 +19,7 @@ from discreet.objectives import (
     SaturatedCoverage,
     SetFunction,
     WeightedTopics,
+    answers,
     greedy,
 )
 from tests.refusals import refused
@@ -253,3 +254,14 @@ def test_mixtures_of_differently_named_items() -> None:
     assert (plain + named).labels == ("a", "b", "c")
     with pytest.raises(ValueError, match="item 1 is 'b' in one part and 'c' in another"):
         named + Coverage(GOOD, labels="acb")
+
+
+@pytest.mark.parametrize("concave", ["sqrt", lambda total: total**0.5], ids=["named", "function"])
+def test_gains_beyond_the_bound_are_refused_and_rounding_is_cut_off(concave):
+    """Also where a function says all of them at once: learners charge for no more than the bound."""
+    person = ConcaveOverModular([[0.04, 0.49, 0.81]], concave=concave)
+    expected = np.array([[0.2, 0.7, 0.9], [0.0, 0.53**0.5 - 0.2, 0.85**0.5 - 0.2]])
+    assert answers.gains_along(person, [0, 1], 0.95) == pytest.approx(expected)
+    with refused("gains must be 3 finite numbers", r"gains\[2\]=0.9"):
+        answers.gains_along(person, [0, 1], 0.8)
+    assert answers.gains_along(person, [0, 1], 0.9 - 1e-12).max() == 0.9 - 1e-12

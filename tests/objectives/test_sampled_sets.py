@@ -36,6 +36,16 @@ def every_set(person, x, seed, samples):
     return np.array(rows).mean(axis=0)
 
 
+def test_a_set_holds_an_item_as_often_as_the_point_says():
+    """Counts of 4,000 sets are binomial: within 6 standard deviations; and so are those of pairs."""
+    x = np.array([0.0, 1.0, 0.25, 0.25, 0.9])
+    held = np.zeros((4000, 5))
+    for row, items in zip(held, random_sets(x, np.random.default_rng(0), 4000), strict=True):
+        row[items] = 1.0
+    assert (np.abs(held.sum(axis=0) - 4000 * x) <= 6 * np.sqrt(4000 * x * (1 - x))).all()
+    assert abs((held[:, 2] * held[:, 3]).sum() - 4000 / 16) < 6 * np.sqrt(4000 / 16)
+
+
 @pytest.mark.parametrize("support", [0, 1, 4, N])
 def test_gradients_are_those_of_every_set_drawn(support):
     x = np.zeros(N)

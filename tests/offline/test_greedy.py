@@ -1032,7 +1032,17 @@ def test_what_is_known_of_combinations_with_a_knapsack():
     assert costs_of(kinds) is costs_of(Cardinality(2)) is None
     ten = costs_of(Intersection(Cardinality(2), bag))
     assert ten.weights.tolist()[:3] == [1.0] * 3  # any two of these fit, and costs do not count
-    assert ten.ratio == pytest.approx(min(1 - math.exp(-8 / 18), 1 / (1 + 1 / (1 - math.exp(-5 / 13)))), 0.1)
+    # Of the capacity of 10 the dearest small item takes 2. Two items cost up to 4 + 3 more than they do where
+    # each is charged 5; three cost 7/3 + 4/3 + 4/3 more where each is charged 10/3. The item of 9 is large.
+    alone = costs_of(bag)
+    for found, slack in ((ten, 7.0), (alone, 5.0)):
+        small, rest = 1 - math.exp(-(10 - 2) / (10 + slack)), 1 - math.exp(-5 / (5 + slack))
+        assert found.slack == pytest.approx(slack, rel=1e-4)
+        assert found.ratios == pytest.approx((small, rest), rel=1e-4)
+        assert found.ratio == pytest.approx(rest / (1 + rest), rel=1e-4)
+    even = costs_of(Knapsack([2.0, 2.0, 2.0], 6.0))  # no large item, and every cost is charged as it is
+    assert even.ratios == (pytest.approx(1 - math.exp(-4 / 6), rel=1e-4), None)
+    assert even.ratio == even.ratios[0]
     for unknown in (Intersection(kinds, bag), Intersection(Cardinality(2), bag, bag)):
         found = costs_of(unknown)
         assert found.ratio is None

@@ -459,6 +459,29 @@ def test_public_facts(shop):
             shop.recommend(["tea 1"], 3, **wrong)
 
 
+def test_scores_are_those_of_the_exported_numbers_one_by_one(shop):
+    """The history has at most the length 1, and nothing is regressed on itself."""
+    model = shop.to_json()
+    assert model["prior_items"] > 0.0
+    assert model["paired"] == list(range(12))
+    for history in ({1: 1.0}, {1: 0.2}, {1: 1.0, 10: 0.5}, {1: 0.3, 2: 0.3, 9: 0.1}):
+        length = math.sqrt(max(1.0, sum(w * w for w in history.values()) + model["prior_items"]))
+        for item, score in enumerate(shop.scores(history)):
+            others = [(place, w / length) for place, w in history.items() if place != item]
+            expected = model["base"][item] + sum(
+                x * sum(a * b for a, b in zip(model["left"][place], model["right"][item], strict=True))
+                for place, x in others
+            )
+            assert score == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_nothing_is_left_out_of_a_knapsack_because_it_is_unlikely(shop):
+    """Scores below 0 are scores: the two largest fit."""
+    scores = -np.arange(3.0, 15.0)
+    free, best = shop._within(Knapsack([1.0] * 12, 2.0), scores, (), np.arange(12))
+    assert free[best].tolist() == [0, 1]
+
+
 def test_constraints(shop):
     shelves = PartitionMatroid([range(4), range(4, 8), range(8, 12)], 1)
     found = shop.recommend(["tea 1"], None, constraint=shelves)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import HedgeSelector
+from discreet.online import HedgeSelector, running_sums
 from discreet.online.catalogue import Catalogue
 from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import Merged
@@ -473,6 +473,18 @@ def test_a_start_is_worth_something_and_costs_nothing():
         better[kind.__name__] = warm.run(people).average - cold.run(people).average
     assert all(gain > 0.0 for gain in better.values()), better
     assert sum(better.values()) > 0.2, better
+
+
+def test_a_start_counts_for_as_many_people_as_it_came_from():
+    """Sums begin at values times people; each expert prefers its item of the last set by a public amount."""
+    known = Released((2, 0), 4, None, np.array([0.5, 0.1, 0.4, np.nan]), 100, np.full(4, 0.1))
+    learner = dc.online.RunningSumSelector(4, 2, 1000, dc.Budget(1.0, 1e-6), start=known, seed=0)
+    preferred = running_sums._PREFERENCE * math.log(4) / learner.settings.rate
+    assert preferred > 1.0
+    expected = [[50.0, 10.0, 40.0 + preferred, 0.0], [50.0 + preferred, 10.0, 40.0, 0.0]]
+    assert learner._sum.released == pytest.approx(np.array(expected))
+    leader = dc.online.LeaderSelector(4, 2, 1000, dc.Budget(1.0, 1e-6), start=known, seed=0)
+    assert np.ravel(leader._sum.released)[:3] == pytest.approx([50.0, 10.0, 40.0])
 
 
 def test_what_was_released_moves_to_another_catalogue_by_label():

@@ -228,6 +228,31 @@ def test_beliefs_alone_are_those_of_bayes_for_one_item():
     assert belief.variance.tolist() == pytest.approx([0.12, 0.12])
 
 
+@pytest.mark.parametrize("more", [2, 296])
+def test_what_was_learned_of_items_together_stays_when_items_are_added(more):
+    """New items are independent of the old ones; only beyond 300 items are all taken apart."""
+    learner = ThompsonSelector(6, 2, None, FREE, block=1, seed=0)
+    rng = np.random.default_rng(1)
+    for _ in range(WARM_UP + 20):
+        learner.choose()
+        learner.learn(float(rng.random()))
+    before = learner._sum._values._posterior
+    mean, covariance = before.mean.copy(), before.root.astype(float) @ before.root.T
+    assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 0.1 * covariance.max()
+    # Before anything is known a Joint weight has the deviation 1.5 x the mean value of an item.
+    own = 1.5 * float(np.mean(learner._sum._values._values)) / 2
+    learner.add_items(list(range(6, 6 + more)))
+    after = learner._sum._values._posterior
+    assert after.mean.tolist() == [*mean, *[0.0] * more]
+    if more == 2:
+        expected = np.zeros((8, 8))
+        expected[:6, :6] = covariance
+        expected[6:, 6:] = own**2 * np.eye(2)
+        assert after.root @ after.root.T == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    else:
+        assert after.variance == pytest.approx([*np.diag(covariance), *[own**2] * more], rel=1e-4)
+
+
 def test_many_items_need_no_matrix():
     learner = ThompsonSelector(50_000, 3, None, FREE, block=1, seed=0)
     for _ in range(WARM_UP + 3):

@@ -388,3 +388,32 @@ def test_truncated_neighbours_stay_within_the_charge(size):
     moved = np.abs(grid.truncate(here) - grid.truncate(there))
     assert (moved <= np.abs(here - there) * 7 + 1).all()
     assert (moved > np.abs(here - there) * 7).any()
+
+
+class _Known:
+    """Numbers that are known exactly, to as many bits as are asked for."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def starts(self, bits):
+        return [math.floor(one * 2**bits) for one in self.values]
+
+
+def test_coordinates_on_a_sphere_are_decided_with_as_many_bits_as_it_takes():
+    """Of Gaussians so small that 64 bits say little of their direction, by the formula in exact numbers."""
+    rng = np.random.default_rng(0)
+    rounded = set()
+    for dimension in (1, 2, 3):
+        for _ in range(400):
+            gaussians = [Fraction(int(x), 2**80) for x in rng.integers(-(2**18), 2**18, dimension)]
+            parts = [Fraction(int(x), 2**40) for x in rng.integers(1, 3 * 2**40, dimension)]
+            found = samplers.settled_sphere(_Known(gaussians), _Known(parts), np.arange(dimension))
+            for one, x in zip(found.tolist(), gaussians, strict=True):
+                # half of sum(parts) x / |gaussians| is in [one - 1/2, one + 1/2): compared by squares
+                half = Fraction(sum(parts), 2) * x
+                for end, least in ((one - Fraction(1, 2), True), (one + Fraction(1, 2), False)):
+                    square = end * abs(end) * sum(y * y for y in gaussians)
+                    assert (half * abs(half) >= square) is least
+                rounded.add(one)
+    assert {-2, -1, 0, 1, 2} <= rounded

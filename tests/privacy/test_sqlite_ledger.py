@@ -31,6 +31,7 @@ from discreet.privacy import (
     SQLiteLedger,
     TreeSum,
 )
+from discreet.privacy.ledger import _Locks
 from tests.states import Meanwhile
 
 PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
@@ -604,3 +605,27 @@ def test_learners_come_back_over_the_file(path, tmp_path):
         assert 0.7 < gate.spent.epsilon() <= 1.0
         with pytest.raises(dc.BudgetExceeded):
             dc.online.LeaderSelector(6, 2, 40, gate.share(0.5))
+
+
+def test_a_lock_is_awaited_for_as_long_as_said(tmp_path):
+    """A writer waits for another one that is soon done, and gives up on one that is not."""
+    _Locks.begin(tmp_path / "beside")
+    one, other = (_Locks(tmp_path / "beside") for _ in range(2))
+    held, done = threading.Event(), threading.Event()
+
+    def write():
+        with one.of(60.0):
+            held.set()
+            done.wait(60.0)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert held.wait(60.0)
+    with pytest.raises(TimeoutError), other.of(0.01):
+        pass
+    threading.Timer(0.1, done.set).start()
+    with other.of(60.0):
+        assert done.is_set()
+    writer.join()
+    for lock in (one, other):
+        lock.close()

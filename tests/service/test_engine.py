@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -288,6 +290,17 @@ def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypat
         await engine.stop()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("wait", "longest"), [(5.0, 60.0), (600.0, 600.0)])
+def test_a_block_is_served_for_a_minute_or_for_as_long_as_outcomes_are_awaited(wait, longest):
+    now, closed = engine_module.clock(), []
+    ages = [longest + 5.0, longest + 1.0, longest - 20.0, 0.0]
+    blocks = [SimpleNamespace(since=now - age) for age in ages]
+    live = SimpleNamespace(config=SimpleNamespace(outcome_wait=wait), blocks=deque(blocks))
+    DecisionEngine._close_old(SimpleNamespace(_close=closed.append), live)
+    assert closed == blocks[:2]
+    assert [*live.blocks] == blocks[2:]
 
 
 def test_ids_of_decisions_stay_as_they_are_and_need_no_quoting():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from discreet.privacy import Gate
-from discreet.service import queries
+from discreet.service import queries, shares
 from discreet.service.config import ExperimentConfig, PopulationConfig
 from discreet.service.learning import Learning, forecast, lift_plan, release_plan
 from discreet.service.shares import (
@@ -284,3 +284,12 @@ def test_a_forecast_beats_chance_and_is_remembered():
     found = forecast(config, people, 4000)
     assert found.learned.share > found.random.share + 0.2
     assert forecast(config, people, 4000) is found
+
+
+def test_intervals_hold_what_rounding_may_have_taken(monkeypatch):
+    """Counts are written with three digits, one a block: each may be .0005 off, and more is allowed for."""
+    low, high = share_interval(30_000.0, 10**5, 400, 0.1)
+    monkeypatch.setattr(shares, "_ROUNDED", 0.0)
+    assert low == pytest.approx(share_interval(30_000.0 - 0.4, 10**5, 400, 0.1)[0], rel=1e-7)
+    assert high == pytest.approx(share_interval(30_000.0 + 0.4, 10**5, 400, 0.1)[1], rel=1e-7)
+    assert low < share_interval(30_000.0, 10**5, 400, 0.1)[0]

@@ -60,7 +60,8 @@ def run(
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         what = {"shop": PERSONAL, "people": MANY} if personal else {}
-        world = World(Path(folder), fault, url, divided=divided, **what)
+        broken = FAULTS[fault] if fault else None
+        world = World(Path(folder), broken, url, divided=divided, **what)
         clients = Clients(world, seed)
         where: Counter[str] = Counter()
         done = 0

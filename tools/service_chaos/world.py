@@ -30,8 +30,6 @@ from discreet.service.postgres import PostgresDatabase
 from discreet.service.web import App
 from discreet.service.worker import Worker
 
-from .faults import FAULTS
-
 LIMIT = 2  # rounds of a person
 PATIENCE = 2.0  # seconds for which a process is believed to live: short, as there are so many of them
 PEOPLE = PopulationConfig(
@@ -99,7 +97,7 @@ class World:
     def __init__(
         self,
         folder: Path,
-        fault: str | None = None,
+        fault: Callable[[], None] | None = None,
         url: str | None = None,
         *,
         divided: bool = False,
@@ -128,7 +126,7 @@ class World:
         """What every process of the service begins with."""
         witness()
         if self.fault is not None:
-            FAULTS[self.fault]()
+            self.fault()
         if self.clock is not None:
             time.time = self.clock
 
