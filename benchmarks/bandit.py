@@ -11,7 +11,7 @@ share of people served, k = 5, epsilon 1, when only the value of the shown set c
 shown item that the person wants does. (4), alone with ``--slots``: part of the best fixed set's value that
 slots serve with many items, on synthetic catalogues of 30,000 people and, with FOLDER, on online_retail;
 ``ThompsonSelector`` before is as it was for few items, which it still is below 1,000. What it is for many was
-settled on catalogues of the same kinds with other seeds; online_retail was looked at once, afterwards.
+settled on catalogues of the same kinds with other seeds; online_retail was looked at twice, afterwards.
 
 Constants of Thompson sampling were settled on eshop_clicks and on synthetic streams: baskets, favourites, and
 the product display itself, some of its seeds being those of part 1. None was fitted on msweb; but a first

@@ -234,6 +234,10 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "domains.Simplex": (Simplex, {"n": 3}),
         "domains.CappedSimplex": (CappedSimplex, {"n": 4, "k": 2, "exactly": True}),
         "evaluation.best_fixed_set": (e.best_fixed_set, {"people": population(), "k": K}),
+        "evaluation.compare_recommenders": (
+            e.compare_recommenders,
+            {"people": population(), "budget": BUDGET, "k": K, "seeds": (0,), "baselines": ()},
+        ),
         "evaluation.live_shop": (
             e.live_shop,
             {"months": 1, "visits": 50, "products": 20, "rng": np.random.default_rng(0)},

@@ -64,8 +64,8 @@ Places = NDArray[np.int32]
 
 MOST_PEOPLE = 1 << 29  # whose sums are exact floats
 STATEMENT = (
-    "Joint differential privacy: whatever anybody but you, and whoever collected the data, receives, all of"
-    " them together, says no more about you than the budget allows. Your own set follows from your own"
+    "Joint differential privacy: everything that others receive, all of them together, except those who"
+    " collected the data, says no more about you than the budget allows. Your own set follows from your own"
     " history: keep it to yourself."
 )
 

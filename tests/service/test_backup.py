@@ -225,7 +225,7 @@ def test_a_backup_that_failed_leaves_nothing_and_nothing_else_is_restored(tmp_pa
         saved.write_bytes(text)
         capsys.readouterr()
         assert main(["service", "restore", str(saved), "--store", url]) == 2
-        assert "is no backup of a service" in capsys.readouterr().err
+        assert "is not a backup of a service" in capsys.readouterr().err
     assert main(["service", "restore", str(tmp_path / "other"), "--store", url]) == 2
     assert not list(tmp_path.glob("other*"))
 

@@ -178,7 +178,7 @@ def gathered(
 ) -> Events:
     """Everybody in batches of rows; bad rows are refused, or left out where their source says so.
 
-    Whoever has a row that is left out still counts as somebody. With ``nobody`` there may be no people: there
+    A person whose row is left out still counts. With ``nobody`` there may be no people: there
     is one then, without items. With ``nothing`` there may be no items: there is one then, without a name,
     that nobody has.
     """

@@ -236,7 +236,7 @@ class Work:
         if "weight" in batch.columns:
             weights = rows.weighed(amounts(batch.columns["weight"]), self.highest)
         what = rows.listed(self.names, drop=self.drop)
-        # Whoever has a row that is left out still counts as somebody.
+        # A person whose row is left out still counts.
         kept = np.where(rows.good & (what >= 0), what, nothing).astype(kind)
         if not rows.good.all() and weights.size:
             weights = np.where(rows.good, weights, 0.0)

@@ -719,8 +719,8 @@ class PrivateFeatureSelector(_PrivateSelector):
     which falls with the width of the bounds; picked in the same way. ``"auto"``, the default, is covariance
     where there are bounds and threshold where there are none (or more people than whose covariances are
     exact, 2^21, where that number is public); ``objective_`` is what was taken. With the documented ranges of
-    five data sets both chose about as well; with ranges ten times as wide thresholds chose better on each. So
-    leave bounds out unless you know them. ``"mutual_information"``: greedy on the information that the
+    five data sets both chose about as well; with ranges ten times as wide thresholds chose better on four and
+    as well on the fifth. So leave bounds out unless you know them. ``"mutual_information"``: greedy on the information that the
     chosen features carry together about the class, in a naive Bayes model of ``bins`` equal parts of their
     range (`MutualInformation`). One person can move it by about log(N) / N, which hides it among hundreds or
     a few thousand people. ``scale="log"`` is for amounts, counts and others that have long tails above

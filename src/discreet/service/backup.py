@@ -67,7 +67,9 @@ def _check_backup(saved: str | os.PathLike[str]) -> None:
         with closing(sqlite3.connect(f"file:{_there(f'sqlite:///{saved}')}?mode=ro", uri=True)) as file:
             file.execute("SELECT 1 FROM migration").fetchone()
     except sqlite3.DatabaseError:
-        raise ValueError(f"{saved} is no backup of a service: discreet service backup writes one") from None
+        raise ValueError(
+            f"{saved} is not a backup of a service: discreet service backup writes one"
+        ) from None
 
 
 def copy(source: Database, target: Database, file: Database) -> None:

@@ -273,7 +273,7 @@ def _has_own_sets(store: Database, population: int) -> bool:
 
 
 _OWN_SETS = (
-    "Somebody's own set, towards whoever sees it: it follows from their own history, which comes with a"
+    "Somebody's own set, towards anyone who sees it: it follows from their own history, which comes with a"
     " request or stays on the device."
 )
 

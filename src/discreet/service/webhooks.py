@@ -140,7 +140,7 @@ def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
-    """End what is going on; whoever waits for it hears of an error."""
+    """End what is going on; those who wait for it get an error."""
     with contextlib.suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
 
