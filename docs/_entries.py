@@ -17,6 +17,7 @@ PARAMETERS = {
     "include": "Public items that are chosen from the start.",
     "exclude": "Public items that cannot be chosen.",
     "sums": "How private running sums are factorised.",
+    "candidates": "Public: the only ones that can be chosen, so that noise decides among fewer.",
     "start": "Released estimates of an earlier learner to begin with.",
     "epsilon": "The privacy budget of each person; math.inf for a choice without privacy.",
     "delta": "The probability with which the bound by epsilon may fail.",

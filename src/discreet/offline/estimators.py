@@ -720,11 +720,12 @@ class PrivateFeatureSelector(_PrivateSelector):
     where there are bounds and threshold where there are none (or more people than whose covariances are
     exact, 2^21, where that number is public); ``objective_`` is what was taken. With the documented ranges of
     five data sets both chose about as well; with ranges ten times as wide thresholds chose better on four and
-    as well on the fifth. So leave bounds out unless you know them. ``"mutual_information"``: greedy on the information that the
-    chosen features carry together about the class, in a naive Bayes model of ``bins`` equal parts of their
-    range (`MutualInformation`). One person can move it by about log(N) / N, which hides it among hundreds or
-    a few thousand people. ``scale="log"`` is for amounts, counts and others that have long tails above
-    ``low``, or whose highest value is a guess: entries count by their logarithm, from a thousandth of the
+    as well on the fifth. So leave bounds out unless you know them. ``"mutual_information"``: greedy on
+    the information that the chosen features carry together about the class, in a naive Bayes model of
+    ``bins`` equal parts of their range (`MutualInformation`). One person can move it by about log(N) / N,
+    which hides it among hundreds or a few thousand people. ``scale="log"`` is for amounts, counts and
+    others that have long tails above ``low``, or whose highest value is a guess: entries count by their
+    logarithm, from a thousandth of the
     range on. Few large values then decide less, and bounds that are ten times too wide cost less.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the

@@ -501,7 +501,7 @@ def check_control(config: ExperimentConfig) -> None:
 
 
 def check_candidates(config: ExperimentConfig) -> None:
-    """Refuse candidates that are no items, or of which no set can be made."""
+    """Refuse candidates that are not items, or of which no set can be made."""
     few, known = config.candidates, set(config.items)
     if unknown := [label for label in few if label not in known]:
         raise Wrong("candidates", f"candidates has {unknown[0]!r}, which is not among the items")
