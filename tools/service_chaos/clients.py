@@ -70,6 +70,8 @@ class Clients:
             if rng.random() < 0.2:
                 continue  # never reported
             likes = [item for item in SHOP.items if rng.random() < 0.3]
+            if rng.random() < 0.1:  # about as long as outcomes are waited for
+                self.stop.wait(rng.uniform(0.5, 2.5) * SHOP.outcome_wait)
             path = f"/v1/decisions/{decision}/outcome"
             said, connection = self._send(connection, path, {"likes": likes})
             if said is not None and said["status"] in ("recorded", "duplicate"):
