@@ -79,6 +79,8 @@ class Clients:
             likes = [item for item in SHOP.items if rng.random() < 0.3]
             body = {"likes": likes} | ({"served": not set(likes).isdisjoint(asked["items"])} if had else {})
             sent = json.dumps(body if had else likes).encode()
+            if rng.random() < 0.1:  # about as long as outcomes are waited for
+                self.stop.wait(rng.uniform(0.5, 2.5) * SHOP.outcome_wait)
             path = f"/v1/decisions/{decision}/outcome"
             said, connection = self._send(connection, path, body)
             if said is not None and said["status"] in ("recorded", "duplicate"):
