@@ -509,6 +509,6 @@ def lines_of(option: str, text: str) -> str | list[str]:
     try:
         lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = "is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        why = "is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
     return [line.strip() for line in lines if line.strip()]
