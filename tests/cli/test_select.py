@@ -417,7 +417,7 @@ def test_people_do_not_depend_on_how_many_rows_are_read_at_a_time(
 ):
     expected = Coverage.from_events(visits, person="user", item="page")
     monkeypatch.setattr("discreet.data.read.BLOCK", rows_at_a_time)
-    monkeypatch.setattr("discreet.data.events._WAITING", 10 * rows_at_a_time)
+    monkeypatch.setattr("discreet.data.events._MOST_UNMERGED", 10 * rows_at_a_time)
     path: object = visits
     if kind == "stdin":
         monkeypatch.setattr(

@@ -258,14 +258,14 @@ def test_people_who_are_counted_twice_are_caught():
 def test_coins_that_enter_a_sum_are_caught():
     """The injected fault: the comparison leaves out whoever is not in the sample."""
     honest, kept = BestOfBothSelector._compare, []
-    toss = Window._tossed
+    sample = Window._sampled
 
-    def tossed(window, count):
-        kept[:] = toss(window, count)
+    def sampled(window, count):
+        kept[:] = sample(window, count)
         return np.array(kept)
 
     with (
-        mock.patch.object(Window, "_tossed", tossed),
+        mock.patch.object(Window, "_sampled", sampled),
         mock.patch.object(BestOfBothSelector, "_compare", lambda s, d: honest(s, d * kept[-1])),
         pytest.raises(AssertionError),
     ):

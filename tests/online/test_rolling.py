@@ -143,7 +143,7 @@ def test_no_run_tells_more_than_epsilon_in_either_direction(k, rows, budget):
         assert min(highest, -lowest) > least * budget.epsilon
 
 
-@pytest.mark.parametrize("name", ["spent people kept", "coins tossed again", "credit of true sums",
+@pytest.mark.parametrize("name", ["spent people kept", "sample drawn again", "credit of true sums",
                                   "everybody in the sample", "rate doubled"])  # fmt: skip
 def test_injected_faults_are_caught(name):
     with _injected(name):

@@ -275,8 +275,8 @@ class ChoiceCase(Case):
         with hooks.coarse_scores():
             return [hashable(self.play(stream, self.source(first + seed)).published) for seed in range(runs)]
 
-    def _telling(self, pair: Pair, fault: faults.Fault) -> tuple[Floats, measures.Distribution, int]:
-        """The people who show a fault most, their sound probabilities, and enough runs to see it."""
+    def _most_revealing(self, pair: Pair, fault: faults.Fault) -> tuple[Floats, measures.Distribution, int]:
+        """The stream on which a fault changes outputs most, its correct distribution, and enough runs."""
         starts = self.space.starts(PublicRandomness.seeded(1).generator)
         best: tuple[float, Floats, measures.Distribution] | None = None
         for stream in (pair.here, pair.there, *(next(starts).here for _ in range(6))):
@@ -296,17 +296,20 @@ class ChoiceCase(Case):
         p, q = self._distribution(pair.here), self._distribution(pair.there)
         here, there = self._outputs(pair.here, runs), self._outputs(pair.there, runs, first=runs)
         fits = [measures.chi_square(here, p), measures.chi_square(there, q)]
-        fits += self._fits_beside_faults(pair, effort, first=2 * runs)
+        fits += self._fits_on_fault_streams(pair, effort, first=2 * runs)
         bound = measures.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
         return min(1.0, len(fits) * min(fits)), bound
 
-    def _fits_beside_faults(self, pair: Pair, effort: Effort, first: int) -> list[float]:
-        """Sound p-values among the people who show injected faults of the sampler."""
+    def _fits_on_fault_streams(self, pair: Pair, effort: Effort, first: int) -> list[float]:
+        """P-values of the correct sampler, on the streams that would reveal each injected fault of it best.
+
+        ``first`` is the first seed to use: earlier ones were used in other tests.
+        """
         fits = []
         for name in self.faults:
             fault = faults.SAMPLED.get(name)
             if fault is not None and fault not in faults.OF_NOISE:
-                stream, sound, count = self._telling(pair, fault)
+                stream, sound, count = self._most_revealing(pair, fault)
                 seen = self._outputs(stream, max(count, effort.runs), first=first)
                 fits.append(measures.chi_square(seen, sound))
         return fits
@@ -323,7 +326,7 @@ class ChoiceCase(Case):
         return self._worst(proved, evaluations, seed=2, extra=(pair,))
 
     def sampler_notices(self, fault: faults.Fault, pair: Pair, effort: Effort) -> bool:
-        stream, sound, count = self._telling(pair, fault)
+        stream, sound, count = self._most_revealing(pair, fault)
         with fault():
             seen = self._outputs(stream, max(count, effort.runs))
         return measures.chi_square(seen, sound) <= measures.NEVER
@@ -708,7 +711,7 @@ class MixedCase(ChoiceCase):
             measures.chi_square([chosen for chosen, _, _ in world], self._distribution(stream))
             for world, stream in zip(worlds, (pair.here, pair.there), strict=True)
         ]
-        fits += self._fits_beside_faults(pair, effort, first=2 * runs)
+        fits += self._fits_on_fault_streams(pair, effort, first=2 * runs)
         fits.append(self._noise_fit(pair, worlds[0]))
         return min(1.0, len(fits) * min(fits)), bound
 

@@ -130,8 +130,11 @@ def everybody_sampled() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def coins_tossed_again() -> Iterator[None]:
-    """Who votes is decided by a new coin in every release, not once."""
+def sample_redrawn() -> Iterator[None]:
+    """The secret sample of voters is drawn anew for every release, not once when somebody comes.
+
+    Everybody who comes is kept; each release then sees a new sample of them, and the others are put back.
+    """
     real = Votes.draw
 
     def draw(self: Votes, number: int, active: Any) -> Any:
@@ -147,7 +150,7 @@ def coins_tossed_again() -> Iterator[None]:
             self.keep_rows(rows)
         return found
 
-    everybody = swapped(Votes, "_tossed", lambda _, count: np.ones(count, dtype=bool))
+    everybody = swapped(Votes, "_sampled", lambda _, count: np.ones(count, dtype=bool))
     with everybody, swapped(Votes, "draw", draw):
         yield
 
@@ -209,7 +212,7 @@ EXACT: dict[str, Fault] = RETURNING | {
     "sensitivity halved": sensitivity_halved,
     "range of scores halved": range_halved,
     "everybody in the sample": everybody_sampled,
-    "coins tossed again": coins_tossed_again,
+    "sample drawn again": sample_redrawn,
     "spent people kept": spent_people_kept,
     "credit of true sums": credit_of_true_sums,
     "score of another item": score_of_another,

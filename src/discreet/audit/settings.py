@@ -484,20 +484,22 @@ _TWO_PICKS = (
 
 
 def _greedy() -> Iterator[Case]:
+    """`PrivateGreedy` by each of its methods, with few enough people and items to enumerate all picks."""
     one, pair = Cardinality(1), Cardinality(2)
-    bag, large = Knapsack([0.6, 0.3, 0.3], 1.0), Knapsack([0.6, 0.6, 0.6], 1.0)
-    few = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
+    knapsack, all_large = Knapsack([0.6, 0.3, 0.3], 1.0), Knapsack([0.6, 0.6, 0.6], 1.0)
+    # A doubled rate is not among them: see `_FEW_PICKS`.
+    decomposable = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
     settings: list[tuple[str, str, Constraint, Budget, tuple[int, int], tuple[str, ...], bool]] = [
-        # method, in words, constraint, budget, people and items, injected faults, only when deep
+        # method, description, constraint, budget, (people, items), injected faults, in deep audits only
         ("basic", "2 of 3 items", pair, Budget(2.0), (6, 3), _PICKS, False),
         ("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), (4, 3), _PICKS, True),
         ("exact", "2 of 3 items", pair, Budget(2.0, 0.05), (6, 3), _PICKS, False),
-        ("decomposable", "2 of 3 items", pair, Budget(2.0, 0.05), (4, 3), few, False),
+        ("decomposable", "2 of 3 items", pair, Budget(2.0, 0.05), (4, 3), decomposable, False),
         ("subsampled", "1 of 8 items", one, Budget(1.0, 0.0, ADD_REMOVE), (2, 8), _SAMPLED, False),
         ("subsampled", "2 of 5 items", pair, Budget(0.5, 0.0, ADD_REMOVE), (2, 5), _SAMPLED, True),
         ("subsampled", "1 of 8 items", one, Budget(1.0), (2, 8), _SAMPLED, True),
-        ("basic", "a knapsack of 3 items", bag, Budget(4.0, 0.0, ADD_REMOVE), (4, 3), _PICKS, True),
-        ("basic", "a knapsack of 3 large items", large, Budget(4.0), (4, 3), _PICKS, True),
+        ("basic", "a knapsack of 3 items", knapsack, Budget(4.0, 0.0, ADD_REMOVE), (4, 3), _PICKS, True),
+        ("basic", "a knapsack of 3 large items", all_large, Budget(4.0), (4, 3), _PICKS, True),
     ]
     for method, words, constraint, budget, shape, faults, deep in settings:
         yield ChoiceCase(

@@ -194,7 +194,7 @@ def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, 
     """What the proof of Theorem 8 arrives at with the exploration rate of Algorithm 3: k^(5/2), not k^2.
 
     16 k^3 n ln n sqrt(ln(k/delta) T / g) / eps + g T, without the term for too many explorations
-    (`published_tail`), which no float beside it shows.
+    (`published_tail`), which is too small to change a float. g is `published_exploration`.
     """
     g = published_exploration(n_items, k, rounds)
     size = n_items * math.log(n_items) * math.sqrt(math.log(k / delta) * rounds / g)

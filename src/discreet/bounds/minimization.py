@@ -105,8 +105,9 @@ def lovasz_leader(
 ) -> float:
     """The regularised leader on (noisy) sums of gradients: T (|g|^2 / 2 + noise) / H + H n r^2 / 2.
 
-    ``noise`` is `noise_cost` on average over the rounds, r the largest distance from the centre (1/2, or 1
-    for paper 001's centre 0).
+    T is ``rounds``, H ``regularization``, |g| `gradient_length`, and ``noise`` the average of `noise_cost`
+    over the rounds. r is the largest distance of a coordinate in [0, 1] from ``centre``: 1/2, or 1 for paper
+    001's centre 0. Never more than `trivial_cost`.
     """
     if regularization <= 0.0:
         return trivial_cost(rounds, bound)

@@ -207,7 +207,11 @@ class NestedLimits:
         return decomposition(x, sets, widths / unit)
 
     def _trim(self, level: Items, lengths: NDArray[np.int64], unit: int) -> None:
-        """Take off what a tolerated excess left above a capacity, from the longest items."""
+        """Shorten the longest items of a group whose lengths exceed its capacity, in ``unit``s, in place.
+
+        Points may exceed a capacity by `POLYTOPE_TOLERANCE`; that much is cut. ``level`` has for each item
+        its group at one level of nesting, -1 for none.
+        """
         sums = np.zeros(len(self.groups), dtype=np.int64)
         inside = level >= 0
         np.add.at(sums, level[inside], lengths[inside])
@@ -222,7 +226,7 @@ class NestedLimits:
                     break
 
     def round(self, point: Vector, rng: np.random.Generator) -> Items:
-        """Pivotal rounding inside every group, smallest groups first; what is left over is settled by a coin.
+        """Pivotal rounding inside every group, smallest groups first; what is left over is rounded at random.
 
         Each group ends with its sum rounded down or up, hence within its capacity.
         """

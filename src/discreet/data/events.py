@@ -32,7 +32,7 @@ from ..privacy import Account, Budget, Gate, Seed, select_partitions
 from .read import FINE_TIMES, Batch, Column, Source, Text, Wording, batches, columns_of, constraint_role
 
 # Pairs that wait to be merged into those known so far.
-_WAITING = 1 << 20
+_MOST_UNMERGED = 1 << 20
 _MOST_ITEMS = 10_000_000
 _ITEM = 0xFFFFFFFF  # the part of a pair that is the item
 _HEADLESS = "; if its first line is a row and no header, name its columns with {}"
@@ -223,7 +223,7 @@ class Pairs:
     def __init__(self) -> None:
         self._pairs = [np.zeros(0, dtype=np.int64)]
         self._weights: list[NDArray[np.float64]] | None = None  # None: each of them is 1
-        self._waiting = 0
+        self._unmerged = 0
 
     def add(self, pairs: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
         if weights is not None and self._weights is None:
@@ -231,9 +231,9 @@ class Pairs:
         self._pairs.append(pairs)
         if self._weights is not None:
             self._weights.append(np.ones(pairs.size) if weights is None else weights)
-        self._waiting += pairs.size
-        # Merging costs as much as what is known already: wait until as much again has come.
-        if self._waiting > max(_WAITING, self._pairs[0].size):
+        self._unmerged += pairs.size
+        # A merge sorts all pairs, so it waits until as many were added as are merged already.
+        if self._unmerged > max(_MOST_UNMERGED, self._pairs[0].size):
             self._merge()
 
     def merged(self) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
@@ -242,22 +242,23 @@ class Pairs:
         return self._pairs[0], None if self._weights is None else self._weights[0]
 
     def _merge(self) -> None:
+        """Sort what was added, and keep each pair once, with its largest weight."""
         pairs = np.concatenate(self._pairs)
-        self._waiting, self._pairs = 0, [pairs]
+        self._unmerged, self._pairs = 0, [pairs]
         if not pairs.size:
             return
         if self._weights is None:
             pairs.sort()
-            self._pairs = [pairs[_fresh(pairs)]]
+            self._pairs = [pairs[_first_of_equals(pairs)]]
             return
         order = np.argsort(pairs)
         pairs, weights = pairs[order], np.concatenate(self._weights)[order]
-        first = np.flatnonzero(_fresh(pairs))
+        first = np.flatnonzero(_first_of_equals(pairs))
         self._pairs, self._weights = [pairs[first]], [np.maximum.reduceat(weights, first)]
 
 
-def _fresh(pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the pairs, which are in order, is another than the one before."""
+def _first_of_equals(pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the sorted pairs differ from the pair before."""
     return np.concatenate(([True], pairs[1:] != pairs[:-1]))
 
 

@@ -303,7 +303,10 @@ class Work:
     def finish(
         self, folder: Path, parts: list[dict[str, Any]], *, own_key: bool = False, generation: int = 1
     ) -> None:
-        """Write what a store says about itself: from here on it is what its manifest says."""
+        """Write the labels and the manifest, which make the folder a store of this ``generation``.
+
+        ``parts`` describe the buckets. ``own_key`` writes the key of the hashes beside them.
+        """
         if own_key:
             write_key(folder, self.secret)
         file = LABELS if generation == 1 else f"labels-{generation}.json"

@@ -257,7 +257,7 @@ class Source:
         then names close to the one that is missing are.
         """
         if only in asked and len(header) == 1 and len(asked) == 1:
-            if separator and self.columns is None and not _nearly(asked[str(only)], header):
+            if separator and self.columns is None and not _positions(asked[str(only)], header):
                 warnings.warn(
                     f"the first line of {self.name}, {shown(header[0])}, is taken for the name of its column,"
                     f" not for one of its {only}s{self.wording.headless}",
@@ -269,7 +269,7 @@ class Source:
         for role, column in asked.items():
             places = [at for at, name in enumerate(header) if name == column]
             if not places and separator:
-                places = _nearly(column, header)
+                places = _positions(column, header)
             if len(places) > 1:
                 raise self._several(role, column, places, bool(separator))
             if places:
@@ -311,7 +311,7 @@ class Source:
                 hint = self.wording.separator.format(mark=mark)
         listed = ", ".join(map(repr, header[:20])) + (", ..." if len(header) > 20 else "")
         names = [name.strip() for name in header if isinstance(name, str)]
-        near = _near(str(column), names)
+        near = _similar_names(str(column), names)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         if public:
             if self.public and separator and self.columns is None and not (header_found or hint or near):
@@ -353,22 +353,22 @@ class Batch:
         return self.refused(row, f"{words}; every event needs its {what}")
 
 
-def _near(column: str, names: Sequence[str]) -> list[str]:
-    """Names that may have been meant: spelled nearly so, or with more words or fewer."""
+def _similar_names(column: str, names: Sequence[str]) -> list[str]:
+    """Up to three names that may have been meant: of similar spelling, or with words more or fewer."""
     by_letters = {name.casefold(): name for name in names if name}
-    asked = column.casefold().strip()
-    close = difflib.get_close_matches(asked, list(by_letters), n=3)
+    wanted = column.casefold().strip()
+    close = difflib.get_close_matches(wanted, list(by_letters), n=3)
     parts = [
         name
         for name in by_letters
-        if len(min(asked, name, key=len)) > 2
-        and (asked in name or name in asked or difflib.get_close_matches(asked, name.split(), n=1))
+        if len(min(wanted, name, key=len)) > 2
+        and (wanted in name or name in wanted or difflib.get_close_matches(wanted, name.split(), n=1))
     ]
     return [by_letters[name] for name in dict.fromkeys([*close, *parts])][:3]
 
 
-def _nearly(column: str, header: Sequence[str]) -> list[int]:
-    """The places of a name in a header of text but for blanks around it, or of a number in place of one."""
+def _positions(column: str, header: Sequence[str]) -> list[int]:
+    """Where a header has this name, blanks around it aside; a number instead of a name is a position."""
     number = _NUMBERED.fullmatch(column)
     if number is not None:
         return [at for at in [int(number[1]) - 1] if at < len(header)]
@@ -503,6 +503,7 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
 
 @contextmanager
 def _opened(source: Source) -> Iterator[io.BufferedReader]:
+    """The bytes of a file, or of standard input, which stays open afterwards."""
     if source.stdin:
         if sys.stdin is None:
             raise ValueError("standard input is closed; name a file, or pipe one in")

@@ -137,11 +137,12 @@ cdef class Oracle:
         self, const int64_t[::1] items, const double[::1] cost, *, const int64_t[::1] below,
         Py_ssize_t tight, Py_ssize_t keep, Py_ssize_t most,
     ):
-        """Offer items in the order of (cost, place): the places of those offered, and which of them fitted.
+        """The greedy algorithm on items sorted by (cost, index): indices in this order, and which items fit.
 
-        The independent set ``below`` is taken first. Items with a cost of 0 or more are offered only with
-        ``tight=1``, not 0. The first ``keep`` items offered are taken where they fit, and the end comes when
-        ``most`` were.
+        An item fits if it keeps the set that was taken so far independent; at the start that is ``below``,
+        which is independent. With ``tight=0`` only items of negative cost are offered, with ``tight=1`` all of
+        them. Of the first ``keep`` items offered those that fit are taken, until ``most`` were; the others are
+        tried and not taken.
         """
         cdef const int64_t[::1] ends = np.array([items.shape[0]])
         cdef Py_ssize_t number

@@ -320,7 +320,7 @@ cdef class TextNumbers:
     cdef readonly Py_ssize_t count
     cdef const uint64_t[::1] key
     cdef uint64_t[:, ::1] table  # a hash, and the number of the text that has it plus 1; 0 for none
-    cdef object arrays  # where the known texts end, and their letters
+    cdef object arrays  # where the stored texts end, and their bytes
     cdef int64_t[::1] ends
     cdef uint8_t[::1] known
 
@@ -361,6 +361,7 @@ cdef class TextNumbers:
         return found - found[0], known[found[0] : self.ends[self.count]]
 
     cdef int _make_room(self, Py_ssize_t count, Py_ssize_t size) except -1:
+        """Grow the hash table, at most 3/4 full, and the arrays, for ``count`` more texts of ``size`` bytes."""
         cdef Py_ssize_t places = self.table.shape[0], i
         cdef uint64_t[:, ::1] old = self.table
         cdef uint64_t place
@@ -379,7 +380,7 @@ cdef class TextNumbers:
         return 0
 
     cdef void touch(self, const uint64_t *hashes, Py_ssize_t count) noexcept nogil:
-        """Have memory ready for some texts: one after the other each would wait for it."""
+        """Prefetch the table entries and bytes of some texts, so that their cache misses overlap."""
         cdef int64_t ahead[AHEAD]
         cdef volatile uint8_t letters = 0
         cdef Py_ssize_t r

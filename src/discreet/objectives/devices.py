@@ -425,6 +425,7 @@ def _device(name: str, xp: Any, place: Any) -> Device:
 
 
 def _namespace(name: str) -> Any:
+    """A library's functions under the names of the Array API standard, by ``array_api_compat``."""
     try:
         import_module(name)
         return import_module(f"array_api_compat.{name}")

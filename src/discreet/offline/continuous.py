@@ -166,10 +166,10 @@ class SummedGradient(Gradient):
         self._most = math.floor(bound / self.step)
 
     def _at(self, x: Floats) -> Steps:
-        """In steps."""
+        """The gradient at ``x``, summed over people in integer steps."""
         seed = int(self._public.generator.integers(1 << 62))
         if self._rows is None:
-            return self._one_by_one(x, seed)
+            return self._sum_of_functions(x, seed)
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
         for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
             most = min(left, math.floor(bound / self.step))
@@ -194,7 +194,11 @@ class SummedGradient(Gradient):
         """Steps as numbers, exactly."""
         return np.asarray(values * self.step, dtype=np.float64)
 
-    def _one_by_one(self, x: Floats, seed: int) -> Steps:
+    def _sum_of_functions(self, x: Floats, seed: int) -> Steps:
+        """The sum for people who are Python functions; one whose function fails counts as 0.
+
+        Each gradient is clipped to [0, bound] and rounded down to integer steps before it is added.
+        """
         total = np.zeros(self.n_items, dtype=np.int64)
         for person in self._each:
             try:

@@ -1109,7 +1109,7 @@ class PrivateGreedy(OfflineSelector):
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         if isinstance(people, SetFunction):
             people.value(
-                _full(left)
+                _maximal_set(left)
             )  # a bound that is too small: later, people who exceed it count as nothing
         return left
 
@@ -1222,8 +1222,8 @@ def _most_items(left: Residual) -> int:
     return picked + int(left.included.size)
 
 
-def _full(left: Residual) -> list[int]:
-    """A public set that nothing fits on top of: the first items that there are."""
+def _maximal_set(left: Residual) -> list[int]:
+    """A maximal feasible set that depends on no data: always the first item that still fits."""
     chosen: list[int] = []
     for _ in range(0 if left.constraint is None else left.constraint.rank):
         assert left.constraint is not None

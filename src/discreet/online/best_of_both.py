@@ -359,7 +359,7 @@ class BestOfBothSelector(OnlineSelector):
         self._rounds.close(then=partial(self._observe, ready if within_limit else None))
 
     def _observe(self, person: Any) -> None:
-        """Take up one person; None for one who came too often, who has a coin too."""
+        """Learn from one person; None is one over their limit of rounds, for whom a draw is made as well."""
         self._votes.learn(None if person is None else person[0])
         if person is not None:
             self._experts.observe(person[1], self._sets[1])

@@ -556,14 +556,14 @@ class OnlineLearner:
             self._rounds.finish()
 
     def _finished(self) -> None:
-        """Nothing more will be decided: earlier states are not to be gone on from."""
+        """Nothing more will be decided: earlier states can no longer be resumed."""
         if self._saved_alone and self._gate._owner is not None:
             self._gate._owner.finish()
 
     # --- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
+        """Write everything to a file, completely or not at all; `discreet.load` resumes from it.
 
         The file holds true sums of private data, and people who wait for a batch with room for them; only its
         owner may read it. A gate that others release through as well is not in it: save its ``state()`` too,
@@ -602,7 +602,7 @@ class OnlineLearner:
     def load(cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Self:
         """Go on from a saved file; what was spent stays spent.
 
-        A file is a snapshot: going on from the same one twice draws the same rounds twice, and each account
+        A file is a snapshot: resuming from the same one twice draws the same rounds twice, and each account
         knows of one of them. ``gate`` is for learners that spend from one which others use as well: restored
         from its own state, or new over the same `SQLiteLedger`. The learner's charges are in its ledger,
         under the learner's id. They are taken up once: a learner that lives is refused there, and so is any
@@ -778,7 +778,7 @@ def kind_of(header: dict[str, Any], base: type, path: Any) -> Any:
 def resumed(
     kind: Any, path: Any, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None
 ) -> Any:
-    """What goes on from a file: a learner, or segments."""
+    """What can be resumed from a file: a learner, or segments."""
     shared = header.get("gate") is None
     if shared and gate is None:
         raise ValueError(f"{path} spends from a gate that others use too; give gate=, restored as well")
@@ -1283,7 +1283,7 @@ class OnlineSelector(OnlineLearner):
         then = partial(self._observe, ready) if within_limit else None
         if self._rewarded:  # who is not learned from has a reward of nothing
             then = partial(self._take_late, self._ticket(), ready, within_limit)
-        elif self._window is not None and not within_limit:  # and, of a window, a coin as everybody else
+        elif self._window is not None and not within_limit:  # a window makes a draw for them as well
             then = partial(self._observe, None)
         self._rounds.close(then=then)
 
@@ -1362,7 +1362,7 @@ class OnlineSelector(OnlineLearner):
         """Take up the people of a part, whose rounds are over."""
         if self._window is None:
             self._add_sums(part.sums, part.count)
-        else:  # coins are tossed now, one after the other
+        else:  # the sample is drawn now, person by person
             for person in part.people:
                 self._observe(person)
             self._window.learn_stores(part.stores)

@@ -254,9 +254,11 @@ class PersonalSelector(OnlineSelector):
         exclude: Iterable[Any] | None = None,
         include: Iterable[Any] | None = None,
     ) -> Selection:
-        """The set for this round, of somebody with this ``history``; see `OnlineSelector.choose`.
+        """The set for this round, for a person with this ``history``; see `OnlineSelector.choose`.
 
-        Nothing of the history is kept. What is in it is not shown, unless it is in ``include``.
+        ``history``: items the person has, or a weight for each. It is used for this set and not stored. Its
+        items are not shown, unless they are in ``include``. Before the first release the set of the
+        round is shown, without them.
         """
         shown = super().choose(wait=wait, available=available, exclude=exclude, include=include)
         if history is None:
@@ -289,6 +291,6 @@ class PersonalSelector(OnlineSelector):
         count = self._sum.count
         if self._model is None or self._model[0] != count:
             means, factors, people, reason = self._sum.model()
-            told = (self.privacy, reason)
-            self._model = count, Recommender.of(means, factors, people, self.labels, told, self._about)
+            provenance = (self.privacy, reason)
+            self._model = count, Recommender.of(means, factors, people, self.labels, provenance, self._about)
         return self._model[1]

@@ -127,7 +127,7 @@ def _phases(method: str, n: int, k: int, window: int, budget: Budget, **more: An
 
 _votes: Case = partial(
     _case, mechanism="choices", publishes="credit", columns=3, twice=1, first_window=1,
-    faults=("rate doubled", *SAMPLE, "coins tossed again", "spent people kept", "credit of true sums",
+    faults=("rate doubled", *SAMPLE, "sample drawn again", "spent people kept", "credit of true sums",
             "score of another item", "drawn at twice the rate"),
 )  # fmt: skip
 _drawn_twice: Case = partial(_case, mechanism="choices", faults=(*RATES, "drawn at twice the rate"))

@@ -234,7 +234,7 @@ class RollingSelector(OnlineSelector):
     sample the parts of all items that are ever picked add up to at most ``bound``: in the first release in
     which a picked item adds anything for them their gains add up to at most that, before it their parts of
     picked items are 0, and after it they are gone. With them a run, items and scores, is at most
-    exp(rate x bound) times as likely as without them (`samplers.noisy_maximum`), and the coin does the rest
+    exp(rate x bound) times as likely as without them (`samplers.noisy_maximum`), and the sample does the rest
     (`picks.subsampled`). Weights below 1 only make parts smaller. Credits, windows and what is forgotten
     follow from released items and scores. Gains are rounded down to a public step before they are added up,
     so all this is exact, and noise is drawn exactly.

@@ -188,8 +188,8 @@ class Segments:
     ) -> Selection:
         """The set for this round of a segment; the rest as in `OnlineSelector.choose`.
 
-        Rounds of different segments may be open at the same time. ``round`` of the answer is its number among
-        the rounds of all segments.
+        Rounds of different segments may be open at the same time. The selection's ``round`` is its number
+        among the rounds of all segments. Where too many rounds wait for feedback, the oldest expire.
         """
         with self._turn("choose()"):
             index = self._index(segment)
@@ -316,7 +316,7 @@ class Segments:
             return state_bytes(*self._saved())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, completely or not at all; `discreet.load` goes on from it.
+        """Write everything to a file, completely or not at all; `discreet.load` resumes from it.
 
         As `OnlineLearner.save`: the file holds true sums of private data, and a gate that others use as well
         is not in it.

@@ -153,7 +153,7 @@ class PrivateTotal:
         if (spec is None) != (before is None):
             raise ValueError("with these items another number of sums is to be released")
         if before is not None and spec is not None:
-            self.sum = before._of_others(spec)
+            self.sum = before._for_disjoint_people(spec)
             self._earlier += before.taken
             self._resumed()
         self._shape = shape

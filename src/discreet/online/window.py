@@ -80,7 +80,7 @@ class Window:
         self._empty()
         return FixedPointGains(self.n_items, parts, others, unit, self.bound)
 
-    # --- people: each has a coin, tossed when their round closes ---------------------------------
+    # --- people: a draw for each, made when their round closes -----------------------------------
 
     def prepared(self, person: Population, shown: NDArray[np.int32]) -> Population:
         """A person who can be kept: functions are asked when the window closes, and what fails fails here."""
@@ -90,8 +90,12 @@ class Window:
         return person
 
     def learn(self, person: Population | None) -> None:
-        """Keep one person, if they are in the sample; None for one who came too often, who has a coin too."""
-        kept = self._tossed(1)
+        """Keep one person, if they are in the sample.
+
+        None is a person over their limit of rounds. A draw is made for them as well, so that the draws of
+        everybody else do not depend on who is over the limit.
+        """
+        kept = self._sampled(1)
         if person is None:
             return
         rows = person.as_rows()
@@ -107,11 +111,11 @@ class Window:
         everybody = people.as_rows()
         assert everybody is not None
         rows = everybody.chunk(first, first + within_limit.size)
-        kept = self._tossed(rows.n_rows) & within_limit
+        kept = self._sampled(rows.n_rows) & within_limit
         self.keep_rows(Rows(rows.kind, rows.sparse, rows.share, rows.cap), kept)
 
     def learn_stores(self, stores: Iterable[Any]) -> None:
-        """The same for people who stay in their stores: one coin a person, and new ones for each store.
+        """The same for people who stay in their stores: one draw a person, and new ones for each store.
 
         They are gone through there when the window has closed.
         """
@@ -128,8 +132,8 @@ class Window:
         for person in (*part.people, *part.stores):
             kept_person(self.n_items, self.bound, person)
 
-    def _tossed(self, count: int) -> NDArray[np.bool_]:
-        """Who of the next people is kept."""
+    def _sampled(self, count: int) -> NDArray[np.bool_]:
+        """Which of the next ``count`` people are in the sample; everybody, where none is drawn."""
         kept = np.full(count, self._sample is None)
         if self._sample is not None:
             release, chance = self._sample

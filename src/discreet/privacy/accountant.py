@@ -373,15 +373,15 @@ class Owner:
         return {"id": self.id, "number": self._number}
 
     def saved(self) -> None:
-        """The latest state is in a file: earlier ones are not to be gone on from."""
+        """The latest state was written to a file: from now on the ledger refuses to resume earlier ones."""
         self._accountant.ledger.note(self.id, self._number)
 
     def finish(self) -> None:
-        """Nothing more will be drawn, and no state from before this is to be gone on from."""
+        """Nothing more will be drawn: from now on the ledger refuses to resume any earlier state."""
         if not self._finished:
             self._finished = True
             self._number += 1
-            # A ledger that cannot be written now notices less later; what was charged is there.
+            # If this cannot be written, an earlier state may be resumed unnoticed. Charges are not lost.
             with contextlib.suppress(OSError):
                 self._accountant.ledger.note(self.id, self._number, finished=True)
 

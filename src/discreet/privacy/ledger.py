@@ -90,7 +90,7 @@ class Ledger(Protocol):
         ...
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
-        """States before ``number`` are not to be gone on from; with ``finished`` nothing more is drawn."""
+        """Refuse to resume states before ``number``; with ``finished`` nothing more is drawn."""
         ...
 
     def unfinished(self) -> Iterable[Charge]:
@@ -115,7 +115,7 @@ def check_known(number: int, life: tuple[int, bool] | None, lives: bool) -> None
     if number < latest:
         since = "has drawn everything it was charged for" if finished else "was saved again, or went on,"
         raise ValueError(
-            f"it {since} since this state (number {number} of {latest}) was saved: going on from here would"
+            f"it {since} since this state (number {number} of {latest}) was saved: resuming from here would"
             " release again, uncharged, what was released since"
         )
 
@@ -318,7 +318,7 @@ class SQLiteLedger:
 
     The file must lie on a local disk, with the folder ``-holders`` beside it (locks, and which file it is).
     Noticed, and refused: a copy of the file in another place, an older one put back in its place, a state
-    that is older than one that was saved to a file, or gone on from, since. Not noticed: the same after both
+    that is older than one that was saved to a file, or resumed, since. Not noticed: the same after both
     the file and the folder were put back in place (a snapshot of a disk); and going on twice from the latest
     state, where the process that did so first died before it saved another. That draws again what the first
     one had released, about the people in the state. `backup` makes a copy, `restore` a ledger of a copy.

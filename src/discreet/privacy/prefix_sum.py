@@ -523,8 +523,8 @@ class RunningSum(ABC):
         self._start()
         self._resumed()
 
-    def _of_others(self, spec: SumSpec) -> Self:
-        """A sum of people who are in no other one: what was charged for this one pays for it."""
+    def _for_disjoint_people(self, spec: SumSpec) -> Self:
+        """A new sum under this one's charge: parallel composition, as nobody is in both sums."""
         if not self._release.disjoint:
             raise ValueError(
                 "all rounds of a person were counted together (min_separation), and could be in two sums:"
