@@ -89,6 +89,8 @@ def test_unknown_items_of_a_history_are_left_out_with_a_note(files, capsys):
 def test_models_and_lists_of_the_same_people_share_a_ledger(files, capsys):
     unseeded = [word for word in files if word not in ("--seed", "0")]
     fit = ["recommend", "fit", "visits.csv", *unseeded, "--to", "model", "--ledger", "people.ledger"]
+    ended = inside(capsys, *fit, "--ledger-epsilon", "2.5")  # its delta is not 0 when it is left out
+    assert_refused(ended, "--delta 1e-06: the ledger holds none; begin one with --ledger-delta\n")
     printed(capsys, *fit, "--ledger-epsilon", "2.5", "--ledger-delta", "2e-6")
     printed(capsys, *fit)
     ended = inside(capsys, *fit)

@@ -80,5 +80,6 @@ def test_what_is_no_account_is_refused(capsys, tmp_path, ledger):
         ([tmp_path / "none"], "no such file"),
         ([tmp_path / "empty.ledger"], "nothing has been charged"),
         ([tmp_path / "text"], ""),
+        ([ledger, "--out", tmp_path / "account.pdf"], "call it .html"),
     ):
         assert_refused(inside(capsys, "report", *arguments), words)

@@ -224,3 +224,9 @@ def test_a_cardinality_learns_its_ground_set_from_vectors():
     assert limit.maximize([1.0, 1.0, 1.0, -1.0]).tolist() == [1.0, 1.0, 0.0, 0.0]
     assert limit.in_polytope([0.5] * 4)
     assert not limit.in_polytope([0.6] * 4)
+
+
+def test_blocks_by_item_are_refused():
+    """The keys of a mapping would pass for categories, each with one item: no limit at all."""
+    with pytest.raises(TypeError, match="one category per item, in the order of the items"):
+        PartitionMatroid({"tea": "drinks", "milk": "drinks"}, 1)

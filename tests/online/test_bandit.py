@@ -856,7 +856,7 @@ def test_slots_take_items_nothing_or_numbers():
         ([math.nan, 0.0, 0.0], "finite"),
     ):
         with pytest.raises(
-            DataError, match="invalid feedback: value must be the item that was taken"
+            DataError, match="invalid feedback: value must be the item that was taken, one of those shown"
         ) as caught:
             learner.learn(bad)
         assert message in caught.value.details  # and nowhere else: it is a fact about somebody

@@ -691,3 +691,9 @@ def test_a_learner_of_ones_own_is_registered_by_name():
         register(Local, "function")
     with pytest.raises(ValueError, match="feedback='clicks' is not one of"):
         register(ToySelector, "clicks")
+
+
+@pytest.mark.parametrize("kind", [dict, "HedgeSelector"])
+def test_what_is_not_a_learner_is_not_registered(kind):
+    with pytest.raises(TypeError, match="derive a class from OnlineSelector"):
+        register(kind, "function")

@@ -67,8 +67,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--skip-bad": _FLAG
     | {
-        "help": "leave out rows with an empty cell, a weight that is not a number or an item that --items"
-        " does not list, instead of refusing the file; a weight out of range counts as the nearest within",
+        "help": "leave out rows with an empty cell, text that is not UTF-8, a weight that is not a number or"
+        " an item that --items does not list, instead of refusing the file; a weight out of range counts as"
+        " the nearest within",
     },
     "--insecure-diagnostics": _FLAG | {"help": "say which row of a file was refused: NOT PRIVATE"},
     "--weight": {
@@ -219,8 +220,8 @@ def ledger_gate(options: argparse.Namespace, budget: Budget, command: str) -> Ga
     total = Budget(float(epsilon), float(delta), budget.neighbours, known["max_rounds_per_person"])
     if budget.delta and not total.delta:
         raise ValueError(
-            f"--delta {budget.delta:g}: the ledger holds none; leave --delta out, or begin a ledger with"
-            " --ledger-delta"
+            f"--delta {budget.delta:g}: the ledger holds none; begin one with --ledger-delta"
+            + ("" if command == "recommend" else ", or leave --delta out")
         )
     how: dict[str, Any] = {"definition": known["definition"], "failure": Fraction(known["failure"])}
     shared = Gate(total, **how)

@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if (options.file is None) == (options.population is None):
         raise ValueError("report takes a FILE, or --population NAME; give one of them")
+    if options.out is not None and Path(options.out).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--out {options.out}: the document is HTML; call it .html, and print that to PDF")
     about = {"title": options.title, "retention": options.retention}
     given = {name: one for name, one in about.items() if one is not None}
     if options.population is not None:

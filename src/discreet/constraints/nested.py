@@ -374,6 +374,8 @@ class PartitionMatroid(Matroid):
         n_items: int | None = None,
         labels: Sequence[Any] | None = None,
     ) -> None:
+        if isinstance(blocks, Mapping):  # its keys would pass for categories
+            raise TypeError("blocks has one category per item, in the order of the items, not a mapping")
         listed: list[Any] = list(blocks)
         if listed and all(isinstance(block, str) for block in listed):
             listed, capacities = _from_categories(listed, capacities)

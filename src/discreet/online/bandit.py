@@ -135,7 +135,8 @@ class RewardUnits:
             reason = str(error)
         expected = f"a number from 0 to {self.bound:g}"
         if self.by_slot:
-            expected = f"the item that was taken, None for none, or a number for each slot, in all {expected}"
+            item = "the item that was taken, one of those shown, None for none"
+            expected = f"{item}, or a number for each slot, in all {expected}"
         raise checks.DataError(f"invalid feedback: value must be {expected}", reason)
 
 

@@ -352,6 +352,10 @@ def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[Aud
     ``feedback`` says what its `learn` is given, and ``audits`` are settings so small that all of what it does
     can be enumerated. It must be a class of an importable module, so that saved states find it again.
     """
+    from .learner import OnlineLearner
+
+    if not (isinstance(kind, type) and issubclass(kind, OnlineLearner)):
+        raise TypeError(f"{kind!r} is not a learner: derive a class from OnlineSelector")
     if getattr(import_module(kind.__module__), kind.__name__, None) is not kind:
         raise ValueError(f"{kind.__name__} must be defined at the top of its module {kind.__module__}")
     known = REGISTRY.get(kind.__name__)
