@@ -107,8 +107,8 @@ def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkey
     monkeypatch.setattr(demo, "run_shop", lambda *_: small_shop())
     found = demo.show(1.0, 0.0, 0, tmp_path)
     said = capsys.readouterr().out
-    bars = [line.count("#") for line in said.splitlines() if "Somebody" in line]
-    assert bars == [0, 3, 6, 9, 12]  # in proportion
+    rows = [line for line in said.splitlines() if line.strip().startswith(tuple(small_shop().traces))]
+    assert [row.count("#") for row in rows] == [0, 2, 4, 6, 8]  # in proportion
     assert "this part needs scikit-learn: pip install 'discreet[sklearn]'" in said
     assert "needs matplotlib: pip install 'discreet[plots]'" in said
     assert "of the gain over random sets" in said

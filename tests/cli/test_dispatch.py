@@ -70,7 +70,7 @@ def test_no_option_is_dropped_for_a_second_one(name, capsys):
         assert_refused(inside(capsys, name, flag, *value, flag, *value), f"{flag} is given twice")
         assert action.default is default
     given = {"--constraint", "--include", "--exclude", "--candidates", "--show"}
-    expected = {"select": given, "simulate": {"--stream", "--learner", "--epsilon"}}
+    expected = {"select": given, "simulate": {"--stream", "--learner", "--epsilon", "--candidates"}}
     expected["report"] = {"--retention"}
     assert repeatable == expected.get(name, set())
     parser = parser_of(name)

@@ -460,7 +460,7 @@ def test_candidates_alone_can_be_features(objective):
     forced = PrivateFeatureSelector(2, 1.0, candidates=[0, 3], **options).fit(X, y)
     assert set(forced.selection_.items) == {0, 3}
     assert forced.privacy_.epsilon() == 0.0
-    with pytest.raises(ValueError, match=re.escape("candidates holds 'bst', which is no item; did you")):
+    with pytest.raises(ValueError, match=re.escape("candidates holds 'bst', which is not an item; did you")):
         PrivateFeatureSelector(1, 1.0, candidates=["bst"], **options).fit(frame, y)
 
 

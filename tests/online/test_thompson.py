@@ -250,7 +250,9 @@ def test_what_was_learned_of_items_together_stays_when_items_are_added(more):
         expected[6:, 6:] = own**2 * np.eye(2)
         assert after.root @ after.root.T == pytest.approx(expected, rel=1e-4, abs=1e-6)
     else:
-        assert after.variance == pytest.approx([*np.diag(covariance), *[own**2] * more], rel=1e-4)
+        # Taken apart, a weight has what it has in common with others as well: 1 x the mean value of an item.
+        alone = own**2 * (1.5**2 + 1.0**2) / 1.5**2
+        assert after.variance == pytest.approx([*np.diag(covariance), *[alone] * more], rel=1e-4)
 
 
 def test_many_items_need_no_matrix():

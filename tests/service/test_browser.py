@@ -364,7 +364,7 @@ def test_keys_are_made_and_revoked(window):
     expect(page.locator("#new-key")).to_have_text(re.compile("dk_"))
     assert page.inner_text("#new-key") != key
     page.get_by_role("link", name="Revoke for a phone").click()
-    expect(page.get_by_text("is refused within a second")).to_be_visible()
+    expect(page.get_by_text("are refused within a second")).to_be_visible()
     page.get_by_role("button", name="Revoke").click()
     expect(page.locator("#new-key")).to_have_count(0)
     expect(page.get_by_role("button", name="Make the key")).to_be_visible()  # the next page is there

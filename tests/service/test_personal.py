@@ -272,7 +272,7 @@ def test_no_page_or_document_promises_that_own_sets_are_covered(running):
         assert "was shown or published" not in page
         assert "it is for them alone" in page
     assert "sets that were shown, but for personal ones" in pages[2]
-    assert "Somebody's own set, towards whoever sees it" in html.unescape(pages[2])
+    assert "Somebody's own set, towards anyone who sees it" in html.unescape(pages[2])
     assert "was shown or published in it" in visitor.get("/populations/others").text
     assert "Add or retire items" not in pages[0]
 
