@@ -97,7 +97,7 @@ def test_budgets_gates_periods_releases_and_learners_have_cards():
     gate.choose([1.0, 5.0], rate=0.1, sensitivity=2.0)
     periods = dc.privacy.Periods(dc.Budget(1.0))
     periods.gate("2026-11").choose([1.0, 5.0], rate=0.25, sensitivity=2.0)
-    assert "2.72 times as likely, except with probability 1e-06" in shown(budget)
+    assert "2.72 times as likely, plus a probability of 1e-06" in shown(budget)
     assert "No privacy" in shown(dc.Budget(float("inf")))
     assert "exponential" in shown(gate).lower()
     assert "2026-11" in shown(periods)

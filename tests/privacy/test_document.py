@@ -82,7 +82,7 @@ def test_what_is_not_private_says_so_first(account, said):
 def test_the_promise_is_what_was_spent():
     account = spent(dc.Budget(1.0, 1e-6))
     assert f"exp({account.epsilon():.4g})" in promised(account)
-    assert "except with probability 1e-06" in promised(account)
+    assert "plus a probability of 1e-06" in promised(account)
     assert "exp(1)" in promised(account)
 
 

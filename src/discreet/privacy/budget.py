@@ -126,7 +126,7 @@ class Budget:
 
     def _repr_html_(self) -> str:
         adjacency = "replaced by any other" if self.neighbours == "replace" else "added or removed"
-        delta = f", except with probability {self.delta:g}" if self.delta else ""
+        delta = f", plus a probability of {self.delta:g}" if self.delta else ""
         factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"e^{self.epsilon:g}"
         promise = (
             f"One person {adjacency}, with at most {self.max_rounds_per_person}"

@@ -96,7 +96,7 @@ def promised(account: Account) -> str:
     if not budget.private or math.isinf(spent):
         return "There is none: the budget is infinite, and what was released may tell everything."
     change = "had been anything else" if budget.neighbours == "replace" else "had not been there"
-    beside = f", except with probability {budget.delta:g}" if budget.delta else ""
+    beside = f", plus a probability of {budget.delta:g}" if budget.delta else ""
     return (
         "Whatever somebody learns from everything that was released, they could have learned almost as well"
         f" if the data of any one person {change}: each result is at most exp({_number(spent)}) ="

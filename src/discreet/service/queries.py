@@ -357,7 +357,7 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     covered then (joint differential privacy), and somebody's own set is not.
     """
     rounds = people.max_rounds_per_person
-    beside = f", except with probability {people.delta:g}".replace("e-0", "e-") if people.delta else ""
+    beside = f", plus a probability of {people.delta:g}".replace("e-0", "e-") if people.delta else ""
     change = "anything else" if people.neighbours == "replace" else "nothing"
     if people.anonymous:
         often = "one decision was" if rounds == 1 else f"up to {rounds} decisions were"
