@@ -20,7 +20,7 @@ PARAMETERS = {
     "candidates": "Public: the only ones that can be chosen, so that noise decides among fewer.",
     "start": "Released estimates of an earlier learner to begin with.",
     "epsilon": "The privacy budget of each person; math.inf for a choice without privacy.",
-    "delta": "The probability with which the bound by epsilon may fail.",
+    "delta": "What a probability may exceed exp(epsilon) times the other one by.",
     "domain": "The convex set of decisions, of `discreet.domains`.",
     "clip": "True clips what is out of bounds; False refuses it.",
     "noise": "The distribution of the noise.",
