@@ -441,8 +441,9 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     also be a `Gate`: fits of the object and of its clones then all release through it, each at ``epsilon``
     and ``delta`` (at all that is left, if no epsilon is given), and one that does not fit there is refused. A
     search of scikit-learn is refused before its first fit where the gate does not hold all of them. A share
-    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Fits in other processes are
-    refused, as no account has them: ``n_jobs`` goes with ``joblib.parallel_config(backend="threading")``.
+    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Fits that
+    joblib would send to other processes are refused, as no account has them: ``n_jobs`` goes with
+    ``joblib.parallel_config(backend="threading")``.
     """
 
     selection_: Selection
@@ -462,9 +463,10 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def privacy_(self) -> Account:
         """The privacy account of all fits, in this process, of this object and of its clones.
 
-        Fits in other processes (``n_jobs``) are refused; those of copies are not in it and come on top. After
-        several fits each is listed by its guarantee, and epsilons and deltas are added up. With a gate or a
-        share this is the account of the gate: of all that was released through it.
+        Fits that joblib would send to other processes (``n_jobs``) are refused; those of copies and of forked
+        processes are not in it and come on top. After several fits each is listed by its guarantee, and
+        epsilons and deltas are added up. With a gate or a share this is the account of the gate: of all that
+        was released through it.
         """
         check_is_fitted(self, "selection_")
         return self._fits.account
@@ -725,8 +727,8 @@ class PrivateFeatureSelector(_PrivateSelector):
     ``bins`` equal parts of their range (`MutualInformation`). One person can move it by about log(N) / N,
     which hides it among hundreds or a few thousand people. ``scale="log"`` is for amounts, counts and
     others that have long tails above ``low``, or whose highest value is a guess: entries count by their
-    logarithm, from a thousandth of the
-    range on. Few large values then decide less, and bounds that are ten times too wide cost less.
+    logarithm, from a thousandth of the range on. Few large values then decide less, and bounds that are
+    ten times too wide cost less.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
     set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of

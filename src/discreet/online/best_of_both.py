@@ -339,7 +339,8 @@ class BestOfBothSelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in units."""
-        one, number, rows = self._checked_person(person), self._rounds.number, person.as_rows()
+        one, number = self._checked_person(person), self._rounds.number
+        rows = one.as_rows()
         difference = self._compared(one) if rows is None else self._compared_rows(rows)
         return one, self._experts.prepared(one, number, self._sets[1]), difference
 

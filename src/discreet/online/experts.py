@@ -171,10 +171,8 @@ class Experts:
         gains = self._gains(person, self._shown.tolist())
         self._gate.add_caveats(*person.caveats)
         nobody = not self._limit.register(person_id)
-        self._shown, self._round = (
-            None,
-            self._round + 1,
-        )  # an interruption may lose somebody, never repeat them
+        # An interruption may lose somebody, and never repeats them.
+        self._shown, self._round = None, self._round + 1
         for expert, added in zip(self.experts, gains, strict=True):
             if isinstance(expert, OnlineSelector):
                 expert.learn(FacilityLocation([added], bound=self.bound), person_id=person_id)
