@@ -568,10 +568,7 @@ CSV_DAMAGE = (
     "a cell in quotes does not end on its line; nothing tells whose rows the next lines are",
     "a line is longer than a million letters; it is not a table in CSV",
 )
-_NEEDED = (
-    "is missing, or is neither text (in UTF-8, as which a file in another encoding, such as Windows-1252,"
-    " must be saved) nor a number; every event needs its"
-)
+_NEEDED = "is missing, or is neither text nor a number; every event needs its"
 _WEIGHTS = "has a weight that is not allowed; weights must"
 _LIMITS = ("lie in [0, 1], so divide ratings by the highest there can be", "be finite and at least 0")
 CSV_ROWS = (
@@ -581,6 +578,8 @@ CSV_ROWS = (
 ROWS = (
     f"an entry of column 'who' {_NEEDED} person",
     f"an entry of column 'what' {_NEEDED} item",
+    "an entry of column 'who' is not UTF-8 text",
+    "an entry of column 'what' is not UTF-8 text",
     *(f"column 'much' {_WEIGHTS} {limit}" for limit in _LIMITS),
     'items= does not list the item of every event; add it, or unknown_items="drop"',
     "--items does not list the item of every event",
@@ -603,6 +602,7 @@ REFUSALS = frozenset((*ROWS, *CSV_ROWS, *CSV_DAMAGE))
 DAMAGE = frozenset(CSV_DAMAGE)
 _AROUND = re.compile(
     r"(?:DataError: |discreet \w+: )?(?:events\.[a-z.]+: )?(.*?)"
+    r"(?:; if the file is in another encoding, [^;]*)?"
     r"(?:; fix the row, or leave such rows out with --skip-bad)?"
     r"(?: \(--insecure-diagnostics names the row\))?\n?"
 )

@@ -353,7 +353,7 @@ class Client:
     # --- requests --------------------------------------------------------------------------------
 
     def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}) -> Any:
-        """Any route of the service; what it answers."""
+        """Any route of the service; what it answers: of JSON its values, of all else (CSV, HTML) the text."""
         if not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError("path must be ASCII without spaces; quote it")
         content = b"" if body is None else json.dumps(body).encode()
@@ -368,7 +368,7 @@ class Client:
                 wait = pause
             else:
                 if last or response.status not in (429, 503):
-                    return _read(response.status, answer)
+                    return _read(response.status, answer, response.headers.get("Content-Type", ""))
                 after = response.headers.get("Retry-After", "")
                 wait = float(after) if after.isdecimal() else pause
             time.sleep(wait)
@@ -506,8 +506,10 @@ class AsyncClient:
         await self.close()
 
 
-def _read(status: int, answer: bytes) -> Any:
-    """What was answered, as JSON; a refusal is raised."""
+def _read(status: int, answer: bytes, kind: str) -> Any:
+    """What was answered: the values of JSON, or text; a refusal is raised."""
+    if status < 400 and kind.startswith("text/"):
+        return answer.decode()
     if status < 400:
         return json.loads(answer) if answer else None
     try:

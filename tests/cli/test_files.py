@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import bz2
+import encodings.aliases
 import gzip
+import itertools
 import json
 import lzma
+import random
 
 import pandas as pd
 import pyarrow
 import pytest
 
 from discreet.cli import COMMANDS, parser_of, simulate
-from discreet.data import Store
+from discreet.data import Store, read_events
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage
 
@@ -359,3 +362,125 @@ def test_feedback_of_a_configuration_is_that_of_its_learners():
     assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "set"}]
     with pytest.raises(ValueError, match="feedback='clicks'"):
         settings("clicks", "planner")
+
+
+# --- encodings ----------------------------------------------------------------------------------------
+
+CAFE = "user,page\nann,café\nbob,tea\nrené,tea\n"
+PAGES = "page\ncafé\ntea\n"
+READ_BY = {
+    "select": (("--k", 1, "--epsilon", 9), "reading"),
+    "prepare": (("--to", "{to}"), "left_out"),
+    "recommend fit": (("--epsilon", 9, "--to", "{to}"), "left_out"),
+}
+
+
+def reading(tmp_path, command: str, encoding: str = "cp1252", listed: str = "utf-8") -> list[object]:
+    """The command over two files in these encodings."""
+    (tmp_path / "a.csv").write_bytes(CAFE.encode(encoding))
+    (tmp_path / "pages.csv").write_bytes(PAGES.encode(listed))
+    more = [
+        str(one).format(to=tmp_path / f"to{len(list(tmp_path.iterdir()))}") for one in READ_BY[command][0]
+    ]
+    columns = ["--person", "user", "--item", "page", "--items", tmp_path / "pages.csv"]
+    return [*command.split(), tmp_path / "a.csv", *columns, *more]
+
+
+@pytest.mark.parametrize("command", READ_BY)
+def test_a_file_in_another_encoding_is_refused_with_what_to_say(capsys, tmp_path, command):
+    """Of people's rows without the line, which is a detail; of a public list with it."""
+    hint = "is not UTF-8 text; if the file is in another encoding, say which, e.g. --encoding cp1252"
+    asked = reading(tmp_path, command)
+    refused = inside(capsys, *asked)
+    assert_refused(refused, f"a.csv: an entry of column 'user' {hint}; fix the row")
+    assert "line 4" not in refused.err
+    assert_refused(inside(capsys, *asked, "--insecure-diagnostics"), hint, ": line 4")
+    refused = inside(capsys, *reading(tmp_path, command, "utf-8", "cp1252"))
+    assert_refused(refused, f"pages.csv, line 2: an entry of column 'page' {hint}")
+    assert_refused(
+        inside(capsys, *asked, "--encoding", "utf-16"), "--encoding utf-16: must be an encoding that extends"
+    )
+    refused = inside(capsys, *reading(tmp_path, command, "cp1252", "cp1252"), "--encoding", "ascii")
+    assert_refused(refused, "line 2: an entry of column 'page' is not ascii text", "--encoding utf-8")
+
+
+@pytest.mark.parametrize("command", READ_BY)
+def test_a_file_in_an_encoding_that_is_named_is_read(capsys, tmp_path, command):
+    ended = inside(capsys, *reading(tmp_path, command, "cp1252", "cp1252"), "--encoding", "cp1252")
+    assert ended.code == 0, ended.err
+    (tmp_path / "a.csv").write_bytes(CAFE.encode("cp1252"))
+    people = read_events(tmp_path / "a.csv", person="user", item="page", encoding="cp1252")
+    assert (people.items, people.people) == (("café", "tea"), ("ann", "bob", "rené"))
+
+
+@pytest.mark.parametrize("command", READ_BY)
+def test_what_skip_bad_leaves_out_for_its_encoding_is_said_apart(capsys, tmp_path, command):
+    """Always the same sentence: whether there are such rows is private, and how many."""
+    said = []
+    for encoding in ("cp1252", "utf-8"):
+        found = printed(capsys, *reading(tmp_path, command, encoding), "--skip-bad")[READ_BY[command][1]]
+        words = found if isinstance(found, str) else next(one for one in found if "not UTF-8" in one)
+        said.append(words.partition("Rows with text")[2])
+    assert said[0] == said[1]
+    assert said[0].startswith(" that is not UTF-8 were left out as well. In a file in another encoding")
+
+
+def test_how_many_rows_are_of_another_encoding_is_a_diagnostic(capsys, tmp_path):
+    asked = (*reading(tmp_path, "select"), "--skip-bad", "--insecure-diagnostics")
+    assert printed(capsys, *asked)["diagnostics"]["rows_of_another_encoding"] == 2
+    assert "rows left out as of another encoding" in inside(capsys, *asked).out
+    assert "another_encoding" not in str(printed(capsys, *reading(tmp_path, "select"), "--skip-bad"))
+
+
+def test_simulate_and_plan_take_an_encoding(capsys, tmp_path):
+    reading(tmp_path, "select", "cp1252", "cp1252")
+    files = ("--events", tmp_path / "a.csv", "--items", tmp_path / "pages.csv", "--encoding", "cp1252")
+    asked = ("--person", "user", "--item", "page", "--k", 1, "--learner", "random", "--repeats", 1)
+    assert config(*files, *asked).streams[0].people(1).labels == ("café", "tea")
+    said = inside(capsys, "simulate", *files, *asked, "--skip-bad", "--out", tmp_path / "out").out
+    assert "Rows with text that is not cp1252 were left out as well." in " ".join(said.split())
+    question = ("--item", "page", "--k", 1, "--rounds", 9, "--epsilon", 1, "--goal", "certified")
+    refused = inside(capsys, "plan", *files[2:4], *question)
+    assert_refused(refused, "pages.csv, line 2: an entry of column 'page' is not UTF-8 text")
+    assert inside(capsys, "plan", *files[2:], *question).code == 0
+
+
+def test_a_list_of_items_in_lines_has_the_same_encoding_and_words(capsys, tmp_path):
+    asked = (*reading(tmp_path, "select", "cp1252", "cp1252"), "--exclude", f"@{tmp_path}/out.txt")
+    (tmp_path / "out.txt").write_bytes("\ncafé\n".encode("cp1252"))
+    hint = "if the file is in another encoding, say which, e.g. --encoding cp1252"
+    assert_refused(inside(capsys, *asked), f"out.txt, line 2: is not UTF-8 text; {hint}")
+    assert printed(capsys, *asked, "--encoding", "cp1252")["items"] == ["tea"]
+
+
+COMMON = {"ascii", "latin_1", "cp1252", "utf_8", "utf_8_sig", "iso8859_15", "cp932", "gb18030", "euc_kr"}
+
+
+def encodings_of_python() -> list[str]:
+    return sorted({*encodings.aliases.aliases.values(), "utf_8_sig", "idna", "punycode", "unicode_escape"})
+
+
+@pytest.mark.filterwarnings("ignore:.*invalid escape sequence")
+@pytest.mark.parametrize("encoding", encodings_of_python())
+def test_no_encoding_lets_a_row_decide_how_the_next_is_read(tmp_path, encoding):
+    """Whatever bytes stand in a row, the rows around it are the same; other encodings are refused."""
+    rng, path = random.Random(3), tmp_path / "a.csv"
+    asked = {"person": "user", "item": "page", "encoding": encoding, "skip_bad": True}
+    path.write_bytes(b"user,page\nann,tea\n")
+    try:
+        read_events(path, **asked)
+    except ValueError as error:
+        refused = str(error)
+    else:
+        refused = ""
+    if refused:
+        assert f"encoding={encoding}: must be an encoding that extends ASCII" in refused
+        assert encoding not in COMMON
+        return
+    starts = [b"\x81\x30", b"\x1b$B", b"\x8f", b"\xa4\xd4", b"\x0e", b"~{", b"+AGE", b"\\"]
+    odd = [*starts, *(start + bytes(set(rng.randbytes(3)) - set(b'\r\n"')) for start in starts)]
+    for cell, end in itertools.product(odd, (b"\n", b"\r")):
+        path.write_bytes(end.join([b"user,page", b"ann,tea", b"bob,x" + cell, b"c,m", b""]))
+        people = read_events(path, **asked)
+        assert [one for one in people.people if one != "bob"] == ["ann", "c"]
+        assert {"tea", "m"} <= set(people.items)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -214,3 +217,21 @@ def test_plan(capsys):
     assert many["paired_items"] == 217
     ended = inside(capsys, *asked, "--rounds", 1000)
     assert "do not pay yet: from about 1,479 people" in ended.out
+
+
+def test_long_work_says_how_far_it_is_on_a_terminal(files, capsys, monkeypatch):
+    fit = ["recommend", "fit", "visits.csv", *files, "--to"]
+    evaluate = ["recommend", "evaluate", "visits.csv", *files, "--k", "2", "--splits", "2"]
+    assert inside(capsys, *evaluate).err == ""
+    assert inside(capsys, *fit, "quiet").err == ""
+    ticks = itertools.count(0.0, 3.0)
+    monkeypatch.setattr("discreet.core.text.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr("discreet.data.read.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr("discreet.data.read.BLOCK", 4096)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    said = inside(capsys, *evaluate).err
+    assert "models: 3 of 10 (" in said
+    assert "models: 10 in" in said
+    said = inside(capsys, *fit, "watched").err
+    assert "reading: 2" in said
+    assert "fitting: 1 of 3 (" in said

@@ -462,14 +462,16 @@ def test_what_is_skipped_is_said_as_a_rule(file, capsys, tmp_path):
     listed = file("i\nx\ny\n", "items.csv")
     asked = ("--person", "u", "--item", "i", "--weight", "w", "--items", listed, "--skip-bad")
     said = set()
-    for name, row in (("good", "b,y,1"), ("bad", "b,,1"), ("high", "b,y,7"), ("none", "b,y,many")):
-        path = file(f"u,i,w\na,x,1\n{row}\n", f"{name}.csv")
+    rows = {"good": "b,y,1", "bad": "b,,1", "high": "b,y,7", "none": "b,y,many", "accent": "b,\xe9,1"}
+    for name, row in rows.items():
+        path = file(f"u,i,w\na,x,1\n{row}\n".encode("cp1252"), f"{name}.csv")
         reading = selected(capsys, path, *asked, "--k", 1, "--epsilon", 1)["reading"]
         said.add(tuple(one for one in reading if "left out" in one or "nearest number within" in one))
         ended = inside(capsys, "prepare", path, *asked, "--highest", 1, "--to", tmp_path / name)
         assert "outside [0, 1] counted as the nearest" in " ".join(ended.out.split())
     [rule] = said
-    assert len(rule) == 2
+    assert len(rule) == 3
+    assert rule[1].startswith("Rows with text that is not UTF-8 were left out as well.")
 
 
 def test_rows_that_are_left_out_bring_no_items(file, read):
@@ -515,7 +517,7 @@ BAD_FILES = {
     "no person": (
         "a.csv",
         "user,page\na,x\n,y\n",
-        "an entry of column 'user' is missing, or is neither text (in UTF-8, ",
+        "an entry of column 'user' is missing, or is neither text nor a number; every event needs its person",
     ),
     "no item": (
         "a.csv",
@@ -533,6 +535,11 @@ BAD_FILES = {
     "behind a quote": ("a.csv", 'user,page\na,"x"y\n', "a row has something behind a closing quote; fix"),
     "endless line": ("a.csv", "user,page\n" + "y" * 2_000_000, "longer than a million letters"),
     "garbage": ("a.csv", GARBAGE, "is not"),
+    "odd header": (
+        "a.csv",
+        b"us\xe9r,page\na,x\n",
+        "a.csv, line 1: the header is not UTF-8 text; if the file",
+    ),
     "UTF-16": ("a.csv", "user,page\na,x\n".encode("utf-16"), "is UTF-16 text"),
     "Excel": ("a.xlsx", b"PK\x03\x04" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),
     "old Excel": ("a.xls", b"\xd0\xcf\x11\xe0" + bytes(50), 'save the sheet with the rows as "CSV UTF-8"'),

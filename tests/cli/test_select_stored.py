@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
+from discreet.core.text import track
 from discreet.data import Store
 from discreet.objectives import stored as engines
 from tests.cli.running import assert_refused, inside
@@ -120,3 +122,18 @@ def test_options_that_do_not_go_together(capsys, folder):
         ((folder,), "required: --person, --item"),
     ):
         assert_refused(inside(capsys, "select", *given, *budget), said)
+
+
+def test_picks_from_a_store_say_how_far_they_are_on_a_terminal(capsys, folder, monkeypatch):
+    assert inside(capsys, "select", folder / "people", *BUDGET).err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    ended = inside(capsys, "select", folder / "people", *BUDGET)
+    assert "picking: 2 in" in ended.err
+    json.loads(ended.out)
+
+
+def test_progress_that_ends_early_leaves_the_line_to_others(capsys):
+    for place in track(range(3), "steps", True):
+        if place == 1:
+            break
+    assert capsys.readouterr().err == "\rsteps: 0 of 3  \n"

@@ -219,3 +219,4 @@ def test_candidates_are_named_or_read_from_a_file(tmp_path, capsys):
     found = json.loads(inside(capsys, "simulate", *QUICK, *arguments, "--out", tmp_path / "o", "--json").out)
     assert [row["learner"] for row in found["rows"]] == ["PhasedSelector(candidates=3 items)", "greedy"]
     assert set(found["rows"][0]["shown"]) <= {"4", "2", "9"}
+    assert found["rows"][0]["epsilon"] == 1.0  # where nothing was said

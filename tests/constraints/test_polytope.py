@@ -107,7 +107,7 @@ def test_euclidean_projection_satisfies_the_variational_inequality(name, data, s
     slack = ((x.x - z) * (case.vertices(base=base) - x.x)).sum(axis=1).min()
     tolerance = 1e-9 * (1.0 + np.abs(z).max())
     assert slack >= -tolerance
-    assert x.gap <= tolerance
+    assert 0.0 <= x.gap <= tolerance
     assert slack >= -x.gap - 1e-13 * (1.0 + np.abs(z).max())
 
 
@@ -125,7 +125,7 @@ def test_entropic_projection_satisfies_the_variational_inequality(name, data, se
     gradient = np.where(loops, 0.0, np.log(np.where(loops, 1.0, x.x)) - log_w)
     slack = (gradient * (case.vertices(base=base) - x.x)).sum(axis=1).min()
     assert slack >= -1e-8
-    assert x.gap <= 1e-8
+    assert 0.0 <= x.gap <= 1e-8
     plain = case.matroid.project_entropy(np.exp(log_w), base=base)
     assert plain.x == pytest.approx(x.x, abs=1e-9)
 
@@ -287,6 +287,20 @@ def test_the_gap_bounds_the_error_of_an_unfinished_search():
     for steps in (1, 2, 4, 8):
         reached, gap = distance(steps)
         assert 1e-3 < reached - best <= gap
+
+
+def test_a_search_that_was_cut_short_says_how_far_it_may_be(monkeypatch):
+    class Hasty(NearestPointSearch):
+        def run(self, *given, **more):
+            return super().run(*given, **more | {"limit": 1})
+
+    rng = np.random.default_rng(9)
+    graph = GraphicMatroid([tuple(e) for e in rng.integers(0, 12, size=(40, 2))])
+    z = rng.normal(0.5, 1.0, 40)
+    best = graph.project_euclidean(z)
+    monkeypatch.setattr("discreet.constraints.polytopes.NearestPointSearch", Hasty)
+    point = graph.project_euclidean(z)
+    assert 1e-3 < 0.5 * np.sum((point.x - z) ** 2) - 0.5 * np.sum((best.x - z) ** 2) <= point.gap
 
 
 def test_a_projected_point_is_an_array_that_carries_its_certificate():

@@ -44,6 +44,7 @@ def check_sets(left: Residual, independent) -> None:
         return
     assert left.constraint.n_items == left.free.size
     assert left.constraint.rank >= max(map(len, wanted))
+    assert left.constraint.rank <= max(map(len, independent)) - left.included.size
     assert left.forced == (frozenset(range(left.free.size)) in wanted)
     for s in subsets(left.free.size):
         assert left.constraint.contains(sorted(s)) == (s in wanted)

@@ -464,6 +464,7 @@ def test_verdicts():
     json.dumps(report.to_json(), allow_nan=False)
     page = report.to_markdown()
     assert "| A | b | replace |" in page
+    assert "| 40 % |" in face.AuditReport((finding(exact=0.2, claimed=0.5),)).to_markdown()
     assert {line.count("|") for line in page.splitlines() if line.startswith("|")} == {len(face.HEADER) + 1}
     blind = face.AuditReport((finding(unseen=("Too small.",)), finding(setting="c", unseen=("Too small.",))))
     assert "- A (b); A (c): Too small.\n" in blind.to_markdown()

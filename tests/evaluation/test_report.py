@@ -109,6 +109,7 @@ def test_the_report_is_one_file_with_everything(results, tmp_path):
     for words in NOT_PRIVATE:
         assert words in text
     assert '"repeats": 3' in text
+    assert "total reward lost against greedy in hindsight" in text
     assert len(written) == 12
     assert {one.suffix for one in written} == {".png", ".svg"}
     assert all(one.stat().st_size for one in written)

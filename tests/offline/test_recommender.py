@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import sys
 from itertools import combinations, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -667,3 +670,33 @@ def test_public_features_lift_what_is_like_a_history(tmp_path):
     for wrong in (np.ones((5, 2)), np.ones(12), np.full((12, 2), np.nan)):
         with pytest.raises(ValueError, match="features"):
             PrivateRecommender(BUDGET, features=wrong).fit(Coverage(tastes()))
+
+
+# --- progress ------------------------------------------------------------------------------------------
+
+
+def test_a_fit_says_how_far_it_is_where_somebody_looks(capsys, monkeypatch, tmp_path):
+    """On a terminal after two seconds, of a store at once; and never how many people there are."""
+    rows = tastes(people=4001)
+
+    def said(seconds, people=rows, **more):
+        ticks = itertools.count(100.0, seconds)
+        monkeypatch.setattr("discreet.core.text.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        PrivateRecommender(BUDGET, seed=0).fit(people, **more)
+        return capsys.readouterr().err
+
+    assert said(1.5) == ""
+    assert said(0.1, progress=True) == ""
+    found = said(1.5, progress=True)
+    assert "fitting: 1 of 3 (" in found
+    assert found.endswith("\n")
+    assert "400" not in found
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert said(1.5) == found
+    assert said(1.5, progress=False) == ""
+    assert "fitting: 1 in" in said(1.5, rows[:50])  # popularity alone
+    table = {"who": np.nonzero(rows)[0].tolist(), "what": np.nonzero(rows)[1].tolist()}
+    store = dc.data.prepare(
+        table, person="who", item="what", items=range(12), to=tmp_path / "s", progress=False
+    )
+    assert "fitting: 0 of 3" in said(0.1, store)

@@ -9,6 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 import discreet as dc
 from discreet.constraints.domains import Ball, Simplex
@@ -222,3 +223,20 @@ def test_nobody_is_counted_more_often_because_of_threads_or_copies():
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="could be spent twice"):
             duplicate(learner)
+
+
+def test_an_expert_with_probabilities_shows_each_item_as_often_as_it_says():
+    class Mixed:
+        def choose(self):
+            return np.array([0.0, 0.2, 0.3, 0.5, 0.0])
+
+        def learn(self, gains):
+            pass
+
+    learner = Experts(lambda _: Mixed(), 1, PURE, n_items=5, seed=3)
+    counts = np.zeros(5)
+    for _ in range(4000):
+        counts[learner.choose().items[0]] += 1
+        learner.learn(Coverage([[1, 0, 0, 0, 0]]))
+    assert counts[0] == counts[4] == 0
+    assert chisquare(counts[1:4], [800, 1200, 2000]).pvalue > 1e-6

@@ -974,3 +974,20 @@ def test_pure_budgets_take_the_tree_that_certifies_less():
     assert (few.sums, few.noise) == ("tree", "spherical")
     assert (many.sums, many.noise) == ("tree", "laplace")
     assert SubmodularMinimizer(3, 1, PURE, seed=0).choose() is not None
+
+
+def test_published_bounds_are_those_of_the_paper_in_exact_numbers():
+    """Theorems 7 and 9 of paper 001 where every root is whole, with T = 2^12, n = 2, M = 3, epsilon = 1/2."""
+    n, rounds, bound, epsilon = 2, 4096, 3.0, 0.5
+    logs = math.log(4096) ** 1.5
+    # H = 3 * 64, L = 12
+    learning = 2 * 4096 * 144 / 192 + 192 * 2 / 2
+    private = 4 * 2 * 144 * 4096 * logs / (epsilon * 192)
+    assert bounds.published_minimizer(n, rounds, epsilon, bound) == pytest.approx(learning + private)
+    # H = 3 * 256
+    gamma = min(1.0, bounds.published_exploration_rate(n, rounds))
+    learning = 32 * 9 * 4 * 4096 / (768 * gamma) + 2 * 768
+    sampling = 2 * gamma * 3 * 4096 + 8 * 3 * 2 * 64 / math.sqrt(gamma)
+    private = 64 * 8 * 9 * 4096 * logs / (epsilon * gamma * 768)
+    wanted = learning + sampling + private
+    assert bounds.published_bandit_minimizer(n, rounds, epsilon, bound) == pytest.approx(wanted)

@@ -516,3 +516,8 @@ def test_without_a_horizon_batches_grow_and_everything_is_paid_for_at_once():
     learned = RunningSumSelector(7, 2, None, budget, weights="norm", first_batch=20, seed=0)
     people = Coverage(np.tile([[1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], (3000, 1)))
     assert learned.run(people).rewards[-1000:].mean() > 0.8
+
+
+def test_without_a_number_of_rounds_the_bound_is_only_a_unit():
+    one, two = (RunningSumSelector(6, 2, None, BUDGET, bound=bound).settings for bound in (1.0, 2.0))
+    assert (two.rate, two.fastest) == (one.rate / 2.0, one.fastest / 2.0)

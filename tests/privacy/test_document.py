@@ -10,6 +10,7 @@ import pytest
 import discreet as dc
 from discreet.online import ThompsonSelector
 from discreet.privacy.document import promised
+from discreet.privacy.population import RunGate
 
 from ..test_html import Balanced
 
@@ -99,3 +100,23 @@ def test_periods_have_one_document():
 def test_learners_have_it_too():
     learner = ThompsonSelector(6, 2, 100, dc.Budget(1.0))
     assert "Laplace" in text_of(learner.privacy.to_html("Learner"))
+
+
+def test_a_guarantee_as_a_whole_says_which_and_where_its_mechanisms_and_proof_are():
+    """What a run is charged as at a shared gate: neither the table nor the document leaves it at that."""
+    said = {}
+    for delta, words in ((0.0, "epsilon-DP (pure)"), (1e-6, "(epsilon, delta)-DP (approximate)")):
+        shared = dc.Gate(dc.Budget(3.0, 1e-5), definition="pure")
+        gate = RunGate(dc.Budget(1.0, delta), shared, "discreet select visits.csv")
+        gate.laplace(1.0, 1.0, 1.0)
+        said[words] = str(shared.spent), text_of(shared.spent.to_html())
+        assert "declared" not in str(gate.spent)
+        assert "Laplace" in str(gate.spent)
+    for words, texts in said.items():
+        for text in texts:
+            assert f"declared as a whole: {words}" in text
+            assert (
+                "one guarantee of a run or a fit; its mechanisms, their sensitivities and noise are" in text
+            )
+            assert "docs/privacy.md (Algorithms)" in text
+    assert "declared" not in text_of(spent(dc.Budget(1.0)).to_html())

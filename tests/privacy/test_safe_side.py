@@ -421,3 +421,16 @@ def test_a_bound_that_a_sequential_sum_keeps_is_not_enough(size):
     declared = float(np.linalg.norm(vector))
     kept = VectorBounds(size, 2, norm_bound=declared).checked(vector, clip=True)
     assert _square_length(kept) <= Fraction(declared) ** 2 * (1 + Fraction(1, 2**40)) ** 2
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_vectors_end_to_end_are_as_far_apart_as_all_of_them_together(norm):
+    one = np.array([0.6, -0.8])
+    bounds = VectorBounds(2, norm, norm_bound=2.0, apart=float(np.linalg.norm(2 * one, norm)))
+    stacked = bounds.stacked(3)
+    farthest = np.linalg.norm(np.tile(one, 3) - np.tile(-one, 3), norm)
+    assert stacked.dimension == 6
+    assert farthest <= stacked.apart <= farthest * (1 + 1e-12)
+    assert np.linalg.norm(np.tile(one, 3) * 2.0 / np.linalg.norm(one, norm), norm) <= stacked.norm_bound * (
+        1 + 1e-12
+    )

@@ -321,3 +321,25 @@ def test_there_is_a_method_for_every_route(shared_service):
 def test_the_asynchronous_client_has_the_same_methods():
     public = {name for name in vars(Client) if not name.startswith("_")} - {"close", "prefetched"}
     assert public <= set(vars(AsyncClient))
+
+
+def test_what_is_not_json_is_the_text(shared_service):
+    """The document of an account, and tables: by both clients, from a service that runs."""
+    client = shared_service.client()
+    experiment(client, "document")
+    path = "/v1/experiments/document/account"
+    population = client.experiment("document")["population"]
+
+    async def story():
+        async with AsyncClient(shared_service.url, shared_service.key) as other:
+            return await other.request("GET", f"{path}?format=html")
+
+    for page in (client.request("GET", f"{path}?format=html"), asyncio.run(story())):
+        assert page.startswith("<!DOCTYPE html>")
+        assert population in page.partition("<h1>")[2].partition("</h1>")[0]
+        assert "Privacy officer" in page
+    assert client.request("GET", f"{path}?format=csv").startswith("period,")
+    assert client.request("GET", f"{path}?format=json") == client.account("document")
+    with pytest.raises(ServiceError) as caught:
+        client.request("GET", f"{path}?format=pdf")
+    assert "accounts have html" in str(caught.value)

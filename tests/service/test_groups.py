@@ -234,6 +234,17 @@ def test_requests_are_kept_for_ten_minutes_and_as_long_as_their_outcomes_are_tak
     assert groups.KEEP == 600.0
 
 
+def test_a_block_was_closed_when_its_last_decision_was_served(url):
+    world = World(url, likes(outcome_wait=60.0))
+    block = world.serve()[0]
+    groups.record(
+        world.store, groups.Group([], [world.cursors()[0]._replace(over=40.0)], list(world.sequences))
+    )
+    with world.store.transaction() as tx:
+        ((closed,),) = tx.all("SELECT closed_at FROM block WHERE first = ?", block.first)
+        assert tx.now() - closed >= 40.0
+
+
 def test_an_engine_answers_alike_until_what_it_kept_is_forgotten(url, monkeypatch):
     """Also where the first commit has failed, or nobody knows how it ended."""
     world, secrets = World(url, likes(seed=None, outcome_wait=60.0)), Secrets.fresh()

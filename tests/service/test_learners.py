@@ -9,7 +9,7 @@ import pytest
 
 from discreet.online.registry import REGISTRY
 from discreet.service.config import PopulationConfig
-from discreet.service.learning import Wrong
+from discreet.service.learning import ReleasePlan, Wrong, first_release
 from discreet.service.worker import periods_of
 
 from .world import ITEMS, World, likes, taken
@@ -120,3 +120,9 @@ def test_candidates_of_which_no_set_can_be_made_are_refused(file_url, more, said
     with pytest.raises(Wrong, match=said) as caught:
         World(file_url, taken(**more))
     assert caught.value.field == "candidates"
+
+
+def test_the_first_release_waits_for_people_who_are_not_held_out_and_for_full_blocks():
+    plan = ReleasePlan("LeaderSelector", 80, 80, False, None, 33, 1.0)
+    assert first_release(likes(holdout=0.2, block_size=8), plan) == {"counts": 104, "shares": 40}
+    assert first_release(likes(holdout=0.0, block_size=20), plan) == {"counts": 80, "shares": 40}

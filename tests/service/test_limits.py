@@ -15,10 +15,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 
 from discreet.cli import main
 from discreet.service import limits
-from discreet.service.config import read_settings
+from discreet.service.api import PlanRequest
+from discreet.service.config import ExperimentConfig, read_settings
 
 from .conftest import Running
 from .test_api import experiment, refused
@@ -194,6 +196,15 @@ def test_a_key_that_asks_too_often_is_told_to_wait(tmp_path):
 # --- plans ---------------------------------------------------------------------------------------------
 
 _PLAN = {"items": 50, "k": 3, "people": 1000, "epsilon": 1.0, "feedback": "taken"}
+
+
+def test_a_plan_is_made_for_the_defaults_of_an_experiment():
+    planned, made = (
+        {one.name: one.default for one in structs.fields(kind)} for kind in (PlanRequest, ExperimentConfig)
+    )
+    assert {name: planned[name] for name in ("share", "measure", "holdout")} == {
+        name: made[name] for name in ("share", "measure", "holdout")
+    }
 
 
 def test_plans_do_not_stop_a_service(service):

@@ -373,6 +373,22 @@ def test_a_form_makes_an_experiment(world, operator):
     assert not budget["anonymous"]
 
 
+@pytest.mark.parametrize(
+    ("control", "status"), [("a", 303), ("a\nb", 303), ("a\nb\nc", 422), ("a\na", 422), ("a\nz", 422)]
+)
+def test_a_control_set_is_up_to_k_different_items(operator, control, status):
+    asked = {
+        "name": f"control-{len(control)}",
+        "people_name": f"p{len(control)}",
+        "k": "2",
+        "holdout": "20",
+        "control": control,
+    }
+    found = operator.post("/new", **FORM | asked)
+    assert found.status == status
+    assert ("Up to 2 different items" in found.text) == (status == 422)
+
+
 def test_a_form_offers_learners_groups_and_options(world, operator):
     text = operator.get("/new").text
     fit = [name for name, one in REGISTRY.items() if one.feedback in ("function", "reward")]

@@ -13,11 +13,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import discreet as dc
 from discreet.client import ServiceError
-from discreet.personal import Recommender
+from discreet.personal import Recommender, word_features
 from discreet.service import database
 from discreet.service.config import PopulationConfig
 from discreet.service.learning import Wrong, release_plan
@@ -294,3 +295,62 @@ def test_a_browser_decides_as_the_service_does(running, browser):  # noqa: F811
         assert tuple(own) == answer.items
         seen.add(answer.personal)
     assert seen == {True, False}
+
+
+# --- public facts about items --------------------------------------------------------------------------
+
+WORDS = {item: f"group{group_of(item)} thing" for item in ITEMS}
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers"])
+def test_features_of_items_are_in_the_model(file_url, kind):
+    """By label, as words or as numbers: the same rows as in Python, also after a crash."""
+    rows = {item: [float(group_of(item) == group) for group in range(GROUPS)] for item in ITEMS}
+    about, wanted = rows, np.array(list(rows.values()))
+    if kind == "words":
+        about, wanted = WORDS, word_features(list(WORDS.values()))
+    world = World(file_url, personal(options={"features": about}), PEOPLE)
+    serve(world, 5)
+    for _ in range(2):
+        ((seq, body),) = world.rows("SELECT seq, body FROM model")
+        assert Recommender.load(bytes(body)).features == pytest.approx(wanted)
+        world.crash()
+        serve(world, 20)
+    assert world.rows("SELECT seq FROM model")[0][0] > seq
+
+
+def test_features_that_say_nothing_are_refused_at_their_place(running):
+    client = running.client()
+    settings = {"learner": "PersonalSelector", "share": 0.01}
+
+    def made(about):
+        return refused(
+            lambda: client.create_experiment(
+                "about", "people", ITEMS, 3, options={"features": about}, **settings
+            )
+        )
+
+    found = made({"nothing": "of it"})
+    assert (found.status, found.problem["at"]) == (422, "$.options.features")
+    assert "about 'nothing', which is not among the items" in str(found)
+    assert "no two items have a word in common" in str(made({ITEMS[0]: "alone"}))
+    assert "features say nothing about" in str(made({ITEMS[0]: [1.0]}))
+
+
+def test_the_form_takes_words_about_items(running):
+    form = DEFAULTS | {"name": "about", "items": "\n".join(ITEMS), "feedback": "likes", "delta": "1e-6"}
+    form |= {"learner": "PersonalSelector", "people_name": "readers", "epsilon": "4"}
+    operator = Visitor(running.port, running.key)
+
+    def said(**more):
+        return html.unescape(operator.post("/new", **form | more).text)
+
+    assert "such as tea: green, leaf." in said(features="item 0: a\nitem 0: b")
+    assert "One of the items in a line" in said(features="tea: green")
+    assert "are for PersonalSelector" in said(features="item 0: a", learner="LeaderSelector")
+    assert "no two items have a word in common" in said(features="item 0: a")
+    lines = "\n".join(f"{item}: {words}" for item, words in WORDS.items())
+    assert operator.post("/new", **form | {"features": lines}).status == 303
+    assert running.client().experiment("about")["config"]["options"] == {"features": WORDS}
+    page = operator.get("/experiments/about").text
+    assert "<dt>features</dt><dd>of 24 items</dd>" in page

@@ -573,6 +573,18 @@ def test_raw_outcomes_leave_the_files_of_the_table(world, postgres):
     assert not somewhere()
 
 
+def test_space_is_given_back_once_a_minute(world, monkeypatch):
+    ran = []
+    monkeypatch.setattr(world.store.pools["any"], "alone", ran.append)
+    world.store._scrubbed = time.monotonic() - 30.0
+    world.store.scrub()
+    assert ran == []
+    world.store._scrubbed -= 31.0
+    for _ in range(2):
+        world.store.recover(world.owner)
+    assert ran == ["VACUUM outcome"]
+
+
 # --- engines -----------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         " makes the header name the columns that are asked for; with --columns, a tab in .tsv and .tab files"
         " and a comma in others)",
     },
+    "--encoding": {
+        "metavar": "NAME",
+        "help": "of text, such as cp1252 for what Excel on Windows saves as plain CSV (default: utf-8)",
+    },
     "--items-from-data": _FLAG
     | {
         "help": "instead of --items: all items that occur. NOT PRIVATE BY ITSELF: an item that only one"
@@ -67,9 +71,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--skip-bad": _FLAG
     | {
-        "help": "leave out rows with an empty cell, text that is not UTF-8, a weight that is not a number or"
-        " an item that --items does not list, instead of refusing the file; a weight out of range counts as"
-        " the nearest within",
+        "help": "leave out rows with an empty cell, text not of the --encoding, a weight that is not a"
+        " number or an item that --items does not list, instead of refusing the file; a weight out of range"
+        " counts as the nearest within",
     },
     "--insecure-diagnostics": _FLAG | {"help": "say which row of a file was refused: NOT PRIVATE"},
     "--weight": {
@@ -115,7 +119,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "the file of keys; keep it apart from backups (default: discreet.secrets)",
     },
 }
-TEXT = ("--separator", "--items-columns")
+TEXT = ("--separator", "--encoding", "--items-columns")
 EVENTS = ("--person", "--item", "--items", "--items-item", "--columns", *TEXT)
 LEDGER = ("--ledger", "--ledger-epsilon", "--ledger-delta")
 PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
@@ -125,13 +129,17 @@ def skipping(options: argparse.Namespace, highest: float) -> list[str]:
     """What --skip-bad does to rows, in words: a rule that looks at each row alone, and no count."""
     if not options.skip_bad:
         return []
-    weight = " or whose weight is not a number" if options.weight is not None else ""
+    weighed = getattr(options, "weight", None) is not None
+    weight = " or whose weight is not a number" if weighed else ""
     left_out = [
         f"Rows with a missing cell or of another width{weight}, and those of an item that is not listed, were"
         " left out, each for what is in it alone; its person is still counted. How many"
-        " there were is private, and not said."
+        " there were is private, and not said.",
+        f"Rows with text that is not {options.encoding or 'UTF-8'} were left out as well. In a file in"
+        " another encoding that is every row with an accent: say which it is, e.g."
+        f" --encoding {'cp1252' if options.encoding is None else 'utf-8'}.",
     ]
-    if options.weight is not None:
+    if weighed:
         within = f"outside [0, {highest:g}]" if math.isfinite(highest) else "below 0"
         left_out.append(f"Weights {within} counted as the nearest number within.")
     return left_out
@@ -295,6 +303,7 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
         drop_items="",
         separator="; if its columns are separated by {mark}, say --separator {mark}",
         headless=f"; if its first line is a row and no header, name its columns with {names}",
+        encoding="; if the file is in another encoding, say which, e.g. --encoding {other}",
         renamed="; if it is called otherwise there, say so with --items-item" if renamed else "",
         leave_out="; fix the row, or leave such rows out with --skip-bad",
         details=" (--insecure-diagnostics names {what})",
@@ -302,8 +311,12 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
     )
     skip_bad = not public and options.skip_bad
     columns = _names(names, options.items_columns if public else options.columns)
-    separator = _separator(options.separator)
-    return Source(table, separator, skip_bad, public, stdin=table == "-", wording=wording, columns=columns)
+    how: dict[str, Any] = {"separator": _separator(options.separator)}
+    if options.encoding is not None:
+        how["encoding"] = _encoding(options)
+    return Source(
+        table, skip_bad=skip_bad, public=public, stdin=table == "-", wording=wording, columns=columns, **how
+    )
 
 
 def events_of(options: argparse.Namespace) -> Source:
@@ -332,9 +345,10 @@ def read_items(
 
 
 def as_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """How text is divided into columns, where that is said, as a simulation writes it down."""
+    """How text is read, where that is said, as a simulation writes it down."""
     found = {
         "separator": _separator(options.separator),
+        "encoding": None if options.encoding is None else _encoding(options),
         "columns": _names("--columns", options.columns),
         "items_columns": _names("--items-columns", options.items_columns),
     }
@@ -365,6 +379,12 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
 def same_file(one: str, other: str) -> bool:
     """Whether two paths lead to one file that is there."""
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+def _encoding(options: argparse.Namespace) -> str:
+    from ..data.read import checked_encoding
+
+    return checked_encoding("--encoding ", options.encoding)
 
 
 def _separator(text: str | None) -> str | None:
@@ -503,13 +523,19 @@ def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def lines_of(option: str, text: str) -> str | list[str]:
+def lines_of(options: argparse.Namespace, option: str, text: str) -> str | list[str]:
     """The lines of ``@FILE`` that are not blank; anything else as it is."""
     if not text.startswith("@"):
         return text
     try:
-        lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise ValueError(f"{option} {text}: {why}; @ stands before a file with one item per line") from None
+        found = Path(text[1:]).read_bytes()
+    except OSError as error:
+        why = f"{error.strerror}; @ stands before a file with one item per line"
+        raise ValueError(f"{option} {text}: {why}") from None
+    source = source_of(options, text[1:], public=True)
+    try:
+        lines = found.decode(source.encoding).removeprefix("\ufeff").splitlines()
+    except UnicodeDecodeError as error:
+        line = found.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{option} {text}, line {line}: {source.not_decoded}") from None
     return [line.strip() for line in lines if line.strip()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from .common import (
     ledger_gate,
     printable,
     read_items,
+    skipping,
     warn_of_budget,
     wrapped,
 )
@@ -50,8 +52,8 @@ from it and from their own history, and is for them alone. discreet plan --perso
 public sizes. evaluate fits models to four fifths of the people and serves the others: hit rate, recall and
 NDCG, beside popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
-_READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "weight")
-_DATA = (*_READ, "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
+_READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "encoding")
+_DATA = (*_READ, "weight", "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
 _MODEL = ("max_people", "to", "export", "ledger", "ledger_epsilon", "ledger_delta")
 _ASKED, _SPLITS = ("history", "available", "exclude", "include"), 3
 # Which of the options are for others.
@@ -145,7 +147,7 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     gate = ledger_gate(options, budget, NAME)
     recommender = PrivateRecommender(gate, features=features, max_people=options.max_people)
     warn_of_budget(budget, len(events.people), options.max_people)
-    model = recommender.fit(events)
+    model = recommender.fit(events, progress=sys.stderr.isatty())
     model.save(target)
     if exported is not None:
         model.export(exported)
@@ -164,8 +166,11 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "conditional_on": "the list of items" if options.items_from_data else None,
         "statement": STATEMENT,
     }
+    if rule := skipping(options, 1.0):
+        result["left_out"] = " ".join(rule)
     told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}."
-    return result, "\n".join([wrapped(told), wrapped(model.public), str(model.privacy), wrapped(STATEMENT)])
+    lines = [wrapped(told), wrapped(model.public), str(model.privacy), wrapped(STATEMENT)]
+    return result, "\n".join([*lines, *map(wrapped, rule)])
 
 
 def _needed(options: argparse.Namespace, *names: str) -> None:
@@ -180,12 +185,12 @@ def _needed(options: argparse.Namespace, *names: str) -> None:
 def _events(options: argparse.Namespace) -> tuple[Events, Any]:
     """What people have, and public features of the items, where there are any."""
     from ..data.events import gathered
-    from ..data.read import batches, columns_of
+    from ..data.read import batches, columns_of, watched
 
     words, numbers = (_columns(options, name) for name in ("features", "vectors"))
     items, facts = (None, {}) if options.items is None else read_items(options, [*words, *numbers])
     about = None if items is None else _features(items, facts, words, numbers)
-    rows = batches(events_of(options), columns_of(options.person, options.item, options.weight))
+    rows = watched(batches(events_of(options), columns_of(options.person, options.item, options.weight)))
     # Where presence is private, a file that holds nobody must look like one that holds somebody.
     nobody = options.neighbours == "add_remove" and items is not None and options.do == "fit"
     return gathered(rows, items=items, highest=1.0, nobody=nobody), about
@@ -258,7 +263,7 @@ def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     checks.whole("--k", k, at_least=1, at_most=people.n_items)
     plain = [name for name in BASELINES if people.n_items <= _MOST_COMPARED or name.startswith("popularity")]
     how: dict[str, Any] = {"seeds": range(first, first + splits), "baselines": plain, "features": features}
-    compared = compare_recommenders(people, budget, k, **how)
+    compared = compare_recommenders(people, budget, k, **how, progress=sys.stderr.isatty())
     rows = [
         {"name": name, "standard_error": compared.error(name)}
         | {figure: compared.mean(name, figure) for figure in FIGURES}
@@ -266,6 +271,7 @@ def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     ]
     result = {"private": False, "k": k, "splits": splits, "reason": compared.reason, "rows": rows}
     lines = [fitted(*compared.table()), wrapped(f"The private model: {compared.reason}."), IN_THE_CLEAR]
+    lines += map(wrapped, skipping(options, 1.0))
     if options.out is not None:
         settings = {
             "files": ", ".join(options.files),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
@@ -44,6 +45,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..constraints import Constraint
     from ..data import Events, Store
+    from ..data.read import Batch
     from ..objectives import Population
     from ..objectives.rows import RowPopulation
     from ..offline.greedy import PrivateGreedy
@@ -367,9 +369,9 @@ class SelectRequest:
         if options.max_people is not None:
             checks.whole("--max-people", options.max_people, at_least=1)
         rules = tuple(map(Rule.read, options.constraint))
-        include = tuple(lines_of("--include", text) for text in options.include)
-        exclude = tuple(lines_of("--exclude", text) for text in options.exclude)
-        candidates = tuple(lines_of("--candidates", text) for text in options.candidates)
+        include = tuple(lines_of(options, "--include", text) for text in options.include)
+        exclude = tuple(lines_of(options, "--exclude", text) for text in options.exclude)
+        candidates = tuple(lines_of(options, "--candidates", text) for text in options.candidates)
         stored = len(options.files) == 1 and _is_store(options.files[0])
         (_check_store if stored else _check_file)(options)
         vectors = _vectors(options, stored)
@@ -621,8 +623,18 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     nothing = options.items_private is not None
     rows = watched(batches(events_of(options), asked))
+    if options.insecure_diagnostics and options.skip_bad:
+        rows = _counted(rows, options)
     found = gathered(rows, items=items, highest=1.0, facts=facts, nobody=nobody, nothing=nothing)
     return found, about or found.facts
+
+
+def _counted(rows: Iterator[Batch], options: argparse.Namespace) -> Iterator[Batch]:
+    """The same rows; how many are not of the encoding, which is private, is kept for the diagnostics."""
+    options.not_decoded = 0
+    for batch in rows:
+        options.not_decoded += batch.not_decoded()
+        yield batch
 
 
 def _is_store(path: str) -> bool:
@@ -644,7 +656,7 @@ def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -
     people = family.from_store(store, *engine, **more)
     request.check_people(len(people), gate.budget)
     greedy = request.greedy(constraint, gate, listed)
-    return Chosen(people, greedy, greedy.select(people), listed.facts)
+    return Chosen(people, greedy, greedy.select(people, progress=sys.stderr.isatty()), listed.facts)
 
 
 @contextlib.contextmanager
@@ -1082,6 +1094,7 @@ class SelectionReport:
         return {
             "people": count,
             "pairs": getattr(people, "n_entries", None),
+            "rows_of_another_encoding": getattr(self.request.options, "not_decoded", None),
             "share_served": people.value(list(selection.items)),
             "served_alone_by": {labels[item]: float(single[item]) * count for item in selection.items},
             "without_privacy": {
@@ -1144,10 +1157,11 @@ def _file_name(path: str) -> str:
 
 
 def _true_numbers(found: dict[str, Any]) -> str:
-    free = found["without_privacy"]
+    free, bad = found["without_privacy"], found["rows_of_another_encoding"]
     rows = [
         ["people in the file", f"{found['people']:,}"],
         *([["different (person, item) pairs", f"{found['pairs']:,}"]] if found["pairs"] is not None else []),
+        *([["rows left out as of another encoding", f"{bad:,}"]] if bad is not None else []),
         ["served by the list", f"{found['share_served']:.4f} of them"],
         ["served by the best list greedy finds without privacy", f"{free['share_served']:.4f} of them"],
         *(

@@ -20,6 +20,7 @@ from .common import (
     given,
     lines_of,
     printable,
+    skipping,
     wrapped,
 )
 
@@ -76,7 +77,8 @@ Everybody sees the same set here; for personal sets there is discreet recommend 
 Rewards and regret are facts about the people of the streams, not private releases."""
 
 _STREAM = "product display"
-_OF_EVENTS = ("person", "item", "items", "separator", "columns", "items_columns", "items_item", "skip_bad")
+_OF_EVENTS = ("person", "item", "items", "separator", "encoding", "columns", "items_columns", "items_item",
+              "skip_bad")  # fmt: skip
 _WITHOUT_FILE = ("stream", "learner", "epsilon", "feedback", "candidates", "events", *_OF_EVENTS)
 _BASELINES = ("random", "popularity", "greedy")
 _LEARNERS = ("planner", "phased", *_BASELINES)
@@ -151,6 +153,8 @@ def run(options: argparse.Namespace) -> int:
         )
     for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
         print(wrapped(f"not run: {cell.learner.name}: {why}"))
+    for sentence in skipping(options, 1.0):
+        print(wrapped(sentence))
     if not plots_available():
         print(f"no charts: they need matplotlib, {install('plots')}")
     print(f"\nresults: {folder / RESULTS}\nreport:  {report}")
@@ -188,7 +192,7 @@ def _config(options: argparse.Namespace) -> Config:
     usual = _BANDITS if options.feedback in ("bandit", "slots") else _LEARNERS
     learners: list[dict[str, Any]] = [{"learner": name} for name in options.learner or usual]
     if options.candidates:
-        found = [lines_of("--candidates", text) for text in options.candidates]
+        found = [lines_of(options, "--candidates", text) for text in options.candidates]
         few = [label for one in found for label in ([one] if isinstance(one, str) else one)]
         learners = [one if one["learner"] in _BASELINES else one | {"candidates": few} for one in learners]
     if options.feedback is not None:

@@ -120,16 +120,28 @@ def track(
         return
     count = total if total is not None else len(work)  # type: ignore[arg-type]
     start, last = time.monotonic(), 0.0
-    for place, item in enumerate(work):
-        now, done = time.monotonic(), item.start if isinstance(item, slice) else place
-        if now - last >= 0.2 and now - start >= after:
-            left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
-            print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
-            last = now
-        yield item
+    try:
+        for place, item in enumerate(work):
+            now, done = time.monotonic(), item.start if isinstance(item, slice) else place
+            if now - last >= 0.2 and now - start >= after:
+                left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
+                print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
+                last = now
+            yield item
+    except (
+        GeneratorExit
+    ):  # the rest is not needed, or something went wrong: what is said next has its own line
+        if last:
+            print(file=sys.stderr, flush=True)
+        raise
     if time.monotonic() - start < after:
         return
     print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)
+
+
+def looked_at(progress: bool | None) -> bool:
+    """Whether to say how far something is: as told, or, with None, where somebody looks."""
+    return sys.stderr.isatty() or hasattr(sys, "ps1") if progress is None else progress
 
 
 def install(extra: str) -> str:

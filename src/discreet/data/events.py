@@ -29,7 +29,19 @@ from ..core.checks import DataError, one_of, whole
 from ..core.names import is_text, name_of
 from ..kernels.stores import TextNumbers
 from ..privacy import Account, Budget, Gate, Seed, select_partitions
-from .read import FINE_TIMES, Batch, Column, Source, Text, Wording, batches, columns_of, constraint_role
+from .read import (
+    FINE_TIMES,
+    UTF,
+    Batch,
+    Column,
+    Source,
+    Text,
+    Wording,
+    batches,
+    checked_encoding,
+    columns_of,
+    constraint_role,
+)
 
 # Pairs that wait to be merged into those known so far.
 _MOST_UNMERGED = 1 << 20
@@ -39,6 +51,7 @@ _HEADLESS = "; if its first line is a row and no header, name its columns with {
 _WORDING = Wording(
     separator="; if its columns are separated by {mark}, say separator=",
     headless=_HEADLESS.format("columns="),
+    encoding='; if the file is in another encoding, say which, e.g. encoding="{other}"',
 )
 # In place of a number: of a cell that names nothing, and of a label that a list does not hold.
 MISSING, UNLISTED = -1, -2
@@ -143,8 +156,10 @@ def read_events(
     items_columns: Sequence[str] | None = None,
     items_item: str | None = None,
     skip_bad: bool = False,
+    encoding: str = UTF,
 ) -> Events:
     """Events as a matrix; the arguments are those of ``from_events``, and ``highest`` bounds the weights."""
+    encoding = checked_encoding("encoding=", encoding)
     if isinstance(items, str | os.PathLike):
         wording = replace(
             _WORDING,
@@ -153,14 +168,14 @@ def read_events(
             renamed="" if items_item else "; if it is called otherwise there, say so with items_item=",
         )
         named = None if items_columns is None else tuple(items_columns)
-        listed = Source(items, separator, public=True, wording=wording, columns=named)
+        listed = Source(items, separator, public=True, wording=wording, columns=named, encoding=encoding)
         items, _ = read_items(listed, item if items_item is None else items_item)
     elif items_columns is not None or items_item is not None:
         raise ValueError("items_columns= and items_item= are about a file; give items= its path")
     source = events
     if not isinstance(events, Source):
         named = None if columns is None else tuple(columns)
-        source = Source(events, separator, skip_bad, columns=named, wording=_WORDING)
+        source = Source(events, separator, skip_bad, columns=named, wording=_WORDING, encoding=encoding)
     found = batches(source, columns_of(person, item, weight))
     return gathered(found, items=items, people=people, unknown_items=unknown_items, highest=highest)
 

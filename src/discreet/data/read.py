@@ -10,6 +10,7 @@ about.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import difflib
 import glob
@@ -60,6 +61,9 @@ _WORKBOOK = (
     ' sheet with the rows as "CSV UTF-8" (File, Save As) and name that file'
 )
 _BREAK = re.compile(rb"(\r\n|\r|\n)")
+# What reads otherwise in encodings that do not extend ASCII, or in which letters tell how to read others.
+UTF = "UTF-8"
+_PROBE = bytes(range(128)) + rb"\u000a+AGE-.xn--tda." + b"\x1b$B0!"
 # Separators that are looked for, the likeliest first.
 _SEPARATORS = (",", "\t", ";", "|")
 COMPRESSED = ("", ".gz", ".zst", ".bz2", ".xz")
@@ -88,6 +92,7 @@ class Wording:
     drop_items: str = '; add it, or unknown_items="drop"'
     separator: str = "; if its columns are separated by {mark}, read it into a frame first"
     headless: str = "; if its first line is a row and no header, read it into a frame first"
+    encoding: str = "; if the file is in another encoding, read it into a frame first"
     renamed: str = ""
     leave_out: str = ""
     details: str = ""
@@ -171,8 +176,10 @@ class Source:
     ``table``: a data frame, an Arrow table, a dict of columns, rows that are mappings, or the path of a file;
     with ``stdin`` it is standard input. A path may be a pattern or a folder, and there may be a list of
     paths. ``separator``: between the columns of text; None: found out from the names of columns.
-    ``columns``: names of the columns of text without a header. ``skip_bad``: rows that cannot be read are
-    left out instead of refused. ``public``: it says nothing about people, and refusals may name its rows.
+    ``columns``: names of the columns of text without a header. ``encoding`` of text, as
+    `checked_encoding` has it.
+    ``skip_bad``: rows that cannot be read are left out instead of refused. ``public``: it says nothing about
+    people, and refusals may name its rows.
     """
 
     table: Any
@@ -182,6 +189,7 @@ class Source:
     stdin: bool = False
     wording: Wording = Wording()
     columns: tuple[str, ...] | None = None
+    encoding: str = UTF
 
     def __post_init__(self) -> None:
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
@@ -222,6 +230,12 @@ class Source:
         leave_out = self.wording.leave_out if skippable else ""
         more = self.wording.details.format(what="the row")
         return DataError(f"{named}{leave_out}{more}", f"{where}: {details}" if details else where)
+
+    @property
+    def not_decoded(self) -> str:
+        """What to say of bytes that the encoding does not have."""
+        hint = self.wording.encoding.format(other="cp1252" if self.encoding == UTF else "utf-8")
+        return f"is not {self.encoding} text{'' if self.path is None else hint}"
 
     def uneven(self, width: int, where: str, cells: str = "") -> ValueError:
         """A refusal of a row that has more or fewer cells than the ``width`` columns.
@@ -347,10 +361,22 @@ class Batch:
         return self.source.refused(message, self.place(row), details, skippable=skippable)
 
     def missing(self, role: str, row: int) -> ValueError:
-        column, what = self.asked[role], role.partition(":")[0]
-        utf = "in UTF-8, as which a file in another encoding, such as Windows-1252, must be saved"
-        words = f"an entry of column {column!r} is missing, or is neither text ({utf}) nor a number"
+        """A refusal of a cell that holds nothing, or bytes that are not of the encoding."""
+        entry, what = f"an entry of column {self.asked[role]!r}", role.partition(":")[0]
+        if not_decoded(self.columns[role][row]):
+            return self.refused(row, f"{entry} {self.source.not_decoded}")
+        words = f"{entry} is missing, or is neither text nor a number"
         return self.refused(row, f"{words}; every event needs its {what}")
+
+    def not_decoded(self) -> int:
+        """How many rows have bytes that are not of the encoding, which is private."""
+        columns = self.columns.values()
+        return sum(any(not_decoded(column[row]) for column in columns) for row in range(len(self)))
+
+
+def not_decoded(cell: Any) -> bool:
+    """Whether a cell holds the remains of bytes that are not of the encoding."""
+    return isinstance(cell, str) and not is_text(cell)
 
 
 def _similar_names(column: str, names: Sequence[str]) -> list[str]:
@@ -575,10 +601,12 @@ def _csv(
 
     A cell in quotes must end on its line: otherwise a quote that one row leaves open could swallow the rows
     of other people, up to the next quote. Every line is read by itself, and so is every cell: what is not
-    UTF-8 is a bad cell of its row, and of no other.
+    of the encoding is a bad cell of its row, and of no other.
     """
     size = 0 if source.stdin else os.fstat(raw.fileno()).st_size
     blocks = _whole_lines(source, file)
+    if source.encoding != UTF:
+        blocks = (_in_utf8(block, source.encoding) for block in blocks)
     block = next(blocks, b"").removeprefix(b"\xef\xbb\xbf")
     first, rest = "", block
     if source.columns is None:
@@ -589,8 +617,10 @@ def _csv(
     if not header:
         raise ValueError(f"{source.name} is empty; the first line must name the columns")
     if not all(map(is_text, header)):
-        words = "is not UTF-8 text; it must be CSV, plain or compressed, Parquet or Feather"
-        raise ValueError(f"{source.name} {words}")
+        raise ValueError(
+            f"{source.name}, line 1: the header {source.not_decoded}; CSV, plain or compressed, Parquet and"
+            " Feather are read"
+        )
     places = source.places(header, asked, only, separator=separator)
     wanted = list(dict.fromkeys(places.values()))
     before = 1 if source.columns is None else 0
@@ -628,6 +658,29 @@ def _whole_lines(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
             raise _bad_line(source, line, ENDLESS)
     if rest:
         yield rest
+
+
+def checked_encoding(argument: str, encoding: str) -> str:
+    """Its name; an encoding in which a row could change how others are read is refused."""
+    try:
+        plain = _PROBE.decode(encoding) == _PROBE.decode("ascii")
+    except (LookupError, ValueError, TypeError):
+        plain = False
+    if not plain:
+        raise ValueError(
+            f"{argument}{encoding}: must be an encoding that extends ASCII, such as utf-8, cp1252 or latin-1;"
+            " save text in another one as UTF-8"
+        )
+    return UTF if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig") else encoding
+
+
+def _in_utf8(block: bytes, encoding: str) -> bytes:
+    """Whole lines in UTF-8, with bytes that UTF-8 never has in place of those not of the encoding."""
+    try:
+        return block.decode(encoding).encode()
+    except UnicodeDecodeError:  # each line by itself: what is left out of one could be its break
+        lines = "".join(one.decode(encoding, "replace") for one in _BREAK.split(block))
+        return lines.replace("\ufffd", "\udcff").encode("utf-8", "surrogateescape")
 
 
 def _bad_line(source: Source, line: int, fault: int, width: int = 0, cells: int = 0) -> ValueError:

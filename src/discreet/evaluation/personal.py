@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..core import checks
-from ..core.text import table
+from ..core.text import table, track
 from ..kernels.pairs import UNIT
 from ..objectives import Population
 from ..objectives.rows import RowPopulation
@@ -193,11 +193,12 @@ def compare_recommenders(
     seeds: Sequence[int] = (0, 1, 2),
     baselines: Sequence[str] = tuple(BASELINES),
     features: Any = None,
+    progress: bool = False,
 ) -> RecommenderComparison:
     """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
 
     With public ``features`` of items it is there with them as well. Each seed is a split of the people, and
-    seeds the noise as well: nothing of this is private.
+    seeds the noise as well: nothing of this is private. ``progress`` says how many models are done.
 
     >>> import numpy as np, discreet as dc
     >>> tastes = np.repeat(np.eye(3), 4, axis=1)[np.arange(9000) % 3]
@@ -208,7 +209,7 @@ def compare_recommenders(
     """
     kinds = {"personal": None} | ({} if features is None else {"personal, features": features})
     found: dict[str, list[Quality]] = {name: [] for name in (*kinds, "popularity", *baselines)}
-    reason = ""
+    reason, models = "", iter(track(range(len(seeds) * len(found)), "models", progress))
     for seed in seeds:
         split = NewPeople.of(people, seed)
         if not split.histories:
@@ -216,12 +217,16 @@ def compare_recommenders(
                 "nobody among the new people has two items or more: there is nothing to hold out"
             )
         for name, known in kinds.items():
-            model = PrivateRecommender(budget, features=known, seed=seed).fit(split.training)
+            next(models)
+            model = PrivateRecommender(budget, features=known, seed=seed).fit(split.training, progress=False)
             reason = model.reason_
             found[name].append(quality(model, split, k))
+        next(models)
         found["popularity"].append(quality(popular(split.training, budget, seed), split, k))
         for name in baselines:
+            next(models)
             found[name].append(quality(BASELINES[name](split.training), split, k))
+    next(models, None)
     return RecommenderComparison(k, found, reason)
 
 

@@ -141,6 +141,7 @@ READING = (
     "items_columns",
     "items_item",
     "skip_bad",
+    "encoding",
 )
 
 

@@ -42,7 +42,7 @@ _PARTS = 8
 _THREADED_ENTRIES = 1_000_000
 _NONE = np.zeros(0, dtype=np.int64)
 # How files of events are read (`data.read_events`).
-_FILE_OPTIONS = ("separator", "columns", "items_columns", "items_item", "skip_bad")
+_FILE_OPTIONS = ("separator", "columns", "items_columns", "items_item", "skip_bad", "encoding")
 
 
 # --- matrices: checked once, kept in one form, with errors that name row and column ---
@@ -856,8 +856,9 @@ class RowPopulation(Population):
         its own order (a list, or the path of a file with the column ``item``), or else the items that occur,
         sorted. ``options`` are those of the constructor and, for files: ``separator`` between columns of text
         (else found out from the header); ``columns``, their names where there is no header, and
-        ``items_columns`` those of the catalogue; ``items_item``, what ``item`` is called there; ``skip_bad``
-        leaves out rows that cannot be read, or whose item is not listed, each by what it holds itself.
+        ``items_columns`` those of the catalogue; ``items_item``, what ``item`` is called there; ``encoding``
+        of text; ``skip_bad`` leaves out rows that cannot be read, or whose item is not listed, each by what
+        it holds itself.
 
         Give a catalogue where the result is to be private: a public list, or one that
         `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:

@@ -8,8 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from ..core import checks
+from ..core.text import looked_at, track
 from ..kernels.pairs import UNIT
 from ..objectives import Population
+from ..objectives.stored import StoredPopulation
 from ..personal import (
     MOST_PEOPLE,
     Factors,
@@ -80,8 +82,11 @@ class PrivateRecommender(Recommender):
                 )
         GaussianNoise.within(self._allowance.share, 1.0)  # refused here, where there is no delta
 
-    def fit(self, people: Any, y: Any = None) -> Self:  # noqa: ARG002  (scikit-learn passes it)
-        """Release the sums, and make the model of them."""
+    def fit(self, people: Any, y: Any = None, *, progress: bool | None = None) -> Self:  # noqa: ARG002
+        """Release the sums, and make the model of them; scikit-learn passes ``y``.
+
+        ``progress``: say how far it is (by default on a terminal, after two seconds; of a store at once).
+        """
         if "popularity" in self.__dict__:
             raise RuntimeError(
                 "this recommender was fitted, and its budget is spent: make a new one, and mind that two fits"
@@ -103,16 +108,22 @@ class PrivateRecommender(Recommender):
             moves = movement(share.neighbours, plan.paired**2)
             noise.append(self._noise(share.part(spare * (1 - plan.share)), moves))
         self._allowance.expect(*((one, 1) for one in noise))
+        after = 0.0 if isinstance(crowd, StoredPopulation) else 2.0
+        steps = iter(track(range(3 if plan.paired else 1), "fitting", looked_at(progress), after=after))
+        next(steps)
         popularity = gate.gaussian(
             unit_sums(crowd) / UNIT, first.sigma, first.sensitivity, label="popularity of items"
         )
         model = None
         if plan.paired:
+            next(steps)
             kept = np.sort(np.argsort(-popularity, kind="stable")[: plan.paired])
             pairs = pair_sums(crowd, kept).ravel() / UNIT**2
             released = gate.gaussian(pairs, noise[1].sigma, noise[1].sensitivity, label="pairs of items")
+            next(steps)
             square = released.reshape(kept.size, kept.size)
             model = kept, Factors.of(popularity[kept], square, n_people, float(noise[1].sigma))
+        next(steps, None)
         told = self._allowance.account, plan.reason
         self._know(popularity / n_people, model, n_people, crowd.labels, told, features)
         return self

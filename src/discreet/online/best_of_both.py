@@ -153,7 +153,7 @@ class BestOfBothSettings(SelectorSettings):
         """The running sum of what the votes' set earns beyond the experts', in units of the bound."""
         if not self.experts.releases:
             return None
-        vectors = VectorBounds(1, 2, 1.0, (-1.0, 1.0), None, self.experts.longest)
+        vectors = VectorBounds(1, 2, box=(-1.0, 1.0), people_per_vector=self.experts.longest)
         experts, reduced = self.experts, self.experts.sums == "tree"
         return SumSpec(
             vectors,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from ..constraints import Cardinality, Constraint
 from ..constraints.domains import Domain
 from ..core import checks
 from ..core.options import Goal, PlanFeedback, Stream
-from ..core.text import table, track
+from ..core.text import looked_at, table, track
 from ..objectives import Population
 from ..privacy import Budget, Seed
 from .expected import CATALOGUES, FEWEST, Crowd, Expected, Size, crowds, people_needed, served, share_after
@@ -141,9 +140,7 @@ def plan(
         labels=None if labels is None else tuple(labels),
         separation=min_separation,
     )
-    if progress is None:
-        progress = sys.stderr.isatty() or hasattr(sys, "ps1")
-    return _decide(question, goal, sample, progress=progress)
+    return _decide(question, goal, sample, progress=looked_at(progress))
 
 
 def plan_minimization(

@@ -606,10 +606,16 @@ def _named(budget: Budget) -> str:
 
 # What events guarantee that name no mechanism.
 _DEFINITIONS_OF = {
-    "PureRelease": "pure DP",
-    "ConcentratedRelease": "zCDP",
-    "ApproximateRelease": "approximate DP",
+    "PureRelease": "epsilon-DP (pure)",
+    "ConcentratedRelease": "rho-zCDP",
+    "ApproximateRelease": "(epsilon, delta)-DP (approximate)",
 }
+_DECLARED = "declared as a whole: "
+DECLARED = (
+    f"{_DECLARED}one guarantee of a run or a fit; its mechanisms, their sensitivities and noise are in the"
+    " account that the run printed or the fit has, and what proves each of them is in docs/privacy.md"
+    " (Algorithms). Of a release of somebody's own code the proof is theirs to show"
+)
 _HEADER = ["release", "mechanism", "sensitivity", "noise", "count", "composition", "epsilon per release"]
 _MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time
 
@@ -767,7 +773,10 @@ class Account:
             how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
-        yield table(header, rows) if rows else "nothing has been released"
+        released = table(header, rows) if rows else "nothing has been released"
+        yield released
+        if _DECLARED in released:
+            yield DECLARED
         if self.ledger.divided:
             yield "parallel composition over disjoint groups: the worst group counts, and all of the rest"
         yield from self.caveats
@@ -827,13 +836,13 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
 
 
 def _argued(event: Event) -> tuple[str, str, str]:
-    """An event that says what is guaranteed and not how; its sensitivity is in its argument."""
+    """An event that says what is guaranteed and not how."""
     record = event.to_json()
     definition = _DEFINITIONS_OF.get(record.pop("kind"), "")
     if isinstance(event, ApproximateRelease) and not event.epsilon:
         return "chance of failure", "", f"delta {float(event.delta):.4g}"
     values = ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
-    return f"{definition} by an argument of its own", "", values
+    return f"{_DECLARED}{definition}", "", values
 
 
 _Curve = tuple[tuple[tuple[float, int], ...], float, tuple[tuple[float, int], ...]]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.page import Page
+from .account import DECLARED
 
 if TYPE_CHECKING:
     from .account import Account
@@ -65,6 +66,8 @@ def document(
     page.heading("Releases")
     for name, one in accounts.items():
         columns, released = one.releases()
+        if DECLARED in one.summary()[1]:
+            page.text(_sentence(DECLARED))
         if released:
             page.table(columns, released, f"Every release of {name}.")
         else:

@@ -397,7 +397,7 @@ class GroupGaussianNoise(GaussianNoise):
 
 @dataclass(frozen=True, eq=False)
 class PureRelease(Event):
-    """Any release that is ``epsilon``-DP by an argument of its own."""
+    """Any release that is ``epsilon``-DP, which its caller has a proof of."""
 
     epsilon: Number
 
@@ -410,7 +410,7 @@ class PureRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class ConcentratedRelease(Event):
-    """Any release that is ``rho``-zCDP by an argument of its own."""
+    """Any release that is ``rho``-zCDP, which its caller has a proof of."""
 
     rho: Number
 
@@ -424,7 +424,7 @@ class ConcentratedRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class ApproximateRelease(Event):
-    """Any release that is (``epsilon``, ``delta``)-DP by an argument of its own."""
+    """Any release that is (``epsilon``, ``delta``)-DP, which its caller has a proof of."""
 
     epsilon: Number
     delta: Number

@@ -124,7 +124,7 @@ class VectorBounds:
         """The bounds of ``number`` such vectors of a person, end to end."""
         if number == 1:
             return self
-        grow = number if self.norm == 1 else math.sqrt(number) * (1.0 + 2.0**-50)
+        grow = (number if self.norm == 1 else math.sqrt(number)) * (1.0 + 2.0**-50)
         return replace(
             self,
             dimension=self.dimension * number,

@@ -54,6 +54,7 @@ from ..online.personal import PersonalSelector, PersonalSettings
 from ..online.registry import REGISTRY
 from ..online.released import Released
 from ..online.segments import Segment, Segments, joined, pieces
+from ..personal import word_features
 from ..privacy import Gate, GaussianNoise, Seed, Share
 from ..privacy.conversions import exact
 from .config import ExperimentConfig, PopulationConfig
@@ -548,12 +549,26 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
     allowed = {key: value for key, value in given.items() if key in known}
     if wrong := set(config.options) - set(known) | set(config.options) & {*given, "budget", "seed"}:
         raise ValueError(f"options has {sorted(wrong)[0]!r}, which {name} does not take here")
-    learner = kind(**allowed, **config.options, budget=share)  # type: ignore[call-arg]
+    options = config.options | _about_items(config)
+    learner = kind(**allowed, **options, budget=share)  # type: ignore[call-arg]
     if not isinstance(learner, OnlineSelector):
         raise ValueError(f"{name} shows no sets of items")
     if "min_separation" in config.options:
         raise ValueError("min_separation needs people's names, and the service keeps none")
     return learner
+
+
+def _about_items(config: ExperimentConfig) -> dict[str, Any]:
+    """The features of items, where they are given as words by label; numbers are rows by label already."""
+    about = config.options.get("features")
+    if not isinstance(about, dict) or not all(isinstance(words, str) for words in about.values()):
+        return {}
+    if unknown := [label for label in about if label not in set(config.items)]:
+        raise Wrong("options.features", f"features is about {unknown[0]!r}, which is not among the items")
+    try:
+        return {"features": word_features([about.get(label, "") for label in config.items])}
+    except ValueError as error:
+        raise Wrong("options.features", f"features: {error}") from None
 
 
 def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:

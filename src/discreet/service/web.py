@@ -246,6 +246,7 @@ FIELDS = {
     "options": Field(""),
     "segments": Field(""),
     "candidates": Field(""),
+    "features": Field(""),
 }
 DEFAULTS = {name: one.default for name, one in FIELDS.items()}
 _OF_PEOPLE = ("epsilon", "delta", "max_rounds", "period", "neighbours", "anonymous")  # of a new population
@@ -307,7 +308,8 @@ class Form:
         except BudgetExceeded:
             self.errors["share"] = "This is more than the whole budget."
         except Wrong as error:
-            self.errors[error.field if error.field in FIELDS else "form"] = str(error)
+            field = error.field.removeprefix("options.")
+            self.errors[field if field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
             # Made of what was typed, and of nothing else: there is no data yet.
             self.errors["form"] = str(error)
@@ -370,7 +372,7 @@ class Form:
             check_segments(segments)
         except ValueError as error:
             errors["segments"] = f"{str(error).capitalize()}."
-        constraint, options = self._groups(items), self._options()
+        constraint, options = self._groups(items), self._options() | self._features(items)
         control = lines_of(given["control"])
         if control and not numbers["holdout"]:
             errors.setdefault(
@@ -427,6 +429,16 @@ class Form:
         if groups and sorted(named) != sorted(items):
             self.errors["groups"] = "Every item has to be in one group, and no other one."
         return ConstraintConfig(groups=groups, limits=limits) if groups else None
+
+    def _features(self, items: list[str]) -> dict[str, Any]:
+        """Words about items, a line each."""
+        parts = [line.partition(":") for line in lines_of(self.given["features"])]
+        about = {item.strip(): words.strip() for item, _, words in parts}
+        if about and self.given["learner"] != "PersonalSelector":
+            self.errors["features"] = "Words about items are for PersonalSelector."
+        elif len(about) < len(parts) or set(about) - set(items):
+            self.errors["features"] = "One of the items in a line, each once, such as tea: green, leaf."
+        return {"features": about} if about else {}
 
     def _options(self) -> dict[str, Any]:
         """Options of the learner, a line each, with values as JSON or plain words."""
