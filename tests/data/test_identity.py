@@ -298,17 +298,15 @@ def test_typed_columns_of_many_kinds_are_one_person(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", NOBODY, ids=lambda one: repr(one).split(" at 0x")[0])
 def test_nobody_is_a_bad_cell_of_its_row_wherever_it_stands(cell: Any, tmp_path: Path) -> None:
     """Beside somebody whose id is equal in Python's eyes, too: True and 1, 2.0**53 and 2**53."""
+    entry = "not UTF-8 text" if isinstance(cell, str) and "\ud800" in cell else "missing, or is neither text"
+    words = f"an entry of column 'who' is {entry}"
     for beside in ([1, 2**53], [7, 10**39], ["ann", "bob"]):
         for place in (0, 2):
             cells = [*beside[:place], cell, *beside[place:]]
             table = {"who": cells, "what": ["a"] * 3}
-            with refused(
-                "an entry of column 'who' is (missing, or is neither text|not UTF-8 text)", f"^row {place}$"
-            ):
+            with refused(words, f"^row {place}$"):
                 Coverage.from_events(table, **WHERE)
-            with refused(
-                "an entry of column 'who' is (missing, or is neither text|not UTF-8 text)", f"^row {place}$"
-            ):
+            with refused(words, f"^row {place}$"):
                 prepare(table, **WHERE, to=tmp_path / "store", progress=False)
 
 

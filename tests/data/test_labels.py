@@ -75,9 +75,8 @@ def test_what_is_neither_text_nor_a_number_is_a_bad_cell_of_its_row(cell: object
     for column in ("p", "i"):
         table = {"p": ["ann", "bob"], "i": ["tea", "milk"]}
         table[column] = ["fine", cell]
-        with refused(
-            f"an entry of column '{column}' is (missing, or is neither text|not UTF-8 text)", "^row 1$"
-        ):
+        words = "not UTF-8 text" if cell == "a\ud800" else "missing, or is neither text"
+        with refused(f"an entry of column '{column}' is {words}", "^row 1$"):
             read_events(table, person="p", item="i")
 
 
@@ -95,11 +94,7 @@ def test_text_that_is_no_utf8_is_a_bad_cell_in_arrow_as_well(tmp_path: Path) -> 
         coded = pa.table(
             [column.combine_chunks().dictionary_encode() for column in table], names=["p", "i", "w"]
         )
-        words = (
-            "a weight that is not allowed"
-            if name == "w"
-            else "is (missing, or is neither text|not UTF-8 text)"
-        )
+        words = "a weight that is not allowed" if name == "w" else "is not UTF-8 text"
         for source in (table, coded, tmp_path / "events.parquet"):
             with refused(f"column '{name}'.* {words}", "^row 1"):
                 Coverage.from_events(source, person="p", item="i", weight="w", items=["tea"])
