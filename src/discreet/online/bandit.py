@@ -43,7 +43,6 @@ from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.conversions import exact
 from ..privacy.ordered import MOST_ROUNDS, OrderedExperts, units_per_one
-from ..results import Selection
 from .catalogue import Catalogue
 from .learner import (
     OnlineSelector,
@@ -1392,13 +1391,6 @@ class BanditSelector(OnlineSelector):
 
     def _renewed(self) -> BanditSettings:
         return replace(self.settings, explorations=None)  # rounds are picked anew
-
-    def _decision(self, shown: NDArray[Any]) -> Selection:
-        items = shown.tolist()
-        return self._selection(tuple(items if items[-1] >= 0 else items[: items.index(-1)]))
-
-    def _row(self, decision: Selection) -> tuple[int, ...]:
-        return decision.items + (-1,) * (self.settings.k - len(decision.items))
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         settings, served = self.settings, shown[: np.count_nonzero(shown >= 0)]

@@ -266,24 +266,21 @@ class BestOfBothSelector(OnlineSelector):
         self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
         self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the votes and the experts would show
 
-    def _due(self) -> bool:
+    def _new_set(self) -> NDArray[np.int32] | None:
         number = self._rounds.number
-        return number >= self._votes.closes or self.settings.experts.due(number)
-
-    def _new_set(self) -> NDArray[np.int32]:
+        votes_due, experts_due = number >= self._votes.closes, self.settings.experts.due(number)
+        if not votes_due and not experts_due:
+            return None
         self._waiting.room = 0
-        return self._draw()
-
-    def _draw(self) -> NDArray[np.int32]:
-        number, active = self._rounds.number, self._active()
-        if number >= self._votes.closes:
+        if votes_due:
+            active = self._active()
             chosen = self._votes.draw(number, active)
             if chosen is None:
                 among = np.flatnonzero(active)
                 drawn = self._public.generator.choice(among, size=self.settings.k, replace=False)
                 chosen = self._with_first(drawn.astype(np.int32)) if self._first else drawn
             self._sets[0] = chosen
-        if self.settings.experts.due(number):
+        if experts_due:
             self._sets[1] = self._experts.draw(number, self._catalogue.active)
             if number:
                 self._total.release()
@@ -339,10 +336,10 @@ class BestOfBothSelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
         """What each of the two learners takes up, and the difference of rewards in units."""
-        one, number = self._checked_person(person), self._rounds.number
-        rows = one.as_rows()
-        difference = self._compared(one) if rows is None else self._compared_rows(rows)
-        return one, self._experts.prepared(one, number, self._sets[1]), difference
+        self._check_person(person)
+        rows = person.as_rows()
+        difference = self._compared(person) if rows is None else self._compared_rows(rows)
+        return person, self._experts.prepared(person, self._rounds.number, self._sets[1]), difference
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
         """The person, who may have to wait, and is then compared by the sets of that time."""

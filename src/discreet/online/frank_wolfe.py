@@ -43,7 +43,6 @@ from ..privacy import (
 )
 from ..privacy.account import PublishedCalibrationWarning
 from ..privacy.accountant import Spending
-from ..results import Selection
 from .learner import LearnerSettings, OnlineLearner, OnlineSelector, Stream, item_labels
 from .partial import Counting
 from .people import capped
@@ -1008,18 +1007,10 @@ class MetaFrankWolfe(OnlineSelector):
 
     def _draw(self) -> NDArray[np.int32]:
         point = self._sum.draw(self._rounds.number, None)
-        return self._padded(self.settings.constraint.round(point, self._sum.public.generator))
-
-    def _padded(self, items: Any) -> NDArray[np.int32]:
-        row = np.full(self.settings.k, -1, dtype=np.int32)
-        row[: len(items)] = items
-        return row
-
-    def _decision(self, shown: NDArray[Any]) -> Selection:
-        return self._selection(tuple(shown[shown >= 0].tolist()))
-
-    def _row(self, decision: Selection) -> NDArray[np.int32]:
-        return self._padded(decision.items)
+        items = self.settings.constraint.round(point, self._sum.public.generator)
+        shown = np.full(self.settings.k, -1, dtype=np.int32)
+        shown[: len(items)] = items
+        return shown
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         items = shown[: np.count_nonzero(shown >= 0)]

@@ -274,9 +274,9 @@ class HedgeSelector(OnlineSelector):
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
         """Rows for the compiled loop, or the units that each item and expert gains."""
-        one = self._checked_person(person)
-        rows = one.as_rows()
-        return self._units(one) if rows is None else rows
+        self._check_person(person)
+        rows = person.as_rows()
+        return self._units(person) if rows is None else rows
 
     @property
     def _units(self) -> Counting:

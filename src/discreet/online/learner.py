@@ -1222,7 +1222,7 @@ class OnlineSelector(OnlineLearner):
     def _active(self) -> NDArray[np.bool_]:
         """Which items have not been retired."""
         active = self._catalogue.active
-        return np.ones(self.n_items, dtype=np.bool_) if active is None else active.copy()
+        return np.ones(self.settings.n_items, dtype=np.bool_) if active is None else active.copy()
 
     # --- for subclasses: people ------------------------------------------------------------------
 
@@ -1237,19 +1237,18 @@ class OnlineSelector(OnlineLearner):
     def _check_people(self, people: Any) -> None:
         check_population(people, self.settings.n_items, self.settings.bound, monotone=True)
 
-    def _checked_person(self, person: Any) -> Population:
+    def _check_person(self, person: Any) -> None:
         one = "learn() takes one person; use run() for a stream"
         check_population(person, self.settings.n_items, self.settings.bound, monotone=True, one=one)
-        found: Population = person
-        return found
 
     def _prepared(self, person: Any) -> Any:
         if self._rewarded:
             return self._sum.prepared(person, self._ticket())
-        one, now = self._checked_person(person), self._rounds
+        self._check_person(person)
         if self._window is not None:
-            return self._window.prepared(one, self._shown)
-        return one if self._sum is None else self._sum.prepared(one, now.number, now.shown)
+            return self._window.prepared(person, self._shown)
+        now = self._rounds
+        return person if self._sum is None else self._sum.prepared(person, now.number, now.shown)
 
     def _observe(self, person: Any) -> None:
         if self._rewarded:
@@ -1280,10 +1279,12 @@ class OnlineSelector(OnlineLearner):
         return self._prepared(person)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        then = partial(self._observe, ready) if within_limit else None
+        then = None
         if self._rewarded:  # who is not learned from has a reward of nothing
-            then = partial(self._take_late, self._ticket(), ready, within_limit)
-        elif self._window is not None and not within_limit:  # a window makes a draw for them as well
+            then = partial(self._observe, (self._ticket(), ready if within_limit else None))
+        elif within_limit:
+            then = partial(self._observe, ready)
+        elif self._window is not None:  # which makes a draw for them as well
             then = partial(self._observe, None)
         self._rounds.close(then=then)
 
@@ -1370,16 +1371,16 @@ class OnlineSelector(OnlineLearner):
     # --- inside: rounds --------------------------------------------------------------------------
 
     def _open(self) -> None:
-        shown = None
-        if self._due():
-            shown = self._new_set()
-        elif self._pool is not None and self._pool.news:  # a set by what was released, without a release
+        shown = self._new_set()
+        if shown is None and self._pool is not None and self._pool.news:  # by what was released before
             shown = self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
         self._rounds.open(shown)
         self._catalogue.recent.append(self._rounds.shown)
 
-    def _new_set(self) -> NDArray[Any]:
-        """Draw a set; the first one is that which stood last elsewhere, filled up by one at random."""
+    def _new_set(self) -> NDArray[Any] | None:
+        """A new set where one is due; the first is that which stood last elsewhere, filled up at random."""
+        if not self._due():
+            return None
         self._waiting.room = 0
         shown = self._draw()
         return self._with_first(shown) if self._first and not self._rounds.number else shown
@@ -1506,11 +1507,14 @@ class OnlineSelector(OnlineLearner):
     def _width(self) -> int:
         return int(self.settings.k)
 
-    def _decision(self, shown: NDArray[Any]) -> Selection:
-        return self._selection(tuple(shown.tolist()))
+    # A set of fewer items than most is filled up with -1.
 
-    def _row(self, decision: Selection) -> Any:
-        return decision.items
+    def _decision(self, shown: NDArray[Any]) -> Selection:
+        items = shown.tolist()
+        return self._selection(tuple(items if items[-1] >= 0 else items[: items.index(-1)]))
+
+    def _row(self, decision: Selection) -> tuple[int, ...]:
+        return decision.items + (-1,) * (self._width - len(decision.items))
 
     def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
         return self._sum.told(person, decision.items, value) if self._rewarded else person

@@ -216,9 +216,10 @@ def check_population(
         )
     if people.n_items != n_items:
         raise ValueError(f"the function is over {people.n_items} items; this learner chooses among {n_items}")
-    if not people.bound <= bound * (1 + 1e-12):
+    reached = people.bound_of(n_items)
+    if not reached <= bound * (1 + 1e-12):
         raise ValueError(
-            f"the function may reach {people.bound:g}, above the learner's bound={bound:g}; rescale"
+            f"the function may reach {reached:g}, above the learner's bound={bound:g}; rescale"
             " it or declare a larger bound"
         )
     if monotone and not people.monotone:
