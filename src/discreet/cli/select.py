@@ -948,9 +948,9 @@ class SelectionReport:
             *self._chance(),
             "The list does not show how many people want an item, nor that these items are the best: every"
             " pick is partly chance, and another run would spend another budget and may choose otherwise.",
-            f"One person is one value of {options.person}, by exact match of its text (a number and its text"
-            " are the same): somebody who has two counts as two, and for them the epsilon is twice as"
-            f" large{', the delta more than that' * delta}.",
+            f"One person is one value of {options.person}, by its text (blanks around it do not count, upper"
+            " and lower case differ, a number is its text): somebody who has two counts as two, and for them"
+            f" the epsilon is twice as large{', the delta more than that' * delta}.",
             "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
             f"{' and its delta' * delta} again."
             + (
