@@ -600,7 +600,7 @@ def service_pairs() -> str:
         "connections",
         "uvicorn, no work",
         "Starlette, no work",
-        "a pair",
+        "`discreet` service",
         "requests",
         "commits",
         "learning",
@@ -617,9 +617,9 @@ def service_pairs() -> str:
         times[connections] = [f"{by['ours, SQLite']['all'] / one:.1f}" for one in others]
     many = found["batches"]
     return (
-        f"{markdown(names, rows)}\n\nWith 8 connections a pair takes {times['8'][0]} times what uvicorn takes"
-        f" for two requests without any work, and {times['8'][1]}\ntimes what routes of Starlette take; with"
-        f" 64 connections {times['64'][0]} and {times['64'][1]} times. In batches of ten a decision with"
+        f"{markdown(names, rows)}\n\nWith 8 connections a pair takes {times['8'][0]} times the CPU time of"
+        f" two uvicorn requests without any work, and {times['8'][1]}\ntimes that of two Starlette routes;"
+        f" with 64 connections {times['64'][0]} and {times['64'][1]} times. In batches of ten a decision with"
         f" its\noutcome takes {many['10']:.0f} microseconds, in batches of a hundred {many['100']:.0f}."
     )
 
