@@ -12,7 +12,7 @@ ALPHA = 1.0 - 1.0 / math.e
 
 
 def levels(sums: int) -> int:
-    """Nodes above a leaf that some sum of so many leaves uses."""
+    """Nodes above a leaf that some sum of this many leaves uses."""
     return max(1, ceil(log2(sums)))
 
 
@@ -57,12 +57,13 @@ def bandit_estimates():
         gamma = 5**1.5 / rounds ** (1 / 3)
         noise = 4 * 5 / sqrt(gamma) * (ceil(log2(rounds)) + 1)
         yield f"{levels(rounds - 1) * 2 * 2 * 6 / gamma / noise:.2f} for T"
-    yield f"{(10**6) ** (1 / 6):.1f} times: the exponent is {1 / 6:.3f}"
+    yield f"factor of {(10**6) ** (1 / 6):.1f} from 10^6"
+    yield f"exponent {1 / 6:.3f})"
 
 
 def norm_instead_of_difference():
     grown = 1 / 2 * 3 * log(1000) ** 2.5 / sqrt(1000)
-    yield f"1,000 rounds account for {2 / (1 + grown):.2g}."
+    yield f"the accounted epsilon is {2 / (1 + grown):.2g}."
 
 
 def lovasz_differences():
@@ -77,7 +78,7 @@ def any_norm_bound():
 
 
 def not_submodular():
-    yield f"length {2 * sqrt(16):.0f}, {4 * sqrt(16):.0f} apart"
+    yield f"length {2 * sqrt(16):.0f} and are {4 * sqrt(16):.0f} apart"
     yield f"epsilon of {levels(999) * 16 / (4 * 11):.2f}"
 
 
@@ -88,6 +89,8 @@ def modular_part_sensitivity():
 def depth_of_a_tree():
     for rounds in (100, 1024, 65_536):
         yield f"{levels(rounds - 1) / log(rounds):.2f} at T = {rounds:,}"
+    yield f"1 / ln 2 = {1 / log(2):.3f}"
+    yield f"smaller: {2 / log(5):.3f} at T = 5, {10 / log(1025):.3f} at T = 1,025"
 
 
 def data_dependent_scale():
@@ -129,14 +132,15 @@ def doubling_trick():
     drawn = lambda lead: 1 / (1 + exp(-rate * lead))  # noqa: E731
     # The first of four is replaced by their opposite, and the others lead the item back that is drawn.
     worst = math.fsum(log(drawn(1 - others) / drawn(-1 - others)) for others in range(3))
-    yield f"log ratio is {worst:.4f}, that of the 4 alone {worst:.4f}."
+    yield f"log ratio is {worst:.4f}. For the 4 people alone it is also {worst:.4f}."
     once = lambda t: t / sqrt(t) + 32 * 100 * log(10 / DELTA) * log(100) * sqrt(t)  # noqa: E731
     yield f"is {math.fsum(once(2**j) for j in range(20)) / once(2**20 - 1):.2f} times that of one run"
     yield f"is at most {math.fsum(sqrt(2**j) for j in range(21)) / sqrt(2 * 2**20):.2f} times"
 
 
 def conditioning_on_paths():
-    yield f"did not, {0.1 / 2 / (0.9 + 0.1 / 2):.3f}"  # whatever the weights, half of the new draws repeat
+    # Whatever the weights, half of the new draws repeat
+    yield f"probability is {0.1 / 2 / (0.9 + 0.1 / 2):.3f}"
 
 
 def rate_and_explorations():
@@ -154,11 +158,11 @@ def rate_and_explorations():
             after = comb(rounds - t - 1, a) * chance**a * (1 - chance) ** (rounds - t - 1 - a)
             rate = 1 / sqrt(32 * (e + 1 + a + 1) * log(1 / DELTA))
             heard += chance / 2 * before * after / (1 + exp(-rate * s))
-    yield f"it sees is {heard:.5f}"
+    yield f"on its feedback is {heard:.5f}"
 
 
 def gradients_at_final_point():
-    yield f"worth {0.5 / 0.9:.2f} of the best"
+    yield f"optimum with {0.5 / 0.9:.2f} of the best"
     found = {final: [fed_at(final, rounds) for rounds in (4000, 16_000)] for final in (True, False)}
     yield f"is {found[True][0]:,.0f} / {found[True][1]:,.0f} with"
     yield f"and {found[False][0]:,.0f} / {found[False][1]:,.0f} at"
@@ -194,12 +198,12 @@ def curvature_for_lipschitz():
 
     yield f"grows as p^{exponent(bound(p)(p * logs / sqrt(rounds)) for p in (10, 1000))} with the printed"
     yield f"as p^{exponent(least(bound(p), 1e-9, 1) for p in (10, 1000))} with H"
-    yield f"(trivial: {big(2e6)}) and {big(held_leader(5, 4))} for its own"
+    yield f"{big(held_leader(5, 4))} for its own H, and the trivial bound is {big(2e6)}"
     grown = 5 * log(1e6) ** 2.5 / (2 * 4 * sqrt(1e6))  # L / |C| times the printed H, on the unit ball
     noise = tree_noise(5, 10**6, (1 + grown) * levels(10**6) / 4)
     moved = math.fsum(min(2.0, (1 + noise) / (grown * t)) for t in range(1, 10**6))
     first = 2  # nothing holds the first point: |C| = 2
-    yield f"certifies {big(grown * 1e6 / 2 + first + moved)} for the printed H times"
+    yield f"library is {big(grown * 1e6 / 2 + first + moved)} for the printed H times"
 
 
 def held_leader(p: int, epsilon: float, length: float = 1.0) -> float:
@@ -209,7 +213,7 @@ def held_leader(p: int, epsilon: float, length: float = 1.0) -> float:
 
 
 def norm_of_expert_costs():
-    yield f"length {sqrt(1000):.1f}."
+    yield f"norm {sqrt(1000):.1f}."
     logs, rounds = log(1e11) ** 2.5, 1e11
 
     def best(p, length):  # Theorem 4 with |C|^2 = 2, and H T |C|^2 / 2
@@ -222,11 +226,12 @@ def norm_of_expert_costs():
 
     yield f"grows as p^{exponent(best(p, sqrt(p)) for p in (10, 1000))} for costs"
     yield f"and as p^{exponent(best(p, 1) for p in (10, 1000))} for vectors"
-    yield f"at epsilon 1 grows as p^{exponent(certified(p) for p in (10, 1000))} from"
+    yield f"at epsilon 1 grows as p^{exponent(certified(p) for p in (10, 1000))}."
 
 
 def radius_beyond_the_domain():
-    yield f"= {50 / 1e5 ** (1 / 3):.2f}. It fits from T = {50**3 + 1:,} (oblivious) and {50**4 + 1:,}"
+    yield f"= {50 / 1e5 ** (1 / 3):.2f}, which is above r"
+    yield f"below r from T = {50**3 + 1:,} (oblivious) and {50**4 + 1:,} (adaptive)"
 
 
 def scale_of_the_objective():
@@ -237,17 +242,18 @@ def scale_of_the_objective():
         steps = min(range(1, 100), key=lambda k: value * rank**2 / (2 * k) + 2 * rank * k * noise)
         return value * (rank**2 - rank) / (2 * steps) + rank * steps * noise
 
-    yield f"grows {lost(100) / lost(1):.1f} times, from {big(lost(1))} to {big(lost(100))};"
+    yield f"factor of {lost(100) / lost(1):.1f}, from {big(lost(1))} to {big(lost(100))};"
     shown = [sqrt(size * rank**3 * n * log(n)) for size in (1, 100)]
-    yield f"the display {shown[1] / shown[0]:.0f} times"
+    yield f"the printed bound grows by a factor of {shown[1] / shown[0]:.0f}."
 
 
 def norm_of_prefix_noise():
-    yield f"{sqrt(10 * 50 * 51) * 10:,.0f} (`TreeSum`); p m^1.5 = {50 * 10**1.5:,.0f}"  # Gamma(50): p (p + 1)
+    # Gamma(50): p (p + 1)
+    yield f"{sqrt(10 * 50 * 51) * 10:,.0f} (`TreeSum`). p m^1.5 is {50 * 10**1.5:,.0f}"
 
 
 def scale_of_costs():
-    yield f"measured regret is {regret_of_minimizer(1.0) / regret_of_minimizer(0.01):.1f} times smaller"
+    yield f"regret falls by a factor of {regret_of_minimizer(1.0) / regret_of_minimizer(0.01):.1f},"
 
     def proof(bound):  # Theorem 7 before its constants are hidden
         length, height = 4 * bound, bound * sqrt(400)
@@ -255,16 +261,16 @@ def scale_of_costs():
         return 2 * 400 * length**2 / height + height * 3 / 2 + private
 
     steep, flat = proof(1.0), proof(0.01)
-    yield f"the bound in the proof ({steep / flat:.1f} times, from {big(steep)} to {big(flat)})"
-    yield f"M^2 would be {100**2:,} times"
+    yield f"the bound in the proof by {steep / flat:.1f}, from {big(steep)} to {big(flat)}."
+    yield f"M^2 falls by {100**2:,}."
     steep, flat = held_leader(3, 1), held_leader(3, 1, 0.01)
-    yield f"as long is {steep / flat:.1f} times smaller: {big(flat)}, not {big(steep)}"
+    yield f"falls by {steep / flat:.1f}, from {big(steep)} to {big(flat)}, if"
 
     def chi(size, epsilon):  # Theorem 6 of paper 004 with L = B = size = 2 H, r = R = 1, |C| = 2
         return 3 * size + (2 * size) ** 2 / (size / 2) * (1 + size / epsilon)
 
     at_one, far_below = (chi(1, epsilon) / chi(0.01, epsilon) for epsilon in (1, 0.01))
-    yield f"Theorem 6 is {at_one:.0f} times smaller at epsilon 1 and {big(far_below)} times at 0.01"
+    yield f"falls by {at_one:.0f} at epsilon 1 and by {big(far_below)} at epsilon 0.01"
 
 
 def regret_of_minimizer(size: float) -> float:
@@ -284,14 +290,14 @@ def regret_of_minimizer(size: float) -> float:
 
 
 def exponent_of_n():
-    yield f"is {50**1.5 / 100:.2f} for"
+    yield f"T^(1/3) is {50**1.5 / 100:.2f}."
     yield f"n^4.5 = {big(50**4.5)}"
 
 
 def two_trajectories():
     height, length, rounds = 1e4, 4, 1e8
     last = 2 * rounds * length**2 / height + height * 3 / 2
-    yield f"{big(last + 4 * 3 * length**2 * rounds * log(rounds) ** 1.5 / height)} by Theorem 7"
+    yield f"gives {big(last + 4 * 3 * length**2 * rounds * log(rounds) ** 1.5 / height)} and"
 
 
 def omitted_norm():
@@ -299,23 +305,24 @@ def omitted_norm():
 
 
 def knapsack_gap():
-    yield f"worth {1 + 0.4 / 0.6:.3f}, the best set 1: a share of {1 / (1 + 0.4 / 0.6):.3f}"
+    yield f"value {1 + 0.4 / 0.6:.3f} and the best set 1. The ratio is {1 / (1 + 0.4 / 0.6):.3f}"
 
 
 def steps_and_free_privacy():
     yield f"T >= {ceil(log(1 / DELTA) ** 2)}."
-    yield f"from T = {(sqrt(10) * 100 * sqrt(log(1 / DELTA) / log(100))) ** 4:.1e} on"
-    yield f"cost {100 * 10**6 / 2000:,.0f} and the first term shows {big(10 * sqrt(1e6 * log(100)))}"
+    yield f"from T = {(sqrt(10) * 100 * sqrt(log(1 / DELTA) / log(100))) ** 4:.1e}."
+    yield f"loses {100 * 10**6 / 2000:,.0f}, while"
+    yield f"first term of the bound is {big(10 * sqrt(1e6 * log(100)))}."
 
 
 def formulas_of_appendix_b():
     rate = 1 / (2 * sqrt(32 * 1e16 * log(2 / DELTA)))
     gamma = sqrt(4 * 1000 * log(1000) / (rate * 1e16))
     first = 2 * (2 * 1000 * log(1000) / (gamma * rate) + rate * 1e16) + gamma * 1e16
-    yield f"n k^2 ln n = {4 * 1000 * log(1000):,.0f} where n k^3 = {8 * 1000:,} stands"
-    yield f"inequality: {big(first)} at epsilon 1 and T = 10^16, where g = {gamma:.2f}; below"
+    yield f"n k^2 ln n = {4 * 1000 * log(1000):,.0f}; the printed n k^3 = {8 * 1000:,} is smaller"
+    yield f"inequality: it is {big(first)} at epsilon 1 and T = 10^16, where g = {gamma:.2f}."
     # Where that g, which falls as T^(-1/4), is 1: sqrt(T) = n k^2 ln n / (rate sqrt(T)).
-    yield f"below T = {big((4 * 1000 * log(1000) * 2 * sqrt(32 * log(2 / DELTA))) ** 2)} its best g"
+    yield f"T below {big((4 * 1000 * log(1000) * 2 * sqrt(32 * log(2 / DELTA))) ** 2)} the best g"
 
 
 def continuous_display():
@@ -329,10 +336,10 @@ def continuous_display():
 
 def slips_of_two_proofs():
     scale = 4 * (ceil(log2(1000)) + 1) / 0.1
-    yield f"scale {scale:,.0f}: mean {50 * scale:,.0f}, standard deviation {sqrt(50) * scale:,.0f}"
+    yield f"scale {scale:,.0f}, with mean {50 * scale:,.0f} and standard deviation {sqrt(50) * scale:,.0f}"
     shape = 4 * (ceil(log(1000)) + 1) / 0.1
     yield f"shape {shape:,.0f} they would be {50 * shape:,.0f} and {50 * sqrt(shape):,.0f}"
-    yield f"root mean square is {sqrt(9 * 50 * 51) * scale:,.0f}"  # nine nodes at most up to 1,000
+    yield f"root mean square length is {sqrt(9 * 50 * 51) * scale:,.0f}"  # nine nodes at most up to 1,000
 
 
 def vacuous_bounds():
@@ -343,9 +350,9 @@ def vacuous_bounds():
         return ALPHA * t - 10 * (rate * t + log(100) / rate)
 
     yield f"| 000, Theorem 6 (n = 100, k = 10) | {big(solved(hedge, 1e6, 1e12))} |"
-    yield f"k = 5) | {big(125 * (16 * size) ** 2)} |"
+    yield f"is below 1 from T = {big(125 * (16 * size) ** 2)} "
     shown = 32 * sqrt(log(5 / DELTA)) * 25 * size ** (2 / 3)
-    yield f"Theorem 8 as displayed (n = 100, k = 5) | {big((shown / ALPHA) ** 3)} |"
+    yield f"Theorem 8 as printed (n = 100, k = 5) | {big((shown / ALPHA) ** 3)} |"
 
     def bandit(t):
         gamma = 5 * ((16 * size) ** 2 / t) ** (1 / 3)
@@ -355,7 +362,7 @@ def vacuous_bounds():
 
 
 def confirmed_privacy():
-    yield "sums over people | 0.5 |"  # monotone people move an entry by Delta, the noise is for 2 Delta
+    yield "sums over people) | 0.5 |"  # monotone people move an entry by Delta, the noise is for 2 Delta
 
 
 def proposition_two():
@@ -372,5 +379,6 @@ def proposition_two():
 
 
 def large_hedge_rates():
-    yield f"regret {19 / 20:.3f} above the bound's {5 / 20 + log(20) / 5:.3f}"
+    yield f"rates up to {solved(lambda x: exp(x) - 1 - x - x * x, 1, 2):.2f},"
+    yield f"regret is {19 / 20:.3f} and the bound {5 / 20 + log(20) / 5:.3f}"
     yield f"epsilon 1 is {1 / sqrt(32 * log(1 / DELTA)):.3f}"

@@ -50,7 +50,7 @@ def store_model() -> str:
         [name, _seconds(measured), _seconds(told), f"{told / measured:.1f}"]
         for name, measured, told in checked()
     ]
-    return markdown(["processor time", "measured", "model", "ratio"], rows)
+    return markdown(["CPU time", "measured", "model", "model / measured"], rows)
 
 
 @block

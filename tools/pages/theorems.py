@@ -39,9 +39,9 @@ def growth_row(one: dict[str, Any]) -> list[str]:
 def theorem_settings() -> str:
     settings = stored("theorems")["settings"]
     return (
-        f"Means of {settings['runs']} runs ({settings['real_runs']} on real people); epsilon is"
-        f" {settings['epsilon']:g} on synthetic streams and with few items, so that certificates say"
-        " something at these sizes."
+        f"Figures are means of {settings['runs']} runs ({settings['real_runs']} on real streams). Selectors"
+        f" have epsilon 1. Online learners have epsilon {settings['epsilon']:g}, except on msweb\n(1): most"
+        " of their certificates would be trivial at a smaller epsilon with these numbers of rounds."
     )
 
 
@@ -61,20 +61,25 @@ def theorem_lessons() -> str:
 
     return "\n".join(
         [
-            f"- **Certificates hold.** {len(rows)} settings were measured, among them adversarial streams;"
+            f"- **Certificates hold.** Of {len(rows)} measured settings, adversarial streams among them,"
             f" {sum(row['holds'] for row in rows)} stayed within their certificate, up to chance.",
-            f"- **Expect better than the certificate.** Where regret is positive, the median certificate is"
-            f" {slack:.1f} times what was measured. On real people regret was below zero in"
-            f" {sum(row['measured'] < 0 for row in real)} of {len(real)} settings: they were served better"
-            " than the theorem's comparison. Choose by the expected share that `discreet plan` simulates, and"
-            " take the certificate as the worst case.",
+            f"- **Expect better than the certificate.** Where regret is positive and the certificate is not"
+            f" trivial, the certificate is {slack:.1f} times the measured regret in the median. On real"
+            f" streams regret was negative in {sum(row['measured'] < 0 for row in real)} of {len(real)}"
+            " settings: the learner did better than the benchmark of its theorem. Choose a learner by the"
+            " expected share that"
+            " `discreet plan` simulates, and read the certificate as the worst case.",
             f"- **Avoid the constants of the papers.** With them {trivial(paper)} certificates are trivial"
-            f" (they promise nothing), with tight accounting {trivial(own)}.",
-            "- **More people help slowly.** With full feedback regret grows like sqrt(T): four times as many"
-            " people halve the regret per person. With bandit feedback it grows like T^(2/3) to T^(3/4): that"
-            " takes 8 to 16 times as many. Ask for full feedback where you can.",
-            "- **The best possible.** [What no learner beats](#what-no-learner-beats) shows how far"
-            " certificates for points and experts are from it, with privacy and without.",
+            " and"
+            f" guarantee nothing. With tight accounting {trivial(own)} are.",
+            "- **More people help slowly.** With full information regret grows as sqrt(T): halving the regret"
+            " per person takes 4 times the people. With bandit feedback it grows as T^(2/3) to T^(3/4): the"
+            " same"
+            " takes 8 to 16 times the people. Collect full feedback where you can.",
+            "- **Some certificates are far from optimal.** [Lower bounds](#lower-bounds) shows how far, for"
+            " experts and convex costs: the factor is small for experts and large for strongly convex costs"
+            " and"
+            " bandit feedback.",
         ]
     )
 
@@ -90,11 +95,11 @@ def theorem_rows() -> str:
             hardest[key] = row
     rows = []
     for row in hardest.values():
-        epsilon = "none" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        epsilon = "not private" if row["epsilon"] is None else f"{row['epsilon']:g}"
         certified = f"{row['certified']:,.0f}{' (trivial)' if row['trivial'] else ''}"
         lost = (f"{row['rounds']:,}", f"{row['measured']:,.0f}", certified, printed_bound(row))
         rows.append([row["theorem"], row["learner"], row["stream"], epsilon, *lost])
-    lost = ["rounds", "measured", "certified", "printed"]
+    lost = ["rounds", "measured regret", "certificate", "printed bound"]
     return markdown(["theorem", "learner", "stream", "epsilon", *lost], rows)
 
 
@@ -106,7 +111,8 @@ def growth_horizons() -> str:
 
 @block
 def growth_exponents() -> str:
-    heads = ["learner", "stream", "measured", "certified", "printed", "theorem"]
+    slopes = ["exponent of measured regret", "of the certificate", "of the printed bound"]
+    heads = ["learner", "stream", *slopes, "growth stated by the theorem"]
     return markdown(heads, [growth_row(one) for one in stored("theorems")["growth"]])
 
 
@@ -131,8 +137,8 @@ def lower_bounds() -> str:
         certified = [kind(domain, rounds, b, seed=0, **options).certified_regret for b in (private, free)]
         over = f"{certified[0] / least:,.1f}"
         rows.append([where, kind.__name__, *(f"{one:,.0f}" for one in certified), f"{least:,.1f}", over])
-    heads = ["004", "learner", "certified, epsilon 1", "without privacy", "lower bound", "factor"]
-    return markdown(heads, rows)
+    heads = ["costs (line of paper 004)", "learner", "certificate, epsilon 1", "certificate, not private"]
+    return markdown([*heads, "lower bound", "certificate at epsilon 1 / lower bound"], rows)
 
 
 @block
@@ -143,7 +149,7 @@ def likely_losses() -> str:
     lemmas = (published.published_laplace_steps, published.published_laplace_steps_advanced)
     pure, loose = (n, 3.0, steps, 1.0, 1.0, float(people)), (n, 3.0, steps, 1.0, delta, 1.0, float(people))
     shown: tuple[tuple[str, dict[str, Any], float | None], ...] = (
-        ("picks", {"noise": "exponential"}, None),
+        ("exponential mechanism (not in the paper)", {"noise": "exponential"}, None),
         (
             "Laplace noise (Lemma 3)",
             {"noise": "laplace", "composition": "basic"},
@@ -162,7 +168,8 @@ def likely_losses() -> str:
         chances = (None, 0.9, 0.95, 0.999)
         losses = [f"{greedy.certified_loss(people, n, probability=chance):,.0f}" for chance in chances]
         rows.append([name, *losses, "" if printed is None else f"{printed:,.0f}"])
-    return markdown(["003", "expected", "90 %", "95 %", "99.9 %", "printed, 90 %"], rows)
+    likely = ["with probability 90 %", "95 %", "99.9 %", "printed bound, 90 %"]
+    return markdown(["mechanism (paper 003)", "bound on the expected loss", *likely], rows)
 
 
 @dataclass(frozen=True)
@@ -179,7 +186,7 @@ class Stated:
     own: str
 
     def scale(self, rounds: int) -> float:
-        """The power of T that the bound shows, at so many rounds."""
+        """The power of T that the bound shows, at this many rounds."""
         log = re.fullmatch(r"ln\(T\)\^([\d.]+)", self.power)
         if log:
             return math.log(rounds) ** float(log[1])
@@ -326,9 +333,9 @@ def bounds_side_by_side() -> str:
             constants = (_constant(one["measured"][-1] / scale), certified, printed)
             head = (stated.where, stated.formula, stated.power) if first else ("", "", "")
             rows.append([*head, learner, *slopes, f"{last:,}", *constants])
-    slopes = ["measured", "certified"]
-    constants = ["rounds", "constant measured", "certified", "printed"]
-    return markdown(["statement", "printed bound", "power", "learner", *slopes, *constants], rows)
+    slopes = ["exponent, measured", "exponent, certified"]
+    constants = ["rounds", "constant, measured", "constant, certified", "constant, printed"]
+    return markdown(["theorem", "printed bound", "growth in T", "learner", *slopes, *constants], rows)
 
 
 def slope(rounds: Sequence[float], regret: Sequence[float]) -> float:
@@ -354,4 +361,5 @@ def longer_runs() -> str:
         add("bandit", name, one["rounds"], slope(one["rounds"], one["regret"]), certified)
     for name, one in stored("convex")["growth"].items():
         add("convex", name, one["rounds"], one["exponent"], one["certified exponent"])
-    return markdown(["benchmark", "learner", "rounds", "measured", "certified"], rows)
+    slopes = ["exponent, measured", "exponent, certified"]
+    return markdown(["benchmark", "learner", "rounds", *slopes], rows)
