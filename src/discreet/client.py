@@ -75,9 +75,9 @@ class Acknowledgement:
 class Client:
     """Decisions and outcomes of a service; threads may share one.
 
-    ``timeout`` seconds are waited for an answer, and ``retries`` times a request is sent again, with growing
-    pauses. ``context`` says which certificates are believed; those of the system by default. There is a
-    method for every route, and `request` for those of later releases.
+    ``timeout`` seconds are waited for an answer, and ``retries`` times a request is sent again, after pauses
+    that double, from 0.05 s on. ``context`` says which certificates are believed; those of the system by
+    default. There is a method for every route, and `request` for those of later releases.
     """
 
     def __init__(

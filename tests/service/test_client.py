@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import pytest
 
-from discreet.client import Acknowledgement, AsyncClient, Client, ServiceError
+from discreet import client as client_module
+from discreet.client import Acknowledgement, AsyncClient, Client, Decision, ServiceError
 from discreet.service.api import OPERATIONS
 
 from .test_api import experiment, refused
@@ -164,6 +165,46 @@ def test_requests_that_could_be_two_are_refused():
             kind("http://localhost", "key\r\nX: y")
         with pytest.raises(ValueError, match="url"):
             kind("localhost:8722", "key")
+
+
+def test_pauses_double_and_each_retry_is_one_more_request(monkeypatch):
+    pauses, sent = [], []
+
+    class Unreachable(Client):
+        def _once(self, *request):
+            sent.append(request)
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(client_module.time, "sleep", pauses.append)
+    with pytest.raises(ConnectionRefusedError):
+        Unreachable("http://localhost", "key").request("GET", "/")
+    assert pauses == [0.05, 0.1, 0.2, 0.4]
+    assert len(sent) == 5
+    with pytest.raises(ConnectionRefusedError):
+        Unreachable("http://localhost", "key", retries=0).request("GET", "/")
+    assert len(sent) == 6
+
+
+def test_values_of_json_texts_of_all_else_and_refusals():
+    assert client_module._read(200, b"a,b", "text/csv") == "a,b"
+    assert client_module._read(399, b'{"a": 1}', "application/json") == {"a": 1}
+    assert client_module._read(204, b"", "") is None
+    assert client_module._path("keys", "a/b c") == "/v1/keys/a%2Fb%20c"
+    for status, kind in ((400, "text/html"), (400, "application/json"), (503, "text/html")):
+        with pytest.raises(ServiceError) as caught:
+            client_module._read(status, b"no", kind)
+        assert caught.value.status == status
+
+
+def test_what_was_fetched_ahead_is_not_shown_once_its_time_is_over():
+    class Fetched(Client):
+        def decide_many(self, experiment, people, **_):
+            assert (experiment, people) == ("shop", 2)
+            times = {"over": "2000-01-01T00:00:00Z", "open": "9999-01-01T00:00:00Z"}
+            return [Decision(id, [], "", expires) for id, expires in times.items()]
+
+    found = Fetched("http://localhost", "key").prefetched("shop", 2)
+    assert [next(found).id for _ in range(2)] == ["open", "open"]
 
 
 def test_certificates_are_checked():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from types import SimpleNamespace
@@ -14,7 +15,15 @@ from discreet.service import engine as engine_module
 from discreet.service import groups
 from discreet.service.auth import DecisionId, Secrets
 from discreet.service.database import StoreError, open_store
-from discreet.service.engine import DecisionEngine, Unavailable, decision_of
+from discreet.service.engine import (
+    DecisionEngine,
+    Live,
+    NotEnoughItems,
+    ProcessLease,
+    PublicModel,
+    Unavailable,
+    decision_of,
+)
 
 from .world import ITEMS, World, likes
 
@@ -312,3 +321,180 @@ def test_ids_of_decisions_stay_as_they_are_and_need_no_quoting():
     assert secrets.verify(known) == decision
     for wrong in (known + "=", known[:-1], known + "A", known[:-1] + "=", known + " ", "=" + known, ""):
         assert secrets.verify(wrong) is None
+
+
+def test_a_process_counts_as_alive_for_four_fifths_of_the_databases_patience(monkeypatch):
+    now, beats = [1000.0], []
+
+    def beat(owner, *, new=False):
+        beats.append((owner, new))
+        return now[0] < 1010.0  # they have taken it for dead then
+
+    monkeypatch.setattr(engine_module, "clock", lambda: now[0])
+    lease = ProcessLease(SimpleNamespace(patience=10.0, beat=beat))
+    lease.begin()
+    assert (lease.until, beats) == (1008.0, [(lease.owner, True)])
+    now[0] = 1005.0
+    lease.begin()  # it lives
+    assert len(beats) == 1
+    lease.renew()
+    assert (lease.until, beats[1:]) == (1013.0, [(lease.owner, False)])
+    now[0] = 1010.0
+    lease.renew()
+    assert lease.until == -math.inf
+    first = lease.owner
+    lease.begin()
+    assert lease.owner != first
+    assert beats[-1] == (lease.owner, True)
+    assert lease.until == 1018.0
+
+
+def test_a_process_that_was_taken_for_dead_lets_go_of_its_blocks(monkeypatch):
+    slept, gone = [], []
+    process = SimpleNamespace(until=100.0, renew=lambda: None)
+    stub = SimpleNamespace(store=SimpleNamespace(patience=10.0), process=process)
+    stub._let_go = lambda: gone.append(process.until)
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        process.until = 200.0 - 50.0 * len(slept)  # 150, 100, 50
+        if len(slept) == 4:
+            stub.store.patience = math.inf
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_module, "clock", lambda: 100.0)
+        patched.setattr(engine_module.asyncio, "sleep", sleep)
+        asyncio.run(DecisionEngine._beat(stub))
+    assert slept == [2.0] * 4  # five times in the databases' patience
+    assert gone == [100.0, 50.0, 0.0]
+    asyncio.run(DecisionEngine._beat(stub))  # there is no other process
+    block, closed = SimpleNamespace(), []
+    queue = SimpleNamespace(blocks=deque([block]))
+    stub = SimpleNamespace(process=process, _queues=lambda: [queue], _close=closed.append)
+    stub._close_all = lambda queues: DecisionEngine._close_all(stub, queues)
+    DecisionEngine._let_go(stub)
+    assert process.until == -math.inf
+    assert closed == [block]
+
+
+def test_a_worker_looks_forgets_and_tries_again_in_time(monkeypatch):
+    """Seconds of a clock that goes on by one with every look: patience is 10, requests go once a minute."""
+    now, told = [0.0], {"recover": [], "requests": [], "people": [], "good": [], "bad": []}
+
+    def note(what):
+        return lambda *_: told[what].append(now[0])
+
+    def tick(number):
+        told[number].append(now[0])
+        if number == "bad":
+            raise ValueError("whatever it is")
+        return False
+
+    def wait(_):
+        now[0] += 0.5
+
+    monkeypatch.setattr(engine_module, "clock", lambda: now[0])
+    monkeypatch.setattr(groups, "forget_requests", note("requests"))
+    stub = SimpleNamespace(
+        store=SimpleNamespace(patience=10.0, recover=note("recover")),
+        process=SimpleNamespace(owner="one"),
+        worker=SimpleNamespace(forget_people=note("people"), due=lambda: ["bad", "good"], tick=tick),
+        _stop=SimpleNamespace(is_set=lambda: now[0] > 125.0, wait=wait),
+        _wake=SimpleNamespace(wait=wait, clear=lambda: None),
+    )
+    DecisionEngine._work(stub)
+    assert told["recover"][:3] == [3.0, 6.0, 9.0]
+    assert told["requests"] == told["people"] == [0.0, 60.5, 121.0]
+    assert told["good"][:4] == [0.0, 0.5, 1.0, 1.5]
+    assert told["bad"][:4] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_what_was_rendered_is_remembered_and_what_is_excluded_replaced():
+    labels = [f"item {number}" for number in range(5)]
+    block = SimpleNamespace(first=8, which=[0, 1, 0], lists=[[0, 1], [1, 2]], spare=[1, 3], altered=set())
+    block.propensity = lambda number, holdout: [holdout, 0.5][number]
+    live = SimpleNamespace(rendered={}, labels=labels, config=SimpleNamespace(holdout=0.25), constraint=None)
+    assert Live.items(live, block, 0) == (b'["item 0","item 1"]', b"0.25")
+    assert Live.items(live, block, 1) == (b'["item 1","item 2"]', b"0.5")
+    assert len(live.rendered) == 2
+    live.rendered |= dict.fromkeys(range(4095), (b"", b""))
+    block.which = [0, 1, 2]
+    block.lists.append([3, 4])
+    block.propensity = lambda *_: None
+    assert Live.items(live, block, 2) == (b'["item 3","item 4"]', b"null")
+    assert len(live.rendered) == 1  # that many are too many
+    assert Live.without(live, block, 0, {"item 4"}) == (["item 0", "item 1"], False)
+    assert Live.without(live, block, 0, {"item 0"}) == (["item 1", "item 3"], True)
+    with pytest.raises(NotEnoughItems):
+        Live.without(live, block, 0, {"item 0", "item 3"})
+    now = engine_module.clock()
+    block.key, block.served, block.over_at = (1, 0, 8), 3, now - 5.0
+    (cursor,) = DecisionEngine._cursors(SimpleNamespace(), {block.key: block}, False)
+    assert 5.0 <= cursor.over < 60.0
+    assert cursor[:4] == (1, 0, 8, 3)
+
+
+@pytest.mark.parametrize(("decided", "pauses"), [(7, []), (8, [0.003])])
+def test_a_group_waits_for_company_where_there_is_some(monkeypatch, decided, pauses):
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    async def written():
+        return False
+
+    monkeypatch.setattr(engine_module.asyncio, "sleep", sleep)
+    stub = SimpleNamespace(_queue=[1], _dirty={}, _activated=[], _decided=decided, _flush_now=written)
+    asyncio.run(DecisionEngine._flush(stub))
+    assert slept == pauses
+
+
+def test_the_next_block_is_leased_ahead_and_by_a_process_that_lives(file_url):
+    """What was served elsewhere and is not written down yet is waited for."""
+    world = World(file_url, likes(seed=None, outcome_wait=3600.0))
+
+    async def story():
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
+        shop = await engine.live("shop")
+        await engine.next_decision(shop)
+        assert shop.leasing is not None
+        await shop.leasing
+        assert len(shop.blocks) == 2
+        await engine.next_decision(shop)
+        assert shop.leasing is None
+        first = engine.process.owner
+        engine._let_go()
+        world.worker.tick(world.shop)
+        await engine.next_decision(shop)
+        assert engine.process.owner != first
+        world.owner = engine.process.owner
+        _, sequence, _ = world.serve()
+        answer = engine.record(DecisionId(1, 0, sequence), b'["item 1"]')
+        while engine._flushing is not None:
+            await engine._flushing
+        assert not answer.done()
+        world.write()
+        assert await asyncio.wait_for(answer, 20) == ("recorded", True)
+        await engine.stop()
+
+    asyncio.run(story())
+
+
+def test_the_first_model_is_taken_up(file_url, monkeypatch):
+    world = World(file_url, likes(learner="PersonalSelector", seed=None))
+    monkeypatch.setattr(PublicModel, "read", classmethod(lambda _, row: SimpleNamespace(seq=row[0])))
+
+    async def story():
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
+        assert (await engine.live("shop")).model is None
+        for seq in (1, 2):
+            with world.store.transaction() as tx:
+                tx.do("DELETE FROM model")
+                tx.do("INSERT INTO model (experiment, seq, chain, body) VALUES (1, ?, ?, ?)", seq, b"", b"")
+            assert (await engine.refresh("shop")).model.seq == seq
+        await engine.stop()
+
+    asyncio.run(story())

@@ -10,12 +10,24 @@ import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.service import queries
+from discreet.service import queries, worker
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
-from discreet.service.learning import Learning
-from discreet.service.worker import REPORTED, linked, periods_of
+from discreet.service.learning import DecisionBlock, Learning
+from discreet.service.worker import (
+    PAUSED,
+    REPORTED,
+    RUNNING,
+    NoRoom,
+    Pace,
+    PopulationLedger,
+    Worker,
+    check_room,
+    gate_of,
+    linked,
+    periods_of,
+)
 
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
@@ -227,6 +239,107 @@ def test_the_oldest_of_too_many_open_rounds_count_as_took_nothing(monkeypatch):
         learning.aggregate(block, dict.fromkeys(range(24), (False, b'"item 1"')))
     assert learning.learner.pending == ()
     assert learning.measure._open[""].decisions == [21, 0]
+
+
+def test_blocks_are_as_large_as_what_comes_in_one_to_four_seconds(monkeypatch):
+    """Twice as large where they lasted less than a second each, half where more than four."""
+    times = iter([0.0, 1.9, 3.9, 11.9, 19.9, 28.1, 29.1, 29.2])
+    monkeypatch.setattr(worker.time, "monotonic", lambda: next(times))
+    pace = Pace()
+    assert [pace.next(2) for _ in range(6)] == [4, 8, 8, 8, 8, 4]  # nothing is known of the first ones' pace
+    pace.block = 4096
+    assert pace.next(2) == 4096
+    pace.block, pace.allocated_at = 1, -100.0
+    assert pace.next(2) == 1
+
+
+def test_a_seed_is_good_for_every_epoch(file_url):
+    """Each draws other noise; none is negative, which no generator takes."""
+    world = World(file_url, likes(share=0.5))
+    drawn = []
+    for epoch in range(3):
+        with world.store.transaction() as tx:
+            ledger = PopulationLedger(tx, 1, world.shop)
+        gate = gate_of(NOISY, likes(seed=0), ledger, "2026-12", epoch)
+        drawn.append(gate.key())
+    assert len(set(drawn)) == 3
+
+
+def test_shares_of_those_who_go_on_leave_the_rest(file_url):
+    world = World(file_url, likes(share=0.25))
+    second = world.worker.create("second", "people", likes(share=0.5)).id
+    assert [one for (one,) in world.rows("SELECT version FROM charge ORDER BY version")] == list(
+        range(1, 1 + world.rows("SELECT count(*) FROM charge")[0][0])
+    )
+    with world.store.transaction() as tx:
+        check_room(tx, 1, 0.25)
+        with pytest.raises(NoRoom) as caught:
+            check_room(tx, 1, 0.26)
+        assert caught.value.left == 0.25
+        check_room(tx, 1, 0.75, second)
+        with pytest.raises(NoRoom) as caught:
+            check_room(tx, 1, 0.76, second)
+        assert caught.value.left == 0.75
+
+
+def test_whoever_takes_over_reads_again(file_url):
+    """What was looked at under no lease is not taken for what is known under it."""
+    world = World(file_url, likes())
+    other = Worker(world.store, "another", clock=lambda: world.now)
+    assert "item 12" not in other.experiment(world.shop).learning.labels
+    world.worker.change_items(world.shop, ["item 12"], [])
+    other.set_status(world.shop, PAUSED)
+    assert other.experiment(world.shop).fence == 1
+    assert world.rows("SELECT holder, fence FROM lease") == [("another", 1)]
+    assert "item 12" in other.experiment(world.shop).learning.labels
+
+
+def test_what_is_due_and_in_which_order(file_url):
+    """Two blocks of each segment wait; a closed block waits for an open one before it."""
+    world = World(file_url, likes(segments=["de", "fr"], seed=None))
+    assert world.worker.due() == []
+    first, second = (
+        DecisionBlock.read(world.store.lease_block(world.shop, 0, world.owner, "de")) for _ in range(2)
+    )
+    assert world.worker.due() == [world.shop]
+    assert world.worker.tick(world.shop)
+    assert world.worker.due() == []
+    assert world.one.next_sequence == 6 * 8
+    world.blocks = [first, second]
+    second.served = second.count
+    world.write()  # the second is over, and waits for no outcome
+    assert world.worker.due() == [world.shop]
+    world.worker.tick(world.shop)
+    assert world.one.seq == 0
+    world.blocks = [first]
+    first.served = first.count
+    world.write()
+    world.settle()
+    assert world.one.seq == 1
+    assert world.one.used == 8 + 8
+    assert world.worker.beyond(world.shop, 0, world.one.next_sequence)
+    assert not world.worker.beyond(world.shop, 0, world.one.next_sequence - 1)
+    assert world.worker.beyond(world.shop, 1, 0)
+
+
+def test_a_period_that_has_begun_stays_begun(file_url):
+    world = World(file_url, likes())
+    november, december = world.now, world.now.replace(month=12)
+    world.worker.set_status(world.shop, PAUSED)
+    world.worker.set_status(world.shop, RUNNING)
+    assert world.one.epoch == 0  # the same period
+    world.worker.set_status(world.shop, PAUSED)
+    with world.store.transaction() as tx:
+        tx.do("INSERT INTO restored VALUES (?)", "2026-10")
+    world.now = december
+    world.worker.set_status(world.shop, RUNNING)
+    assert world.one.epoch == int(december.timestamp())  # which no epoch had that this store has lost
+    world.now = november
+    assert world.worker.due() == []
+    with world.store.transaction() as tx:
+        assert world.worker.latest(tx, 1, NOISY) == "2026-12"
+        world.now = december.replace(year=2027)
+        assert world.worker.latest(tx, 1, NOISY) == "2027-12"
 
 
 def test_a_link_names_everything_before_it():

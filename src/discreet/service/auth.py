@@ -40,8 +40,7 @@ BROWSER = "dt_"  # what a token of a browser begins with
 _COOKIE_MAC = 32
 _MAC = 12
 _REQUEST = 16
-_BODY = struct.Struct(f">BIIQI{PSEUDONYM}s")
-_PADDING = b"=" * (-(_BODY.size + _MAC) % 3)  # which ids are without
+_BODY = struct.Struct(f">BIIQI{PSEUDONYM}s")  # with the hash 45 bytes, which base64 does not pad
 _VERSION = 0x20
 _ALTERED = 0x01
 _TO_URL = bytes.maketrans(b"+/", b"-_")
@@ -143,12 +142,12 @@ class Secrets:
         experiment, epoch, sequence, pseudonym, altered, lease = decision
         body = _BODY.pack(_VERSION | altered, experiment, epoch, sequence, lease, pseudonym)
         raw = body + _hashed(self._decisions, body)
-        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
+        return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
     def verify(self, text: str) -> DecisionId | None:
         """The decision of an id; None for what this service has not signed."""
         try:
-            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + _PADDING, strict_mode=True)
+            raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL), strict_mode=True)
         except ValueError:  # also of letters that are none of these
             return None
         body, mac = raw[: _BODY.size], raw[_BODY.size :]

@@ -936,7 +936,7 @@ class Pages:
         own = form.config is not None and form.config.personal
         words, lifts = "" if whose is None else queries.promise(whose, personal=own), None
         if plan is not None and form.config is not None and whose is not None:
-            lifts = await run_in_threadpool(lift_plan, form.config, whose, max(1, int(form.visitors)))
+            lifts = await run_in_threadpool(lift_plan, form.config, whose, int(form.visitors))
         told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
         return self.page("plan.html", visit, asked=form, **told)
 

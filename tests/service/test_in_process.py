@@ -1,0 +1,521 @@
+"""Routes, pages and settings in this process, without a socket: numbers against those computed by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import calendar
+import contextlib
+import json
+import time
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from discreet.service import api, auth, limits, queries, web
+from discreet.service.api import DOCUMENTED, OPERATIONS, PERSONALIZER, NewExperiment, PlanRequest, Problem
+from discreet.service.auth import DAY, DecisionId, Keys, Secrets, new_lease
+from discreet.service.config import ExperimentConfig, PopulationConfig, ServiceSettings
+from discreet.service.database import CLOSING, OPEN, Transaction, open_store
+from discreet.service.engine import DecisionEngine
+from discreet.service.web import App, Form, Range
+
+from .world import ITEMS, World, likes, taken
+
+
+class Inside:
+    """An application and an admin's key; requests over ASGI."""
+
+    def __init__(self, folder, **more):
+        self.app = App(DecisionEngine(open_store(f"sqlite:///{folder}/service.db"), Secrets.fresh()), **more)
+        self.engine, self.cookie, self.token = self.app.engine, "", ""
+
+    async def ask(self, method, path, body=None, **headers):
+        """(status, what was answered: the values of JSON, or text)."""
+        said, (path, _, query) = [], path.partition("?")
+        if not isinstance(body, bytes):
+            body = b"" if body is None else json.dumps(body).encode()
+
+        async def receive():
+            return {"type": "http.request", "body": body}
+
+        async def send(message):
+            said.append(message)
+
+        sent = {"authorization": f"Bearer {self.key}", "host": "here"} | headers
+        scope = {"type": "http", "method": method, "path": path, "query_string": query.encode()}
+        scope |= {"headers": [(name.encode(), value.encode()) for name, value in sent.items()]}
+        scope |= {"scheme": "http", "server": ("here", 80)}
+        await self.app(scope, receive, send)
+        raw = b"".join(one.get("body", b"") for one in said).decode()
+        kind = dict(said[0]["headers"]).get(b"content-type", b"")
+        return said[0]["status"], json.loads(raw) if b"json" in kind else raw
+
+    async def page(self, path, **form):
+        """A page for an admin, or what a form of it is answered."""
+        headers = {"cookie": f"{auth.COOKIE}={self.cookie}"}
+        if not form:
+            return await self.ask("GET", path, **headers)
+        return await self.ask(
+            "POST", path, urlencode({"token": self.token} | form).encode(), origin="http://here", **headers
+        )
+
+
+@contextlib.asynccontextmanager
+async def inside(folder, *configs, people=None, **more):
+    """With these experiments, called shop, shop1 and so on."""
+    found = Inside(folder, **more)
+    await found.engine.start(every=found.app.keys.refresh)
+    try:
+        number, found.key = found.app.keys.create("test", "admin")
+        found.cookie = found.app._pages.sessions.begin(number)
+        found.token = found.app._pages.sessions.read(found.cookie).token
+        for one, config in enumerate(configs):
+            name = f"shop{one or ''}"
+            whose = people or PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp", anonymous=True)
+            found.engine.worker.create_population(name, whose)
+            found.engine.worker.create(name, name, config)
+            await found.engine.refresh(name)
+        yield found
+    finally:
+        await found.engine.stop()
+        found.engine.store.close()
+
+
+def at(found):
+    return found[0], found[1].get("at")
+
+
+# --- requests -------------------------------------------------------------------------------------------
+
+
+def test_batches_have_one_answer_for_each(tmp_path):
+    async def story():
+        async with inside(tmp_path, likes(outcome_wait=3600.0)) as here:
+            path = "/v1/experiments/shop/decisions"
+            status, three = await here.ask("POST", path, {"count": 3})
+            assert (status, len(three["decisions"])) == (200, 3)
+            ids = [one["decision_id"] for one in three["decisions"]]
+            assert [here.engine.secrets.verify(one).sequence for one in ids] == [0, 1, 2]
+            two = (await here.ask("POST", path, {"people": ["ann", "ben"]}))[1]["decisions"]
+            assert len(two) == 2
+            assert "decision_id" in (await here.ask("POST", path))[1]
+            for wrong, where in (
+                ({"people": ["ann"], "count": 2}, "$.people"),
+                ({"people": ["ann"], "person": "ben"}, "$.people"),
+                ({"event": "e", "count": 2}, "$.event"),
+                ({"history": ["item 1"]}, "$.history"),
+            ):
+                assert at(await here.ask("POST", path, wrong)) == (422, where)
+            assert (await here.ask("POST", path, {"event": "e"}))[0] == 200
+            event = "/v1/experiments/shop/events/e/outcome"
+            found = await here.ask("POST", event, {"likes": []})
+            assert found == (200, {"status": "recorded", "counted": True})
+            answers = [{"decision_id": one, "likes": ["item 1"]} for one in ids[:2]]
+            found = await here.ask("POST", "/v1/outcomes", answers)
+            assert found == (200, [{"status": "recorded", "counted": True}] * 2)
+            # A body has 64 KiB; one of batches a MiB, and a thousand decisions.
+            one, many = {"likes": ["x" * 512] * 150}, {"exclude": ["x" * 512] * 150}
+            assert (await here.ask("POST", f"/v1/decisions/{ids[2]}/outcome", one))[0] == 413
+            assert (await here.ask("POST", "/v1/outcomes", [{"decision_id": ids[2], **one}]))[0] == 200
+            assert (await here.ask("POST", path, many))[0] == 200
+            assert (await here.ask("POST", path, {"exclude": ["x" * 512] * 2100}))[0] == 413
+            known = {"decision_id": ids[0], "likes": []}
+            assert [(await here.ask("POST", "/v1/outcomes", [known] * n))[0] for n in (1000, 1001)] == [
+                200,
+                413,
+            ]
+
+    asyncio.run(story())
+
+
+def test_a_body_is_read_to_its_end():
+    parts = [{"body": b"ab", "more_body": True}, {"body": b"c", "more_body": True}, {"body": b"d"}]
+
+    def read(most):
+        left = iter(parts)
+
+        async def receive():
+            return next(left)
+
+        return asyncio.run(api.body(receive, most))
+
+    assert read(4) == b"abcd"
+    with pytest.raises(Problem) as caught:
+        read(3)
+    assert caught.value.status == 413
+
+
+def test_an_outcome_is_one_of_the_kind_that_is_learned_from():
+    live = SimpleNamespace(config=likes(), epoch=0, known={"a"})
+    decision = DecisionId(1, 0, 0)
+
+    def reported(**given):
+        try:
+            return api.outcome_body(live, decision, api.OutcomeRequest(**given))
+        except Problem as refused:
+            return refused.status
+
+    assert reported(likes=["a"]) == b'["a"]'
+    assert reported(likes=["a"] * 1000) == msgspec.json.encode(["a"] * 1000)
+    assert reported(likes=["a"] * 1001) == 413
+    for wrong in ({}, {"taken": "a"}, {"taken": None, "likes": []}, {"value": 1.0, "likes": []}):
+        assert reported(**wrong) == 422
+    live.config = taken()
+    assert reported(taken="a") == b'"a"'
+    assert reported(taken="b") == reported(taken="a", value=1.0) == 422
+
+
+def test_sticky_sets_are_kept_for_as_long_as_they_are_shown():
+    """What is known by a request is kept for ten minutes anyway."""
+
+    def stays(sticky):
+        live = SimpleNamespace(config=likes(sticky=sticky), epoch=0, catalogue=0)
+        return api._known_by(live, api.DecisionRequest(), None, 0, "ann")[1]
+
+    assert [stays(one) for one in (60.0, 600.0, 3600.0)] == [0.0, 0.0, 3000.0]
+
+
+def test_an_outcome_counts_for_so_long_after_its_decision(monkeypatch):
+    monkeypatch.setattr(api.time, "time", lambda: 1_000_000_000.7)
+    monkeypatch.setattr(api, "_expiries", {})
+    said = time.strptime(api.expiry(600.0).decode(), "%Y-%m-%dT%H:%M:%SZ")
+    assert calendar.timegm(said) == 1_000_000_600
+
+
+def test_refusals_say_where_and_what_is_allowed(tmp_path):
+    async def story():
+        async with inside(tmp_path, likes()) as here:
+            new = {"name": "new", "population": "shop", "k": 2}
+            for more, where in (
+                ({"items": ["a", "a", "b"]}, "$.items"),
+                ({"items": ["a"]}, "$.k"),
+                ({"items": ["a", "b"], "outcome_wait": 7 * 24 * 3600 + 1}, "$.outcome_wait"),
+                ({"items": ["a", "b"], "sticky": 7 * 24 * 3600 + 1}, "$.sticky"),
+            ):
+                assert at(await here.ask("POST", "/v1/experiments", new | more)) == (422, where)
+            status, unknown = await here.ask("POST", "/v1/populations", {"name": "x", "epsilon": 1.0, "b": 1})
+            assert status == 422
+            assert "Known ones: epsilon, delta" in unknown["detail"]
+            inner = {"items": ["a", "b"], "constraint": {"groups": {}, "b": 1}}
+            found = (await here.ask("POST", "/v1/experiments", new | inner))[1]
+            assert found["detail"] == "A field is not known."
+            for epsilon, expected in ((1e6, 201), (1.1e6, 422)):
+                asked = {"name": f"p{expected}", "epsilon": epsilon}
+                assert (await here.ask("POST", "/v1/populations", asked))[0] == expected
+            assert (await here.ask("POST", "/v1/experiments/shop/pause"))[0] == 200
+            said = (await here.ask("GET", "/v1/audit?limit=2"))[1]["audit"]
+            assert [one["action"] for one in said] == [
+                "POST /v1/experiments/shop/pause",
+                "POST /v1/populations: population p201",
+            ]
+
+    asyncio.run(story())
+
+
+def test_lists_have_at_most_a_thousand_rows():
+    def asked(query):
+        return api.paged(Request({"type": "http", "query_string": query, "headers": []}))
+
+    assert asked(b"") == {"before": None, "limit": 100}
+    assert asked(b"before=7&limit=1000") == {"before": 7, "limit": 1000}
+    assert asked(b"limit=1001") == {"before": None, "limit": 1000}
+
+
+def test_a_token_of_a_browser_is_over_when_it_says(tmp_path, monkeypatch):
+    async def story():
+        async with inside(tmp_path, likes()) as here:
+            path = "/v1/experiments/shop"
+            made = (await here.ask("POST", f"{path}/tokens", {"person": "ann", "seconds": 900}))[1]
+            until = calendar.timegm(time.strptime(made["expires"], "%Y-%m-%dT%H:%M:%SZ"))
+            assert 890 < until - time.time() <= 900
+            here.key = made["token"]
+            assert (await here.ask("POST", f"{path}/decisions"))[0] == 200
+            with monkeypatch.context() as later:
+                later.setattr(auth.time, "time", lambda: until)
+                assert (await here.ask("POST", f"{path}/decisions"))[0] == 401
+
+    asyncio.run(story())
+
+
+def test_the_verbs_of_personalizer(tmp_path):
+    async def story():
+        config = likes(feedback="value", items=ITEMS, k=1, bound=2.0, outcome_wait=3600.0)
+        whose = PopulationConfig(epsilon=4.0, anonymous=True)
+        async with inside(tmp_path, config, people=whose) as here:
+            path = "/v1/experiments/shop/personalizer/v1.0"
+            actions = [{"id": one} for one in ITEMS]
+            large = {"contextFeatures": ["x" * (1 << 16)]}  # beyond 64 KiB, and not read
+            status, found = await here.ask("POST", f"{path}/rank", {"actions": actions, **large})
+            assert status == 201
+            assert sorted(one["id"] for one in found["ranking"]) == sorted(ITEMS)
+            assert sum(one["probability"] for one in found["ranking"]) == 1.0
+            reward = f"{path}/events/{found['eventId']}/reward"
+            assert (await here.ask("POST", reward, {"value": 2.0, **large}))[0] == 204
+            assert (await here.ask("POST", reward, {"value": 2.1}))[0] == 400
+            assert (await here.ask("POST", f"{path}/rank", {"actions": actions[:1] * 2}))[0] == 400
+
+    asyncio.run(story())
+    for status, code in ((500, "InternalServerError"), (503, "InternalServerError"), (409, "409")):
+        found = json.loads(api.personalizer_refusal(Problem(status, "name", "Title.")).body)
+        assert found["error"]["code"] == code
+
+
+def test_examples_are_what_they_are_examples_of():
+    """Bodies are taken; what is answered could be: one experiment, measured once."""
+    examples = {(one.method, one.path): one for one in (*OPERATIONS, *PERSONALIZER)}
+    for one in examples.values():
+        if one.takes is not None:
+            msgspec.convert(one.example, one.takes)
+    (point,) = examples["GET", "/v1/experiments/{name}/shares"].answers["points"]
+    (epoch,) = examples["GET", "/v1/experiments/{name}/epochs"].answers["epochs"]
+    learned, control, lift = (point[name] for name in ("learned", "control", "lift"))
+    assert lift["value"] == pytest.approx(learned["value"] - control["value"])
+    for side in (learned, control, lift):
+        assert 0.0 < side["high"] - side["value"] <= 0.05
+        assert 0.0 < side["value"] - side["low"] <= 0.05
+    assert epoch["last_release"] - epoch["first_release"] == 3600.0
+    assert point["at"] == epoch["last_release"]
+    assert time.strftime("%Y-%m", time.gmtime(point["at"])) == epoch["period"]
+    new = msgspec.convert(examples["POST", "/v1/experiments"].example, NewExperiment)
+    people = examples["POST", "/v1/populations"].example
+    assert new.population == people["name"]
+    # As it would be by default, and in the plan.
+    assert (new.holdout, new.outcome_wait) == (0.2, 600.0)
+    assert people["epsilon"] == examples["POST", "/v1/plan"].example["epsilon"] == 1.0
+    ranked = next(one for one in PERSONALIZER if one.handler == "rank").answers
+    shown = {one["id"]: one["probability"] for one in ranked["ranking"]}
+    assert shown == {ranked["rewardActionId"]: 1.0, "red": 0.0}
+    reward = next(one for one in PERSONALIZER if one.handler == "reward").example
+    assert reward["value"] == ExperimentConfig(items=["a"], k=1).bound
+    assert len(DOCUMENTED) == len(examples) + 2
+
+
+# --- settings -------------------------------------------------------------------------------------------
+
+
+def test_defaults_and_ranges_are_those_of_the_documentation():
+    """Half of the budget, three tenths of it to measure, a fifth held out, ten minutes, half the weight."""
+    one = ExperimentConfig(items=["a"], k=1)
+    assert (one.share, one.measure, one.holdout, one.bound) == (0.5, 0.3, 0.2, 1.0)
+    assert (one.outcome_wait, one.warm_start, one.sticky) == (600.0, 0.5, 0.0)
+    plan = PlanRequest(items=10, k=1, people=10, epsilon=1.0)
+    assert (plan.share, plan.measure, plan.holdout) == (0.5, 0.3, 0.2)
+    typed = Form({"items": "a\nb\nc\nd", "name": "x"}, {}).config
+    assert (typed.share, typed.measure, typed.holdout, typed.outcome_wait) == (0.5, 0.3, 0.2, 600.0)
+    settings = ServiceSettings()
+    assert (settings.rate, settings.connections) == (2000.0, 1000)
+    assert (limits.READ, limits.HEAD, limits.FIELDS, limits.LARGEST, limits.MANY) == (
+        20,
+        16384,
+        64,
+        65536,
+        1000,
+    )
+    assert limits.STOP < 5.0
+    assert (DAY, auth.LIFE) == (24 * 60 * 60, 12 * 60 * 60)
+
+
+def test_numbers_of_leases_fit_into_ids(monkeypatch):
+    secrets = Secrets.fresh()
+    for drawn, number in ((lambda _: 0, 1), (lambda below: below - 1, 2**32 - 1)):
+        monkeypatch.setattr(auth.system, "randbelow", drawn)
+        assert new_lease() == number
+        decision = DecisionId(2**32 - 1, 1, 2**64 - 1, bytes(range(12)), True, number)
+        text = secrets.sign(decision)
+        assert secrets.verify(text) == decision
+        assert text.replace("-", "").replace("_", "").isalnum()
+
+
+def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
+    store = open_store(f"sqlite:///{tmp_path}/service.db")
+    store.migrate()
+    keys, now = Keys(store, 3.0), [50.0]
+    number, token = keys.create("a", "app", days=2)
+    ends = next(one for one in keys.listed())["expires"]
+    assert abs(ends - time.time() - 2 * 24 * 60 * 60) < 60
+    monkeypatch.setattr(auth.time, "monotonic", lambda: now[0])
+    key = keys.find(token.encode())
+    assert [keys.within_rate(key) for _ in range(7)] == [True] * 6 + [False]
+    now[0] += 1.0
+    assert [keys.within_rate(key) for _ in range(4)] == [True] * 3 + [False]
+    store.close()
+
+
+def measured(served, decisions, deviation=0.5):
+    """A release of counts: of the learner and of the hold-out."""
+    block = {"served": served, "decisions": decisions, "deviation": deviation}
+    return json.dumps({"items": ["item 1"], "values": [], "shares": [block]})
+
+
+def test_pages_show_the_sums_of_what_was_released(tmp_path, monkeypatch):
+    """Released once, and again while somebody looks."""
+
+    def release(here, *payloads):
+        with here.engine.store.transaction() as tx:
+            for payload in payloads:
+                (seq,) = tx.one("SELECT coalesce(max(seq), 0) + 1 FROM release")
+                row = (1, seq, 0, "", 1000.0 * seq, payload, b"")
+                tx.do(
+                    "INSERT INTO release (experiment, seq, epoch, segment, at, payload, chain)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    *row,
+                )
+                tx.do("UPDATE experiment SET seq = ?", seq)
+
+    async def story():
+        async with inside(tmp_path, likes(outcome_wait=3600.0)) as here:
+            chart = "/parts/experiments/shop/shares"
+            release(here, measured([2400.0, 500.0], [4000, 1000]))
+            assert (await here.ask("GET", chart))[0] == 401  # a key is for the API
+            assert (await here.page(chart))[1]["learned"] == [0.6]
+            release(here, measured([5600.0, 500.0], [6000, 1000]), measured([1000.0, 0.0], [10000, 0]))
+            for _ in range(2):
+                found = (await here.page(chart))[1]
+                assert found["learned"] == pytest.approx([0.6, 0.8, 0.45])
+                assert found["control"] == pytest.approx([0.5, 0.5, 0.5])
+            status, text = await here.page("/experiments/shop")
+            assert status == 200
+            shown = [text.rfind(f">{one}<") for one in ("45.0 %", "80.0 %", "60.0 %")]
+            assert -1 < shown[0] < shown[1] < shown[2]  # the newest first
+            status, text = await here.page("/populations")
+            assert status == 200
+            spent = (await here.ask("GET", "/v1/populations/shop/account"))[1]["periods"][0]["epsilon"]
+            assert f"{spent:.3g}" in text
+            assert (await here.page("/experiments/shop/pause", sure="yes"))[0] == 303
+            assert (await here.page("/new", name="no items"))[0] == 422
+            said = (await here.ask("GET", "/v1/audit?limit=1"))[1]["audit"]
+            assert said[0]["action"] == "POST /experiments/shop/pause"
+
+            asked, now, pages = [], [1.0], here.app._pages
+
+            async def ask(_, population):
+                asked.append(population)
+                return {"number": len(asked)}
+
+            monkeypatch.setattr(pages.api, "ask", ask)
+            monkeypatch.setattr(web, "time", SimpleNamespace(monotonic=lambda: now[0]))
+            for now[0], number in ((1.0, 1), (11.0, 1), (11.1, 2), (21.0, 2)):  # ten seconds
+                assert await pages._account("another") == {"number": number}
+
+    asyncio.run(story())
+    assert web._WRONG_KEYS == (20, pytest.approx(10 / 60))
+
+
+# --- what is told ---------------------------------------------------------------------------------------
+
+
+def test_how_an_experiment_stands(tmp_path, monkeypatch):
+    world = World(f"sqlite:///{tmp_path}/service.db", likes(segments=["de", "fr"], outcome_wait=30.0))
+    monkeypatch.setattr(Transaction, "now", lambda _: 1000.0)
+
+    def status(**closed):
+        with world.store.transaction() as tx:
+            for first, (state, when) in closed.items():
+                tx.do(
+                    "UPDATE block SET state = ?, closed_at = ? WHERE first = ?", state, when, int(first[1:])
+                )
+        return queries.status(world.store, "shop")
+
+    assert status()["lag_seconds"] == 0.0
+    assert status()["last_release"] is None
+    assert "waits for decisions" in queries.waits_for(status(), {})
+    assert status(b0=(OPEN, 990.0))["lag_seconds"] == 0.0  # its time is not over
+    assert status(b8=(CLOSING, 900.0))["lag_seconds"] == 70.0
+    assert "waits for outcomes" in queries.waits_for(status(), {})
+    with world.store.transaction() as tx:
+        for seq, segment, when in ((1, "fr", 950.0), (2, "de", 940.0)):
+            row = (
+                world.shop,
+                seq,
+                0,
+                segment,
+                when,
+                '{"items": ["item 1"], "values": [], "shares": []}',
+                b"",
+            )
+            tx.do(
+                "INSERT INTO release (experiment, seq, epoch, segment, at, payload, chain)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *row,
+            )
+    assert status()["last_release"] == 950.0
+    world.store.close()
+
+
+def test_tables_have_a_row_for_every_number():
+    block = {"served": [3.5, -1.5], "decisions": [8, 2], "deviation": 2.0}
+    values = [{"item": "=1+1", "value": 4.0, "deviation": 1.0}]
+    one = {"seq": 2, "epoch": 1, "at": 10.0, "items": ["a", "b"], "values": values, "shares": [block]}
+    assert queries.releases_table([one]).splitlines() == [
+        "seq,epoch,at,segment,kind,item,value,deviation,decisions",
+        "2,1,10.0,,shown,a,,,",
+        "2,1,10.0,,shown,b,,,",
+        "2,1,10.0,,value,'=1+1,4.0,1.0,",
+        '2,1,10.0,,"served, learned",,3.5,2.0,8',
+        '2,1,10.0,,"served, hold-out",,-1.5,2.0,2',
+    ]
+
+
+def test_words_for_numbers():
+    assert [web.number(one) for one in (0.0, 12.0, 1234567.0, 1.2345, 1234.5, -1234.5)] == [
+        *("0", "12", "1,234,567", "1.23", "1,234", "-1,234"),
+    ]
+    hours = [web.seconds(one) for one in (1.0, 119.0, 120.0, 7199.0, 7200.0, 172799.0, 172800.0)]
+    assert hours == ["1 s", "119 s", "2 minutes", "120 minutes", "2 hours", "48 hours", "2 days"]
+    estimate = SimpleNamespace(low=-0.05, high=0.123)
+    assert web.span(estimate) == "\u22125.0 to 12.3"
+    assert web.span(estimate, 2.0, sign=True) == "\u22120.100 to +0.246"
+
+
+def test_ranges_of_fields():
+    closed, above = Range(1, 3), Range(1, 3, above=True)
+    assert [closed.read(one) for one in ("0.9", "1", "3", "3.1", "x")] == [None, 1.0, 3.0, None, None]
+    assert [above.read(one) for one in ("0.9", "1", "1.1", "3", "3.1")] == [None, None, 1.1, 3.0, None]
+    takes = msgspec.json.schema(ExperimentConfig)["$defs"]["ExperimentConfig"]["properties"]
+    assert web.FIELDS["bound"].takes.most == takes["bound"]["maximum"] == 1e9
+    plan = msgspec.json.schema(PlanRequest)["$defs"]["PlanRequest"]["properties"]
+    assert web.FIELDS["delta"].takes.most == plan["delta"]["maximum"] == 0.1
+
+
+FORM = {"name": "x", "items": "a\nb\nc\nd", "k": "2", "learner": "auto"}
+
+
+def errors(**more):
+    return set(Form(FORM | more, {}).errors)
+
+
+def test_a_form_becomes_the_settings_that_it_shows():
+    typed = {"share": "40", "holdout": "25", "measure": "15", "wait": "3", "sticky": "5", "control": "a\nb"}
+    found = Form(FORM | typed, {}).config
+    assert (found.share, found.holdout, found.measure) == (0.4, 0.25, 0.15)
+    assert (found.outcome_wait, found.sticky, found.bound) == (180.0, 300.0, 1.0)
+    assert found.control == ["a", "b"]
+    assert Form(FORM | {"feedback": "value", "bound": "5"}, {}).config.bound == 5.0
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ({}, set()),
+        ({"items": "a\nb\na"}, {"items"}),
+        ({"k": "4"}, set()),
+        ({"k": "5"}, {"k"}),
+        ({"control": "a"}, set()),
+        ({"control": "a\nb\nc"}, {"control"}),
+        ({"control": "a\na"}, {"control"}),
+        ({"control": "a\nz"}, {"control"}),
+        ({"candidates": "a\nb\nc"}, set()),
+        ({"candidates": "a\nb\nz"}, {"candidates"}),
+        ({"candidates": "a\nb\nb"}, {"candidates"}),
+        ({"candidates": "a"}, {"candidates"}),
+        ({"features": "a: x"}, {"features"}),
+        ({"features": "a: x\nb: y", "learner": "PersonalSelector"}, set()),
+        ({"features": "a: x\na: y", "learner": "PersonalSelector"}, {"features"}),
+        ({"features": "z: x", "learner": "PersonalSelector"}, {"features"}),
+    ],
+)
+def test_what_is_wrong_in_a_form(more, wrong):
+    assert errors(**more) == wrong
