@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -203,6 +204,23 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
+def test_text_fits_the_terminal(monkeypatch):
+    """Paragraphs of at most 100 letters; a table where it fits, else a block for each of its rows."""
+    words = " ".join(["word"] * 60)
+    for columns, most, least in ((1000, 100, 95), (50, 50, 45), (5, 20, 16)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        first, *more = common.wrapped(words, bullet=" -- ").splitlines()
+        assert first.startswith(" -- word")
+        assert all(line.startswith("    word") for line in more)
+        assert least <= max(map(len, [first, *more])) <= most
+    header, rows = ["", "what", "many"], [["1", "tea", "3"], ["2", "a long name of tea", "14"], ["3", "", ""]]
+    table = "   what                many\n1  tea                    3\n2  a long name of tea    14\n3"
+    monkeypatch.setenv("COLUMNS", "27")
+    assert common.fitted(header, rows) == table
+    monkeypatch.setenv("COLUMNS", "26")
+    assert common.fitted(header, rows) == "- 1 tea\n    many 3\n- 2 a long name of tea\n    many 14\n- 3"
+
+
 def test_output_is_refused_before_any_work(tmp_path):
     there = tmp_path / "events.csv"
     there.write_text("x")
@@ -274,6 +292,7 @@ def test_benchmarks_are_listed(capsys):
 
 
 def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
+    began = time.monotonic()
     ended = subprocess.run(
         [sys.executable, "-m", "discreet", "bench", "--json", "quick", "folder", "--fast"],
         cwd=checkout,
@@ -284,3 +303,12 @@ def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
     assert ended.returncode == 7
     assert ended.stderr == "['folder', '--fast']\n"
     assert json.loads(ended.stdout)["exit_code"] == 7
+    assert 0.0 < json.loads(ended.stdout)["seconds"] < time.monotonic() - began
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_a_benchmark_that_is_killed_ends_as_a_shell_says(checkout, capsys):
+    (checkout / "benchmarks" / "killed.py").write_text(
+        "import os\n\ndef main():\n    os.kill(os.getpid(), 15)\n\nmain()\n"
+    )
+    assert inside(capsys, "bench", "killed").code == 128 + 15

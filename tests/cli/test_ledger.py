@@ -24,10 +24,10 @@ def run(capsys, tmp_path):
     )
     (tmp_path / "items.csv").write_text("page\ntea\njam\nmilk\n")
     asked = ("select", tmp_path / "a.csv", "--person", "user", "--item", "page")
-    asked += ("--items", tmp_path / "items.csv", "--k", 1, "--epsilon", 1, "--json")
+    asked += ("--k", 1, "--epsilon", 1, "--json")
 
-    def select(*more, ledger=tmp_path / "people.ledger"):
-        return inside(capsys, *asked, "--ledger", ledger, *more)
+    def select(*more, ledger=tmp_path / "people.ledger", listed=("--items", tmp_path / "items.csv")):
+        return inside(capsys, *asked, *listed, "--ledger", ledger, *more)
 
     return select
 
@@ -121,6 +121,17 @@ def test_what_is_said_of_all_lists_together(run):
     assert "have spent epsilon 2 of 3." in second[1]
     assert "more than 7.390 times as likely" in second[1]  # e^2
     assert any("Guarantees add up" in said and "refuses what does not fit" in said for said in second)
+    assert "Of at least one of them: " not in first[1] + second[1]
+
+
+def test_a_list_that_was_conditional_is_not_forgotten(run):
+    """What is said of all lists together says so, also in a run whose own list is not."""
+    assert run("--ledger-epsilon", 3, listed=("--items-from-data",)).code == 0
+    together = json.loads(run().out)["reading"][1]
+    assert (
+        "an item that only one person has gives them away"
+        in together.partition(" Of at least one of them: ")[2]
+    )
 
 
 def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):

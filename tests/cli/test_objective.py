@@ -61,6 +61,9 @@ def test_several_is_the_square_root_with_the_bound_of_k_items(capsys, shop):
     assert found["items"] == list(want.labels)
     assert any("the square root of how much of it is theirs" in said for said in found["reading"])
     assert not any("serves at least" in said for said in found["reading"])
+    certain = " ".join(printed(capsys, *ask(shop, "--objective", "several", epsilon=100))["reading"])
+    assert "at least 63% of the value of the best list, less " in certain
+    assert " of the 520 that could be at most" in certain  # 300 sqrt 3
 
 
 def test_several_of_a_store(capsys, shop):
@@ -89,6 +92,22 @@ def test_nearest_is_facility_location_over_means(capsys, shop):
     want = PrivateGreedy(3, dc.Budget(3.0), seed=5).select(people)
     assert found["items"] == list(want.labels)
     assert "the vectors of the items" in found["treated_as_public"]
+
+
+def test_the_scale_of_long_vectors_is_four_deviations_of_an_entry(capsys, shop, monkeypatch):
+    """Of a direction at random in d dimensions, 1 / sqrt d; and 1 where that would be more than any entry."""
+    names = [f"v{place}" for place in range(64)]
+    vectors = np.random.default_rng(4).normal(size=(8, 64)).round(3)
+    rows = [[item, *map(str, row)] for item, row in zip(ITEMS, vectors, strict=True)]
+    (shop / "pages.csv").write_text("".join(",".join(row) + "\n" for row in (["page", *names], *rows)))
+    seen = []
+    select = PrivateGreedy.select
+    monkeypatch.setattr(
+        PrivateGreedy, "select", lambda self, who: seen.append(who.scale) or select(self, who)
+    )
+    for count in (9, 64):
+        printed(capsys, *ask(shop, "--objective", "nearest", "--vectors", ",".join(names[:count])))
+    assert seen == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +176,8 @@ def test_a_delta_that_is_too_large_is_noted(capsys, shop):
     assert "delta 0.01 is large for 300 people" in note
     assert "e.g. 1e-05" in note
     assert printed(capsys, *ask(shop, "--delta", "1e-5"))["notes"] == []
+    assert printed(capsys, *ask(shop, "--delta", "0.0033"))["notes"] == []  # 0.99 of 300 people
+    assert len(printed(capsys, *ask(shop, "--delta", "0.0034"))["notes"]) == 1
     hidden = ask(shop, "--neighbours", "add_remove", "--delta", "0.01")
     assert printed(capsys, *hidden)["notes"] == []
     (note,) = printed(capsys, *hidden, "--max-people", 1000)["notes"]

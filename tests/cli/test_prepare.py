@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from discreet.data import Store
@@ -48,6 +49,16 @@ def test_an_estimate_makes_nothing(capsys, files):
     assert found["disk_bytes"] < 1000
     assert "to make it" in prepared(capsys, files, *asked).out
     assert not (files / "people").exists()
+
+
+def test_an_estimate_is_at_most_where_nobody_knows_the_items(capsys, files):
+    """Each of 70,000 people alone with an item: more than 16 bits hold."""
+    (files / "monday.csv").write_text("user,page\n" + "".join(f"{n},{n}\n" for n in range(10**5, 17 * 10**4)))
+    asked = (files / "monday.csv", "--items-from-data")
+    told = json.loads(prepared(capsys, files, *asked, "--estimate", "--json").out)["disk_bytes"]
+    assert prepared(capsys, files, *asked).code == 0
+    assert sum(one.stat().st_size for one in files.glob("people/bucket-*/*.npy")) <= told + 4096  # headers
+    assert "uint32" in {str(np.load(one).dtype) for one in files.glob("people/bucket-*/items.npy")}
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,17 @@ def test_mistakes(files, capsys):
     assert_refused(inside(capsys, "recommend", "for", "pages.csv"), "not a state file")
 
 
+@pytest.mark.parametrize("do", [("fit", "--to", "model"), ("evaluate", "--k", "2", "--splits", "1")])
+def test_weights_lie_between_0_and_1(files, capsys, tmp_path, do):
+    head, *rows = (tmp_path / "visits.csv").read_text().splitlines()
+    lines = [f"{head},much", *(f"{row},{1.5 if place == 7 else 0.5}" for place, row in enumerate(rows))]
+    (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
+    asked = ["recommend", do[0], "visits.csv", *files, *do[1:], "--weight", "much"]
+    assert_refused(inside(capsys, *asked), "weights must lie in [0, 1]")
+    said = inside(capsys, *asked, "--skip-bad").out
+    assert "Weights outside [0, 1] counted as the nearest number within." in said
+
+
 def test_presence_is_private_where_it_is_said(files, capsys):
     more = ["--neighbours", "add_remove", "--to", "model"]
     counted = printed(capsys, "recommend", "fit", "visits.csv", *files, *more)
@@ -217,6 +228,9 @@ def test_plan(capsys):
     assert many["paired_items"] == 217
     ended = inside(capsys, *asked, "--rounds", 1000)
     assert "do not pay yet: from about 1,479 people" in ended.out
+    # One person moves a sum of numbers in [0, 1] by 1, and one of unit vectors by sqrt 2.
+    alone = [word if word != "217" else "1" for word in [*asked[:1], "--k", "1", *asked[3:]]]
+    assert printed(capsys, *alone, "--rounds", 1000)["people_needed"] == 1046  # 350 / mu / sqrt 2
 
 
 def test_long_work_says_how_far_it_is_on_a_terminal(files, capsys, monkeypatch):

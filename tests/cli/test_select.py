@@ -180,6 +180,32 @@ def test_what_is_not_private_says_so(visits, pages, capsys):
     assert found["without_privacy"]["items"] == [people.labels[i] for i in best]
 
 
+def test_what_is_given_is_marked_and_certified_around(visits, pages, capsys):
+    """In the table, among what is public, and in how good the list is at least."""
+    out = [f"p{page:02}" for page in range(12)]
+    asked = ("select", visits, *COLUMNS, "--items", pages, "--k", "3", "--epsilon", "50")
+    given = (*asked, "--include", "p19", "--exclude", ",".join(out), "--candidates", "p11,p12,p13,p14,p19")
+    ended = inside(capsys, *given, "--release-gains", "0.5")
+    rows = [line.split() for line in ended.out.splitlines()[1:4]]
+    assert rows[0] == ["1", "p19", "(given)"]
+    assert [(row[0], row[1] in ("p12", "p13", "p14"), len(row)) for row in rows[1:]] == [
+        ("2", True, 3),
+        ("3", True, 3),
+    ]
+    assert f"\n\nexcluded: {', '.join(out[:10])} and 2 more\n\n" in ended.out
+    fewer = inside(capsys, *asked, "--exclude", ",".join(out[:10])).out
+    assert f"\n\nexcluded: {', '.join(out[:10])}\n\n" in fewer
+    found = selected(capsys, *given[1:])
+    public = [said for said in found["treated_as_public"] if said.startswith("which items")]
+    assert public == [f"which items were {what}" for what in ("included", "excluded", "candidates")]
+    reading = " ".join(found["reading"])
+    around = "with the given items and of the candidates and without the excluded ones"
+    assert f"at least 63% of as many people as the best list {around}, less " in reading  # 1 - 1/e
+    assert "From pick" not in reading  # two picks, and both count
+    few = " ".join(selected(capsys, *asked[1:-1], "0.01")["reading"])
+    assert "For so few people (600) this budget certifies nothing" in few
+
+
 # --- the list of items --------------------------------------------------------------------------------
 
 
@@ -270,6 +296,7 @@ def test_what_a_private_list_needs_is_said_before_it_is_paid_for(visits, capsys,
             "give --items FILE with the constraint's column",
         ),
         ((*private, "--method", "zcdp"), "it needs delta > 0"),
+        ((*COLUMNS, "--k", "3", "--epsilon", "1.5e-12", *private[len(LISTED) :]), "is below 1e-12"),
         ((*private, "--release-gains", "2"), "release_gains=2.0 must be less than 1"),
         ((*private, "--cap", "0"), "--cap=0 is too small"),
     ):
@@ -471,6 +498,7 @@ def test_what_is_skipped_is_said_as_a_rule(file, capsys, tmp_path):
         assert "outside [0, 1] counted as the nearest" in " ".join(ended.out.split())
     [rule] = said
     assert len(rule) == 3
+    assert rule[2] == "Weights outside [0, 1] counted as the nearest number within."
     assert rule[1].startswith("Rows with text that is not UTF-8 were left out as well.")
 
 
@@ -829,7 +857,7 @@ def test_chooses_what_the_library_chooses(visits, capsys, method):
     assert result["account"] == json.loads(json.dumps(selection.privacy.to_json()))
 
 
-def test_constraints_hold(visits, capsys):
+def test_constraints_hold(visits, file, capsys):
     about = {page: (department, int(price)) for _, page, department, price in events(600)}
     result = selected(capsys, visits, *ASK, "--constraint", "partition:department")
     assert sorted(about[page][0] for page in result["items"]) == ["d0", "d1", "d2"]
@@ -840,6 +868,10 @@ def test_constraints_hold(visits, capsys):
     result = selected(capsys, visits, *OWN, "--epsilon", "1", "--constraint", "knapsack:price:3", "--k", "2")
     assert 0 < sum(about[page][1] for page in result["items"]) <= 3
     assert len(result["items"]) <= 2
+    sold = file("page,kind\n" + "".join(f"p{page:02},book\n" for page in range(20)), "items.csv")
+    for each, k in ((2, 5), (5, 2)):  # one kind alone
+        asked = (*COLUMNS, "--items", sold, "--epsilon", "1", "--constraint", f"partition:kind:{each}")
+        assert len(selected(capsys, visits, *asked, "--k", k)["items"]) == 2
 
 
 def test_constraint_columns_come_from_the_catalogue(visits, file, capsys):

@@ -105,7 +105,10 @@ def test_fewer_items_than_asked_for_are_explained(capsys, shop, seed):
     assert ("fewer_because" in found) == full
     if full:
         count = len(found["items"])
-        assert found["fewer_because"] == f"{count} of at most 4: nothing that is left fits under the limit"
+        why = f"{count} of at most 4: nothing that is left fits under the limit"
+        assert found["fewer_because"] == why
+        asked = ("select", shop / "sales.csv", *ASK, "--items", shop / "catalogue.csv", "--k", 4, *bag)
+        assert f"\n\n{why}\n\n" in inside(capsys, *asked).out
     out = ("--exclude", "tea,milk,jam,eggs,house blend")  # nothing is left at all
     assert "fewer_because" not in chosen(capsys, shop, *bag[:2], *out)
     assert "fewer_because" not in chosen(capsys, shop, k="3")

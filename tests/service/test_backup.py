@@ -212,6 +212,9 @@ def test_backup_takes_no_file_that_is_there(tmp_path):
     assert main(["service", "backup", str(tmp_path / "there"), "--store", url]) == 2
     assert main(["service", "restore", str(tmp_path / "there"), "--store", url]) == 2
     assert main(["service", "backup", "--store", url]) == 2
+    two = [str(tmp_path / name) for name in ("one", "two")]
+    assert main(["service", "backup", *two, "--store", url]) == 2
+    assert not (tmp_path / "one").exists()
     assert (tmp_path / "there").read_text() == "something"
 
 

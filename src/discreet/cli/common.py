@@ -125,7 +125,7 @@ LEDGER = ("--ledger", "--ledger-epsilon", "--ledger-delta")
 PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
 
 
-def skipping(options: argparse.Namespace, highest: float) -> list[str]:
+def skipping(options: argparse.Namespace, highest: float = 1.0) -> list[str]:
     """What --skip-bad does to rows, in words: a rule that looks at each row alone, and no count."""
     if not options.skip_bad:
         return []

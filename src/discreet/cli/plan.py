@@ -138,7 +138,7 @@ def _personal(budget: Budget, n_items: int, n_people: int) -> tuple[dict[str, An
     from ..personal import ENOUGH, PairPlan, movement
     from ..privacy import GaussianNoise
 
-    noise = float(GaussianNoise.within(budget.share(), movement(budget.neighbours, max(2, n_items))).sigma)
+    noise = float(GaussianNoise.within(budget.share(), movement(budget.neighbours, n_items)).sigma)
     plan = PairPlan.of(n_people, n_items, noise)
     needed = math.ceil(ENOUGH * noise / math.sqrt(2.0))
     pays = plan.paired > 0

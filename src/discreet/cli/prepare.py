@@ -112,16 +112,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _estimated(options: argparse.Namespace, source: Source) -> str:
-    """Time and room from the size of the files, as if every row were a person's only one."""
+    """Time and room from the size of the files, as if every row were a person's only one, of its own item."""
     from ..data.costs import Sizes, costs, sized
     from ..data.read import row_count
-    from ..data.store import NARROW
 
     rows = row_count(source)
     if rows is None:
         raise ValueError("--estimate goes by the sizes of files, and standard input has none; name files")
     listed = _items(options)
-    sizes = Sizes(rows, rows, rows, NARROW - 1 if listed is None else len(listed), options.weight is not None)
+    sizes = Sizes(rows, rows, rows, rows if listed is None else len(listed), options.weight is not None)
     cores = os.cpu_count() or 1
     found = costs(sizes, _PICKS, cores, memory=options.memory << 20)
     said = {

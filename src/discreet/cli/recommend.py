@@ -166,7 +166,7 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "conditional_on": "the list of items" if options.items_from_data else None,
         "statement": STATEMENT,
     }
-    if rule := skipping(options, 1.0):
+    if rule := skipping(options):
         result["left_out"] = " ".join(rule)
     told = f"{options.to}: a model of {model.n_items:,} items; {model.reason_}; rank {model.rank_}."
     lines = [wrapped(told), wrapped(model.public), str(model.privacy), wrapped(STATEMENT)]
@@ -271,7 +271,7 @@ def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     ]
     result = {"private": False, "k": k, "splits": splits, "reason": compared.reason, "rows": rows}
     lines = [fitted(*compared.table()), wrapped(f"The private model: {compared.reason}."), IN_THE_CLEAR]
-    lines += map(wrapped, skipping(options, 1.0))
+    lines += map(wrapped, skipping(options))
     if options.out is not None:
         settings = {
             "files": ", ".join(options.files),

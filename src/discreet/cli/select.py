@@ -438,7 +438,7 @@ class SelectRequest:
         expected = "a vector is made of numbers"
         items = np.array([listed.numbers(column, -math.inf, expected) for column in self.vectors]).T
         length = np.sqrt((items * items).sum(axis=1, keepdims=True))
-        people = np.asarray(events.matrix @ (items / np.where(length > 0.0, length, 1.0)))
+        people = np.asarray(events.matrix @ (items / np.where(length, length, 1)))
         scale = min(1.0, 4.0 / math.sqrt(len(self.vectors)))
         return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
 
@@ -943,7 +943,7 @@ class SelectionReport:
                 else []
             ),
             *_WORDS.get(options.objective, ()),
-            *([] if self.request.stored else skipping(options, 1.0)),
+            *([] if self.request.stored else skipping(options)),
             *self._certificate(),
             *self._chance(),
             "The list does not show how many people want an item, nor that these items are the best: every"

@@ -153,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         )
     for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
         print(wrapped(f"not run: {cell.learner.name}: {why}"))
-    for sentence in skipping(options, 1.0):
+    for sentence in skipping(options):
         print(wrapped(sentence))
     if not plots_available():
         print(f"no charts: they need matplotlib, {install('plots')}")
