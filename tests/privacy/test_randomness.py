@@ -108,3 +108,12 @@ def test_reproducible_state_resumes_anywhere(drawn):
     again = restored(source.state())
     assert again.words(9).tolist() == source.words(9).tolist()
     assert restored(None).secure
+
+
+@pytest.mark.parametrize(("field", "beyond"), [("buffer_pos", 5), ("has_uint32", 2), ("uinteger", 1 << 32)])
+def test_numbers_that_no_source_has_are_refused(field, beyond):
+    state = ReproducibleRandomness(4).state()
+    last = {**state, field: beyond - 1}
+    assert ReproducibleRandomness.from_state(last).state() == last
+    with pytest.raises(ValueError, match=field):
+        ReproducibleRandomness.from_state({**state, field: beyond})

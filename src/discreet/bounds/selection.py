@@ -57,12 +57,7 @@ def hedge(n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound:
     rate B bound times the total reward. It needs rate B bound <= 1. Leaving out candidates that are already
     in the set only helps: their gains are 0.
     """
-    if k >= n_items:
-        return 0.0  # there is only one set
-    unit = rate * bound
-    if unit <= 0.0 or unit * batch > 1.0:
-        return trivial(rounds, bound)
-    return min(trivial(rounds, bound), bound * (unit * batch * rounds + k * math.log(n_items) / unit))
+    return min(trivial(rounds, bound), unclipped_hedge(n_items, k, rounds, rate, batch, bound))
 
 
 def best_rate(n_items: int, k: int, rounds: int, batch: int = 1, bound: float = 1.0) -> float:
@@ -201,8 +196,7 @@ def phased(
         loss = sampling_error(n_items, k, window, rounds, bound)
         loss += picks_loss(n_items, k, rate * chance) / window + k * step(bound, window)
         loss += sampling_loss(n_items, k, window, chance, bound) / window
-        served = growth * window if growth > 1 else rounds - done
-        served = min(served, rounds - done)
+        served = min(growth * window if growth > 1 else rounds, rounds - done)
         total += served * (min(trivial_loss, loss) if clipped else loss)
         done += served
         window *= growth
