@@ -1,6 +1,7 @@
 """One learner for each value of a public attribute: one account, one limit per person, shared releases."""
 
 import itertools
+import statistics
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -19,9 +20,10 @@ from discreet.online import (
     Segments,
     ThompsonSelector,
 )
+from discreet.online import released
 from discreet.online import segments as module
 from discreet.online.people import ContributionLimit
-from discreet.online.released import Evidence, shrunk
+from discreet.online.released import Evidence, Pooled, SegmentPool, shrunk
 from discreet.online.segments import SharedLimit, joined, pieces
 from discreet.online.sums import PrivateTotal
 from discreet.privacy.prefix_sum import FactorizedSum
@@ -363,6 +365,83 @@ def test_shrinkage_follows_agreement():
     assert worth == 1000
     two = Evidence(np.stack([evidence[0].means] * 2), evidence[0].people, 30.0, 1.0)
     assert np.allclose(shrunk([two, two], 0)[0], shrunk([evidence[0]] * 2, 0)[0])
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0, 3.0])
+def test_pooled_averages_are_those_of_a_gaussian_vector(shift, monkeypatch):
+    """What is known of a segment, given what all have released, by the conditional mean of the whole vector;
+    the variance among people is the average, from one person's to 1."""
+    common, apart, unit = 0.03, 0.01, 2.0
+    monkeypatch.setattr(released, "_variances", lambda *_: (common, apart))
+    means = np.array([[0.1, 0.5], [0.2, 0.3], [0.6, 0.35]]) + shift
+    people, noise = np.array([[100.0, 60.0], [400.0, 400.0], [50.0, 50.0]]), np.array([3.0, 5.0, 0.5])
+    evidence = [
+        Evidence(unit * m, p, unit * z, u) for m, p, z, u in zip(means, people, noise, (1, unit, 1), strict=True)
+    ]
+    counts = (100, 400, 50)
+    middle = sum(count * mean / 550 for count, row in zip(counts, means, strict=True) for mean in row / 2)
+    spread = {0.0: middle, -1.0: 1 / 550, 3.0: 1.0}[shift]
+    vary = common + apart * np.eye(3)
+    for own in (0, 1, 2, None):
+        found, worth = shrunk(evidence, own)
+        others, factors = [s for s in range(3) if s != own], []
+        for item in range(2):
+            errors = [(noise[s] / people[s, item]) ** 2 + spread / people[s, item] for s in range(3)]
+            with_own = np.full(3, common) if own is None else vary[own]
+            moved = np.linalg.solve(vary + np.diag(errors), means[:, item] - middle)
+            assert found[item] == pytest.approx(unit * (middle + with_own @ moved))
+            factors.append(1 / (1 + sum(apart / (errors[s] + apart) for s in others)))
+        own_people = 0 if own is None else counts[own]
+        assert worth == pytest.approx(own_people + sum(counts[s] for s in others) * sum(factors) / 2)
+
+
+def test_variances_of_segments_are_told_from_those_of_noise():
+    rng = np.random.default_rng(2)
+    errors = np.array([0.02, 0.06, 0.01, 0.09])[:, None] * np.ones(60_000)
+    truth = np.sqrt(0.03) * rng.standard_normal(60_000) + np.sqrt(0.01) * rng.standard_normal((4, 60_000))
+    found = released._variances(truth + np.sqrt(errors) * rng.standard_normal(errors.shape), errors)
+    assert found == (pytest.approx(0.03, rel=0.03), pytest.approx(0.01, rel=0.1))
+    # Of a few items little is known: the correlation is drawn towards 0.9, by one standard error.
+    for rows, noise in (
+        ([(0.1, 0.5, 0.4), (0.2, 0.4, 0.1), (0.3, 0.9, 0.2)], (0.01, 0.005, 0.02)),
+        ([(0.1, 0.5), (0.5, 0.1)], (0.01, 0.02)),  # they contradict each other
+        ([(0.1, 0.2), (0.1, 0.2)], (0.01, 0.02)),  # all that they differ by is noise
+    ):
+        signal, pairs = 0.0, list(itertools.combinations(range(len(rows)), 2))
+        for _ in range(3):
+            sure = [1 / (signal + one) for one in noise]
+            excess = [s**2 * (statistics.variance(row) - e) for s, row, e in zip(sure, rows, noise, strict=True)]
+            signal = max(0.0, sum(excess) / sum(s**2 for s in sure))
+        known = sum(sure[a] * sure[b] for a, b in pairs)
+        shared = sum(sure[a] * sure[b] * statistics.covariance(rows[a], rows[b]) for a, b in pairs) / known
+        signal = max(signal, shared)
+        weight = len(rows[0]) * known * signal**2
+        correlation = max(0.0, (shared / signal * weight + 0.9) / (weight + 1))
+        errors = np.array(noise)[:, None] * np.ones(len(rows[0]))
+        expected = pytest.approx((correlation * signal, (1 - correlation) * signal))
+        assert released._variances(np.array(rows), errors) == expected
+    for shape in ((1, 5), (5, 1)):
+        assert released._variances(np.ones(shape), np.ones(shape)) == pytest.approx((9e-13, 1e-13), abs=1e-20)
+
+
+def test_what_others_release_is_news_once_it_is_about_a_tenth_more_people():
+    pool = SegmentPool([None] * 3, [0] * 3)
+    one, two, three = (Pooled(pool, s) for s in range(3))
+    assert one.look() is None
+    assert not one.news
+    rows = [Evidence(np.array(values), np.full(2, 50.0), 0.0, 1.0) for values in ((0.1, 0.2), (0.4, 0.3))]
+    one.publish(rows[0], 40)
+    assert not one.news
+    two.publish(rows[1], 60)
+    three.publish(None, 40)
+    means, worth = shrunk(rows, 0)
+    assert one.look() == pytest.approx(means * worth)
+    means, worth = shrunk(rows, None)
+    assert three.look() == pytest.approx(means * worth)
+    two.publish(rows[1], 70)  # of 100 people there are 110
+    assert not one.news
+    two.publish(rows[1], 71)
+    assert one.news
 
 
 def test_a_small_segment_is_served_by_what_others_released():

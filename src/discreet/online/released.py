@@ -226,5 +226,5 @@ def _variances(means: Floats, errors: Floats) -> tuple[float, float]:
     # As much as one standard error of the covariance weighs, segments are taken to be nearly alike.
     sureness = size * pairs.sum() / 2.0 * signal**2
     correlation = (shared / signal * sureness + _CORRELATION) / (sureness + 1.0)
-    correlation = min(max(correlation, 0.0), 1.0)
+    correlation = max(correlation, 0.0)
     return correlation * signal, (1.0 - correlation) * signal
