@@ -184,7 +184,7 @@ def test_trees_refuse_what_does_not_fit():
         made(kind=np.float64)
     with pytest.raises(ValueError, match="dtype"):
         made(grid=None)
-    with pytest.raises(ValueError, match="share"):
+    with pytest.raises(ValueError, match="weight"):
         made(shares=np.zeros(0))
     full = made(taken=4)
     for step in (lambda: full.encode(np.zeros(4)), lambda: full.decode(np.zeros((1, 4), dtype=np.int64))):

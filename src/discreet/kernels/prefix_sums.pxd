@@ -43,18 +43,19 @@ cdef struct Node:
 
 cdef class TreePrefix(PrefixSum):
     cdef readonly Py_ssize_t levels
-    cdef public Py_ssize_t taken
-    cdef object arrays
-    cdef void *totals
-    cdef void *released
+    cdef public Py_ssize_t taken  # how many vectors
+    # A row for each kept node, by its slot; they lie in the arrays that ``array_owners`` keeps alive.
+    cdef object array_owners
+    cdef void *true_sums
+    cdef void *estimates
     cdef void *prefixes
-    cdef const double[::1] shares
-    cdef bint whole
-    cdef bint combined
+    cdef const double[::1] own_weights  # by level
+    cdef bint in_steps  # integers, in steps of the noise's grid; else floats
+    cdef bint combines_halves
     cdef int norm
-    cdef double longest
-    cdef double[::1] held
-    cdef int64_t[::1] steps
+    cdef double norm_bound
+    cdef double[::1] scratch
+    cdef int64_t[::1] scratch_steps
 
     cdef Node completed(self) noexcept nogil
     cdef void *_numbers(self, array, bint whole) except NULL

@@ -225,7 +225,7 @@ ctypedef fused outcome:
 
 
 cdef void _sum_nodes(
-    const number *vector, Py_ssize_t size, Node node, Py_ssize_t rows, number *totals, number *out
+    const number *vector, Py_ssize_t size, Node node, Py_ssize_t rows, number *true_sums, number *out
 ) noexcept nogil:
     """The sums of the nodes that ``vector`` completes, level after level; or of the last one alone."""
     cdef Py_ssize_t level, i
@@ -236,34 +236,34 @@ cdef void _sum_nodes(
         if rows > 1:
             last += size
             for i in range(size):
-                last[i] = last[i - size] + totals[level * size + i]
+                last[i] = last[i - size] + true_sums[level * size + i]
         else:
             for i in range(size):
-                last[i] += totals[level * size + i]
+                last[i] += true_sums[level * size + i]
     for i in range(size):
-        totals[node.slot * size + i] = last[i]
+        true_sums[node.slot * size + i] = last[i]
 
 
 cdef void _release_node(
-    const number *released, Py_ssize_t size, Node node, const double *shares, outcome *estimates,
+    const number *released, Py_ssize_t size, Node node, const double *own_weights, outcome *estimates,
     outcome *prefixes,
 ) noexcept nogil:
     """Keep what was released of a node, and the sum of everything up to its end.
 
-    With ``shares``, a node's own release has this weight, and what is known of its two halves the rest.
+    With ``own_weights``, a node's own release has this weight, and what is known of its two halves the rest.
     """
     cdef Py_ssize_t level, i
     cdef outcome *estimate = estimates + node.slot * size
-    cdef double share
+    cdef double own
     for i in range(size):
         estimate[i] = <outcome>released[i]
-    if shares != NULL:
+    if own_weights != NULL:
         for level in range(node.level):
-            share = shares[level]
+            own = own_weights[level]
             for i in range(size):
                 estimate[i] = <outcome>(
-                    share * <double>released[(level + 1) * size + i]
-                    + (1.0 - share) * <double>(estimate[i] + estimates[level * size + i])
+                    own * <double>released[(level + 1) * size + i]
+                    + (1.0 - own) * <double>(estimate[i] + estimates[level * size + i])
                 )
     for i in range(size):
         prefixes[node.slot * size + i] = estimate[i]
@@ -275,36 +275,37 @@ cdef class TreePrefix(PrefixSum):
     """A sum by a binary tree: each finished block of 2^level vectors is released once.
 
     Nodes that later sums need are kept in slots, one for each level and a second one for the last:
-    ``totals`` are their true sums, ``released`` what was released of them, ``prefixes`` the released sums of
-    everything up to their end. All are whole steps of the grid; floats where there is no noise. With
-    ``shares`` each node is combined with its halves, which takes a release for each level that a vector
-    completes, and makes floats of what was released.
+    ``true_sums`` are what they hold, ``estimates`` what is known of that by releases, ``prefixes`` the
+    estimates of everything up to their end. All are whole steps of the grid; floats where there is no noise.
+    With ``own_weights`` the estimate of a node is a mean of its own release, which has this weight, and of
+    the estimates of its halves: that takes a release for each level that a vector completes, and floats.
 
-    Vectors of a loop are shortened to a ``norm`` (1 or 2) of ``longest``.
+    Vectors of a loop are shortened to a ``norm`` (1 or 2) of ``norm_bound``.
     """
 
     def __init__(
-        self, grid, prefix, totals, released, prefixes, Py_ssize_t taken, const double[::1] shares, int norm,
-        double longest,
+        self, grid, prefix, true_sums, estimates, prefixes, Py_ssize_t taken, const double[::1] own_weights,
+        int norm, double norm_bound,
     ):
         super().__init__(grid, prefix)
-        self.levels, self.taken, self.norm, self.longest = len(totals) - 1, taken, norm, longest
-        self.whole, self.combined = self.noisy, shares is not None
+        self.levels, self.taken, self.norm, self.norm_bound = len(true_sums) - 1, taken, norm, norm_bound
+        self.in_steps, self.combines_halves = self.noisy, own_weights is not None
         if not 1 <= self.levels < 63 or not 0 <= taken <= <Py_ssize_t>1 << self.levels:
             raise ValueError(f"a tree of {self.levels} levels has not taken {taken} vectors")
-        if shares is not None and shares.shape[0] < self.levels - 1:
-            raise ValueError("every level but the first has a share")
-        self.shares = shares
-        for array in (totals, released, prefixes):
+        if own_weights is not None and own_weights.shape[0] < self.levels - 1:
+            raise ValueError("every level but the first has a weight")
+        self.own_weights = own_weights
+        for array in (true_sums, estimates, prefixes):
             if array.shape != (self.levels + 1, self.size):
                 raise ValueError(f"nodes have shape {array.shape}; {(self.levels + 1, self.size)} expected")
-        self.totals = self._numbers(totals, self.whole)
-        self.released = self._numbers(released, self.whole and not self.combined)
-        self.prefixes = self._numbers(prefixes, self.whole and not self.combined)
-        self.arrays = (totals, released, prefixes)
-        self.held, self.steps = np.empty(2 * self.size), np.empty(self.size, dtype=np.int64)
+        self.true_sums = self._numbers(true_sums, self.in_steps)
+        self.estimates = self._numbers(estimates, self.in_steps and not self.combines_halves)
+        self.prefixes = self._numbers(prefixes, self.in_steps and not self.combines_halves)
+        self.array_owners = (true_sums, estimates, prefixes)
+        self.scratch, self.scratch_steps = np.empty(2 * self.size), np.empty(self.size, dtype=np.int64)
 
     cdef void *_numbers(self, array, bint whole) except NULL:
+        """Where an array of integers, or of floats, begins."""
         cdef int64_t[:, ::1] steps
         cdef double[:, ::1] floats
         if whole:
@@ -338,58 +339,60 @@ cdef class TreePrefix(PrefixSum):
             raise ValueError(f"a vector of {vector.shape[0]} coordinates does not fit a sum of {self.size}")
         self._room()
         cdef Node node = self.completed()
-        cdef Py_ssize_t rows = node.level + 1 if self.combined else 1
+        cdef Py_ssize_t rows = node.level + 1 if self.combines_halves else 1
         cdef int64_t[:, ::1] steps
         cdef double[:, ::1] floats
-        found = np.empty((rows, self.size), dtype=np.int64 if self.whole else np.float64)
-        if self.whole:
+        found = np.empty((rows, self.size), dtype=np.int64 if self.in_steps else np.float64)
+        if self.in_steps:
             steps = found
-            to_grid_of(&vector[0], self.size, self.mantissa, self.exponent, &self.steps[0])
-            _sum_nodes(&self.steps[0], self.size, node, rows, <int64_t *>self.totals, &steps[0, 0])
+            to_grid_of(&vector[0], self.size, self.mantissa, self.exponent, &self.scratch_steps[0])
+            _sum_nodes(&self.scratch_steps[0], self.size, node, rows, <int64_t *>self.true_sums, &steps[0, 0])
         else:
             floats = found
-            _sum_nodes(&vector[0], self.size, node, rows, <double *>self.totals, &floats[0, 0])
+            _sum_nodes(&vector[0], self.size, node, rows, <double *>self.true_sums, &floats[0, 0])
         return found
 
     def decode(self, released not None):
         """Take up what was released for a vector."""
         self._room()
         cdef Node node = self.completed()
-        cdef Py_ssize_t rows = node.level + 1 if self.combined else 1
+        cdef Py_ssize_t rows = node.level + 1 if self.combines_halves else 1
         cdef const int64_t[:, ::1] steps
         cdef const double[:, ::1] floats
-        cdef const double *shares = &self.shares[0] if self.combined and self.levels > 1 else NULL
+        cdef const double *weights = NULL
+        if self.combines_halves and self.levels > 1:
+            weights = &self.own_weights[0]
         if released.shape != (rows, self.size):
             raise ValueError(f"what was released has shape {released.shape}; {(rows, self.size)} expected")
-        if not self.whole:
+        if not self.in_steps:
             floats = released
             _release_node(
-                &floats[0, 0], self.size, node, shares, <double *>self.released, <double *>self.prefixes
+                &floats[0, 0], self.size, node, weights, <double *>self.estimates, <double *>self.prefixes
             )
-        elif self.combined:
+        elif self.combines_halves:
             steps = released
             _release_node(
-                &steps[0, 0], self.size, node, shares, <double *>self.released, <double *>self.prefixes
+                &steps[0, 0], self.size, node, weights, <double *>self.estimates, <double *>self.prefixes
             )
         else:
             steps = released
             _release_node(
-                &steps[0, 0], self.size, node, shares, <int64_t *>self.released, <int64_t *>self.prefixes
+                &steps[0, 0], self.size, node, weights, <int64_t *>self.estimates, <int64_t *>self.prefixes
             )
         self._show(node)
         self.taken += 1
 
     cdef void _show(self, Node node) noexcept nogil:
         cdef Py_ssize_t i, at = node.slot * self.size
-        if self.whole and not self.combined:
+        if self.in_steps and not self.combines_halves:
             _in_units(<int64_t *>self.prefixes + at, self.size, self.unit, &self.sums[0])
             return
         for i in range(self.size):
-            self.sums[i] = (<double *>self.prefixes)[at + i] * (self.unit if self.whole else 1.0)
+            self.sums[i] = (<double *>self.prefixes)[at + i] * (self.unit if self.in_steps else 1.0)
 
     cdef int ready(self, Py_ssize_t size, Py_ssize_t steps) except -1:
         PrefixSum.ready(self, size, steps)
-        if not self.whole or self.combined or self.norm not in (1, 2):
+        if not self.in_steps or self.combines_halves or self.norm not in (1, 2):
             raise ValueError("loops add to trees with one release for each vector, of a declared length")
         if self.taken + steps > <Py_ssize_t>1 << self.levels:
             raise ValueError(f"the tree has taken {self.taken} vectors and does not take {steps} more")
@@ -398,16 +401,16 @@ cdef class TreePrefix(PrefixSum):
     cdef void step(self, const double *vector) noexcept nogil:
         cdef Node node = self.completed()
         cdef const int64_t *noise = &self.noise[self.row, 0]
-        cdef int64_t *steps = &self.steps[0]
+        cdef int64_t *steps = &self.scratch_steps[0]
         cdef Py_ssize_t i
         self.row += 1
-        memcpy(&self.held[0], vector, self.size * sizeof(double))
-        _shorten(&self.held[0], self.size, self.norm, self.longest, &self.held[self.size])
-        to_grid_of(&self.held[0], self.size, self.mantissa, self.exponent, steps)
-        _sum_nodes(steps, self.size, node, 1, <int64_t *>self.totals, steps)
+        memcpy(&self.scratch[0], vector, self.size * sizeof(double))
+        _shorten(&self.scratch[0], self.size, self.norm, self.norm_bound, &self.scratch[self.size])
+        to_grid_of(&self.scratch[0], self.size, self.mantissa, self.exponent, steps)
+        _sum_nodes(steps, self.size, node, 1, <int64_t *>self.true_sums, steps)
         for i in range(self.size):
             steps[i] += noise[i]
-        _release_node(steps, self.size, node, NULL, <int64_t *>self.released, <int64_t *>self.prefixes)
+        _release_node(steps, self.size, node, NULL, <int64_t *>self.estimates, <int64_t *>self.prefixes)
         self._show(node)
         self.taken += 1
 

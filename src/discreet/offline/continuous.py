@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -169,7 +170,12 @@ class SummedGradient(Gradient):
         """The gradient at ``x``, summed over people in integer steps."""
         seed = int(self._public.generator.integers(1 << 62))
         if self._rows is None:
-            return self._sum_of_functions(x, seed)
+
+            def ask(person: Population) -> Floats:
+                rng = PublicRandomness.seeded(seed).generator  # the same sets for everybody
+                return person.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
+
+            return self._sum_of_functions(self._each, ask)
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
         for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
             most = min(left, math.floor(bound / self.step))
@@ -194,17 +200,15 @@ class SummedGradient(Gradient):
         """Steps as numbers, exactly."""
         return np.asarray(values * self.step, dtype=np.float64)
 
-    def _sum_of_functions(self, x: Floats, seed: int) -> Steps:
-        """The sum for people who are Python functions; one whose function fails counts as 0.
+    def _sum_of_functions(self, people: Iterable[Any], ask: Callable[[Any], Any]) -> Steps:
+        """The sum of what ``ask`` finds for each of ``people``; somebody whose function fails adds nothing.
 
         Each gradient is clipped to [0, bound] and rounded down to integer steps before it is added.
         """
         total = np.zeros(self.n_items, dtype=np.int64)
-        for person in self._each:
+        for person in people:
             try:
-                rng = PublicRandomness.seeded(seed).generator  # the same sets for everybody
-                found = person.multilinear_gradient(x.copy(), rng=rng, samples=self._samples)
-                gradient = answers.vector("multilinear_gradient", found, self.n_items)
+                gradient = answers.vector("gradient", ask(person), self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
             total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
@@ -220,14 +224,7 @@ class PointGradient(SummedGradient):
         self._lay_out(len(people), bound, length)
 
     def _at(self, x: Floats) -> Steps:
-        total = np.zeros(self.n_items, dtype=np.int64)
-        for person in self._points:
-            try:
-                gradient = answers.vector("gradient", person.gradient(x), self.n_items)
-            except Exception:  # somebody's own code: what it raises may hold their data
-                continue
-            total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
-        return total
+        return self._sum_of_functions(self._points, lambda person: person.gradient(x))
 
 
 class StatedGradient(Gradient):

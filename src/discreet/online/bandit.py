@@ -202,8 +202,8 @@ class RewardSum:
         self._active = active
 
     def ready(self, value: Any, ticket: Ticket) -> Any:
-        """The reward of such a round in ``units``."""
-        raise NotImplementedError
+        """The reward of such a round in ``units``; with slots its ticket has the items that were shown."""
+        return self.units.of(value, ticket)
 
     def observe(self, ticket: Ticket, ready: Any) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned."""
@@ -894,10 +894,6 @@ class ValueFeedback(RewardSum):
         expert = int(self.schedule.explore[at])
         return (round // self._settings.block, expert, int(self.schedule.item[at])) if expert >= 0 else ()
 
-    def ready(self, value: Any, ticket: Ticket) -> int:  # noqa: ARG002
-        units: int = self.units.of(value)
-        return units
-
     def observe(self, ticket: Ticket, ready: int | None) -> None:
         """Take up a reward; None is somebody whose round passes with nothing learned, of value 0."""
         if not ticket:
@@ -1143,10 +1139,6 @@ class SlotFeedback(RewardSum):
     def ticket(self, round: int) -> Ticket:  # noqa: ARG002
         """The items that were shown."""
         return tuple(self._current.tolist())
-
-    def ready(self, value: Any, ticket: Ticket) -> NDArray[np.int64]:
-        units: NDArray[np.int64] = self.units.of(value, ticket)
-        return units
 
     def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
         """Take up a reward, in the open block.

@@ -925,9 +925,10 @@ class Gate:
         (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
         see the classes for the options.
         """
-        from .prefix_sum import running_sum
+        from .prefix_sum import METHODS
 
-        return running_sum(method, dimension, rounds, self, **options)
+        kind = METHODS[checks.one_of("method", method, METHODS)]
+        return kind(dimension, rounds, self, method=method, **options)
 
     def reserve(
         self,

@@ -559,12 +559,12 @@ class RunningSum(ABC):
             if self._at.taken >= self.rounds:
                 raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
             self._begin_addition()
-            answer = self._add(checked)
+            self._steps.decode(self._released(self._steps.encode(np.ascontiguousarray(checked))))
             self._at.taken += 1
             self._at.interrupted = False
             if self._saved_alone and self._at.taken == self.rounds and self.gate._owner is not None:
                 self.gate._owner.finish()
-            return answer
+            return self._prefix.copy()
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Floats]]:
@@ -586,11 +586,6 @@ class RunningSum(ABC):
             raise RuntimeError("an addition was interrupted half-way; go on from the last saved state")
         self._at.interrupted = True
 
-    def _add(self, vector: Floats) -> Floats:
-        sums = self._steps.encode(np.ascontiguousarray(vector))
-        self._steps.decode(self._released(sums))
-        return self._prefix.copy()
-
     def _released(self, sums: NDArray[Any]) -> NDArray[Any]:
         """Rows of sums, in steps of the grid, as they leave: each with noise of its own."""
         if self._grid is not None:
@@ -600,6 +595,7 @@ class RunningSum(ABC):
         return sums
 
     def _noise_steps(self) -> NDArray[np.int64]:
+        """The noise of one released row, in steps of the grid."""
         assert self._grid is not None
         if self._at.ahead.shape[0]:
             row, self._at.ahead = self._at.ahead[0], self._at.ahead[1:]
@@ -983,12 +979,6 @@ class TreeSum(RunningSum):
 
 # Every method by name: the class that sums by it.
 METHODS: dict[str, type[RunningSum]] = {"sqrt": FactorizedSum, "blt": FactorizedSum, "tree": TreeSum}
-
-
-def running_sum(method: str, dimension: int, rounds: int, gate: Gate, **options: Any) -> RunningSum:
-    """A sum by the name of its method; for `Gate.running_sum`."""
-    kind = METHODS[checks.one_of("method", method, METHODS)]
-    return kind(dimension, rounds, gate, method=method, **options)
 
 
 def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:

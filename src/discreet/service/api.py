@@ -463,7 +463,10 @@ class Api:
         return endpoint
 
     def _checked(self, one: Operation) -> Work:
-        """For keys whose role allows an action; who asks for decisions is checked by the handler."""
+        """For keys whose role allows an action, and that are not limited to other experiments.
+
+        Which experiment an outcome is of, only its decision says: the handler checks that.
+        """
         handler: Work = getattr(self, one.handler)
         decides = one.action == "decide"
 
@@ -473,7 +476,8 @@ class Api:
             if one.handler not in _OUTCOMES:
                 self.keys.used(key)
             check_nul(request)
-            if not decides and not key.may(one.action, request.path_params.get("name")):
+            name = request.path_params.get("name")
+            if (name is not None or not decides) and not key.may(one.action, name):
                 raise ELSEWHERE
             found = await handler(request)
             if one.method != "GET" and not decides:
@@ -510,8 +514,6 @@ class Api:
     async def decide(self, request: Request) -> bytes:
         """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
         name, engine = request.path_params["name"], self.engine
-        if not request.scope["key"].may("decide", name):
-            raise ELSEWHERE
         raw = await body(request.receive, LARGEST * 16)
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
         key = header(request.scope["headers"], b"idempotency-key")
@@ -590,11 +592,8 @@ class Api:
 
     async def model(self, request: Request) -> Response:
         """The public model, for a device that decides by itself; 304 for clients that have it."""
-        name, key = request.path_params["name"], request.scope["key"]
-        if not key.may("decide", name):
-            raise WRONG_ROLE
-        live = await self.engine.live(name)
-        check_bound(live, key)
+        live = await self.engine.live(request.path_params["name"])
+        check_bound(live, request.scope["key"])
         if not live.config.personal:
             raise NOT_PERSONAL
         found = live.model
@@ -608,13 +607,11 @@ class Api:
 
     async def token(self, request: Request) -> Any:
         """A token for a browser; a client with one makes no other."""
-        name, key = request.path_params["name"], request.scope["key"]
-        if not key.may("decide", name):
-            raise ELSEWHERE
+        key = request.scope["key"]
         if key.bound is not None:
             raise WRONG_ROLE
         asked = await read(request, TokenRequest)
-        live = await self.engine.live(name)
+        live = await self.engine.live(request.path_params["name"])
         check_decides(live, asked.person)
         until = int(time.time()) + asked.seconds
         pseudonym = self.engine.pseudonym(live, asked.person)
@@ -629,24 +626,26 @@ class Api:
 
     async def event_outcome(self, request: Request) -> bytes:
         """The answer to the outcome of an event, which is late if nothing is known of it any more."""
-        name = request.path_params["name"]
-        if not request.scope["key"].may("decide", name):
-            raise ELSEWHERE
         if request.scope["key"].bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
-        live = await self.engine.live(name)
-        number = self.event_number(live, request.path_params["event"])
-        found = await run_in_threadpool(groups.request, self.engine.store, live.id, number)
-        if found is None:
+        live = await self.engine.live(request.path_params["name"])
+        decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
+        if decision is None:
             return acknowledged(groups.LATE, False)
-        decision = DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
         reported = outcome_body(await self._knows(live, decision, asked), decision, asked)
         return acknowledged(*await self.engine.record(decision, reported))
 
     def event_number(self, live: Live, event: str) -> bytes:
         """What an event is known by."""
         return self.engine.secrets.request(live.id, _encode(["event", event]))
+
+    async def decision_of_event(self, live: Live, number: bytes) -> DecisionId | None:
+        """The decision of an event; None where nothing is known of it any more, or never was."""
+        found = await run_in_threadpool(groups.request, self.engine.store, live.id, number)
+        if found is None:
+            return None
+        return DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
 
     async def _knows(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> Live:
         """The experiment, read again where it may not know an item that another process has added."""
@@ -1292,11 +1291,9 @@ class Personalizer:
         event = request.path_params["event"]
         decision = self._engine.secrets.verify(event)
         if decision is None:
-            number = self._number(live, event)
-            found = await run_in_threadpool(groups.request, self._engine.store, live.id, number)
-            if found is None:
-                return  # its time is over, or it never was
-            decision = DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
+            decision = await self._api.decision_of_event(live, self._number(live, event))
+            if decision is None:
+                return
         elif decision.experiment != live.id:
             raise NOT_SIGNED
         await self._engine.record(decision, _encode(asked.value))
