@@ -12,7 +12,7 @@ from discreet.service import engine as engine_module
 from discreet.service import groups
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
-from discreet.service.database import NOBODY, StoreError
+from discreet.service.database import NOBODY, StoreError, Transaction
 from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
 
@@ -232,6 +232,20 @@ def test_requests_are_kept_for_ten_minutes_and_as_long_as_their_outcomes_are_tak
     groups.forget_requests(world.store)
     assert sorted(bytes(one) for (one,) in world.rows("SELECT id FROM request")) == [b"new", b"open"]
     assert groups.KEEP == 600.0
+
+
+def test_sticky_requests_are_kept_for_longer(file_url, monkeypatch):
+    """Two blocks of one group: each decision is looked up in its own."""
+    monkeypatch.setattr(Transaction, "now", lambda _: 5000.0)
+    world = Told(file_url, block_size=1, outcome_wait=60.0)
+    for stays in (0.0, 3000.0):
+        world.serve(pseudonym=ANN, request=b"%d" % stays)
+        last = world.sequences[-1]
+        world.sequences[-1] = last._replace(request=last.request._replace(stays=stays))
+        world.write()
+    assert sorted(world.rows("SELECT at FROM request")) == [(5000.0,), (8000.0,)]
+    said = world.report_all([(sequence, ["item 1"]) for sequence in (0, 1, 2)])
+    assert said == ["recorded", "recorded", "late"]
 
 
 def test_a_block_was_closed_when_its_last_decision_was_served(url):

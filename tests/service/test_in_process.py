@@ -131,6 +131,17 @@ def test_batches_have_one_answer_for_each(tmp_path):
     asyncio.run(story())
 
 
+def test_a_history_is_one_persons(tmp_path):
+    async def story():
+        async with inside(tmp_path, likes(learner="PersonalSelector")) as here:
+            path, history = "/v1/experiments/shop/decisions", ["item 1"]
+            assert (await here.ask("POST", path, {"history": history}))[0] == 200
+            assert at(await here.ask("POST", path, {"history": history, "count": 2})) == (422, "$.history")
+            assert (await here.ask("POST", path, {"count": 2}))[0] == 200
+
+    asyncio.run(story())
+
+
 def test_a_body_is_read_to_its_end():
     parts = [{"body": b"ab", "more_body": True}, {"body": b"c", "more_body": True}, {"body": b"d"}]
 
@@ -333,7 +344,7 @@ def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
     store = open_store(f"sqlite:///{tmp_path}/service.db")
     store.migrate()
     keys, now = Keys(store, 3.0), [50.0]
-    number, token = keys.create("a", "app", days=2)
+    _, token = keys.create("a", "app", days=2)
     ends = next(one for one in keys.listed())["expires"]
     assert abs(ends - time.time() - 2 * 24 * 60 * 60) < 60
     monkeypatch.setattr(auth.time, "monotonic", lambda: now[0])
@@ -401,7 +412,7 @@ def test_pages_show_the_sums_of_what_was_released(tmp_path, monkeypatch):
                 assert await pages._account("another") == {"number": number}
 
     asyncio.run(story())
-    assert web._WRONG_KEYS == (20, pytest.approx(10 / 60))
+    assert (20, pytest.approx(10 / 60)) == web._WRONG_KEYS
 
 
 # --- what is told ---------------------------------------------------------------------------------------
@@ -442,7 +453,25 @@ def test_how_an_experiment_stands(tmp_path, monkeypatch):
                 *row,
             )
     assert status()["last_release"] == 950.0
+    page = queries.document(world.store, "people")
+    for sentence in (
+        "Everything that was released, and the sets that were shown.",
+        "Keyed hashes of people, with how many of their decisions count, are deleted after each month.",
+        "30 seconds after the last decision of the block",
+    ):
+        assert sentence in page
     world.store.close()
+    people = PopulationConfig(epsilon=1.5, delta=1e-6, definition="gdp", max_rounds_per_person=2)
+    said = (
+        "Of a person up to 2 decisions count in a period. Whatever was shown or published in it is at most"
+        " exp(1.5) times as likely as it would have been if anything else had been reported about that"
+        " person, plus a probability of 1e-6. Which decisions there were, when and for whom, is public."
+    )
+    assert queries.promise(people) == said
+    own = " A personal set also follows from its person's own history: it is for them alone."
+    assert queries.promise(people, personal=True) == (
+        said.replace("shown or published in it", "published in it or shown to anybody else") + own
+    )
 
 
 def test_tables_have_a_row_for_every_number():

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import discreet as dc
 from discreet.online.registry import REGISTRY
-from discreet.service.config import PopulationConfig
-from discreet.service.learning import ReleasePlan, Wrong, first_release
+from discreet.service.config import ConstraintConfig, PopulationConfig
+from discreet.service.learning import (
+    MOST_SEGMENTS,
+    DecisionBlock,
+    Learning,
+    ReleasePlan,
+    Wrong,
+    _add,
+    check_segments,
+    first_release,
+)
 from discreet.service.worker import periods_of
 
 from .world import ITEMS, World, likes, taken
@@ -126,3 +137,81 @@ def test_the_first_release_waits_for_people_who_are_not_held_out_and_for_full_bl
     plan = ReleasePlan("LeaderSelector", 80, 80, False, None, 33, 1.0)
     assert first_release(likes(holdout=0.2, block_size=8), plan) == {"counts": 104, "shares": 40}
     assert first_release(likes(holdout=0.0, block_size=20), plan) == {"counts": 80, "shares": 40}
+
+
+def begun(config, **more):
+    return Learning.begin(config, dc.Gate(dc.Budget(4.0, 1e-6, **more), 5, definition="zcdp"))
+
+
+def test_what_is_read_of_an_outcome():
+    """A value up to its bound, and its part of that; a taken item if it was shown."""
+    value = begun(likes(feedback="value", bound=4.0))
+    assert [value._read(body, [0]) for body in (b"1.0", b"9.0", b"-1.0", None)] == [
+        *((1.0, 0.25), (4.0, 1.0), (0.0, 0.0), (None, 0.0)),
+    ]
+    which = begun(taken())
+    assert [which._read(body, [3, 5]) for body in (b'"item 5"', b'"item 4"', b"null")] == [
+        *((5, 1.0), (None, 0.0), (None, 0.0)),
+    ]
+    liked = begun(likes())
+    assert liked._read(b'["item 4","item 4","x"]', [3, 4]) == ([4], 1.0)
+    assert liked._read(b'["item 4"]', [3, 5]) == ([4], 0.0)
+
+
+def test_blocks_by_hand():
+    lists, runs = [], []
+    for items, many in (([1], 2), ([1], 3), ([2], 1), ([1], 1)):
+        _add(lists, runs, items, many)
+    assert (lists, runs) == ([[1], [2], [1]], [(0, 5), (1, 1), (2, 1)])
+    # Two of five items at random for a fifth, the first set else: ten sets.
+    shown = ([[0, 1], [3, 4], [1, 0]], [(0, 3)], {1: 1, 3: 2}, 0, [], b"", 5)
+    block = DecisionBlock(1, 0, 16, 5, *shown)
+    assert block.which == [0, 1, 0, 2, 0]
+    assert [block.propensity(number, 0.2) for number in range(3)] == pytest.approx([0.82, 0.02, 0.82])
+    assert block.end == 21
+    assert not block.over
+    block.served = 5
+    assert block.over
+    with pytest.raises(ValueError, match="another number"):
+        DecisionBlock(1, 0, 16, 4, *shown)
+
+
+def test_sets_of_the_hold_out_go_together_and_many_items_stand_in():
+    """One of each of two groups, also where more were asked for; 64 items beside those of a set."""
+    items = [f"item {number}" for number in range(100)]
+    groups = {"even": items[::2], "odd": items[1::2]}
+    limited = likes(items=items, k=2, constraint=ConstraintConfig(groups=groups), holdout=0.5)
+    wider = likes(items=items, k=5, constraint=limited.constraint, learner="MetaFrankWolfe", rounds=100)
+    assert begun(wider).width == 2
+    learning = begun(limited)
+    block = learning.allocate(1, 0, 0, 64, b"")
+    sets = [block.lists[number] for number in block.baseline.values()]
+    assert 16 < len(sets) < 48
+    assert all(len(one) == 2 and sum(one) % 2 for one in sets)
+    assert len({*map(tuple, sets)}) > 8
+    for config in (likes(items=items), taken(items=items, holdout=0.0), limited):
+        block = begun(config).allocate(1, 0, 0, 8, b"")
+        assert len(block.spare) == begun(config).width + 64
+
+
+def test_a_release_lists_the_twenty_best_values():
+    values = np.arange(30.0)
+    values[10:20] = np.nan
+    released = SimpleNamespace(values=values, deviations=values + 0.5, items=[3])
+    labels = [f"item {number}" for number in range(30)]
+    stub = SimpleNamespace(
+        queues={"de": SimpleNamespace(released=released)}, labels=labels, learner=None, measure=None
+    )
+    found = Learning.payload(stub, "de")
+    best = [*range(29, 19, -1), *range(9, -1, -1)]
+    assert [one["item"] for one in found["values"]] == [f"item {number}" for number in best]
+    assert [one["value"] for one in found["values"]] == best
+    assert [one["deviation"] for one in found["values"]] == [one + 0.5 for one in best]
+    assert (found["segment"], found["items"], found["shares"]) == ("de", ["item 3"], [])
+
+
+def test_segments_are_different_and_not_too_many():
+    check_segments([f"s {number}" for number in range(MOST_SEGMENTS)])
+    for wrong in (["a", "b", "a"], [f"s {number}" for number in range(MOST_SEGMENTS + 1)]):
+        with pytest.raises(Wrong, match="distinct"):
+            check_segments(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -118,6 +120,50 @@ def test_a_header_is_small_wherever_it_comes(shared_service, how):
     with connect(shared_service) as sock:
         sock.sendall(sent)
         assert b"431 Request Header Fields Too Large" in answer(sock)
+
+
+def test_where_a_header_ends_is_what_counts():
+    """Not the body that came with it: of two pieces, the end of the first of which is kept."""
+
+    def too_long(before, tail, data):
+        one = SimpleNamespace(_head=before + len(data), _tail=tail)
+        return limits.LimitedProtocol._too_long(one, data)
+
+    assert not too_long(16_381, b"a\r\n", b"\r\nand a body" * 100)
+    assert not too_long(10, b"abc", b"x" * 16_374 + b"\r\n\r\n" + b"y" * 100)  # 16,384 bytes
+    assert too_long(10, b"abc", b"x" * 16_375 + b"\r\n\r\n")
+    assert too_long(16_381, b"abc", b"and on")
+
+
+def test_names_values_and_addresses_count():
+    """16,384 bytes and 64 fields; the next one is refused."""
+
+    def request():
+        one = limits.LimitedProtocol.__new__(limits.LimitedProtocol)
+        one._size, one._refused, one.url, one.headers = 0, False, b"", []
+        return one
+
+    large, many = request(), request()
+    large.on_url(b"/" * 16_000)
+    large.on_header(b"a" * 192, b"b" * 191)
+    assert not large._refused
+    with pytest.raises(ValueError, match="header"):
+        large.on_header(b"c", b"d")
+    assert large._refused
+    for number in range(64):
+        many.on_header(b"x-%d" % number, b"y")
+    with pytest.raises(ValueError, match="header"):
+        many.on_header(b"c", b"d")
+    assert limits.configured(None, connections=5).limit_concurrency == 6
+
+
+def test_the_first_of_the_sockets_that_were_handed_over_is_taken(monkeypatch):
+    taken = []
+    monkeypatch.setattr(limits.socket, "socket", lambda fileno: taken.append(fileno) or Mock())
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", "2")
+    limits.listening("127.0.0.1", 1)
+    assert taken == [3]
 
 
 def test_who_sends_slowly_is_cut_off(tmp_path):

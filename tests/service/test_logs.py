@@ -9,12 +9,14 @@ import logging
 import re
 import time
 import urllib.request
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from discreet.client import ServiceError
 from discreet.service import queries
-from discreet.service.metrics import JsonLines, RequestLog, Watched
+from discreet.service.metrics import Answered, JsonLines, RequestLog, Watched
 
 from .conftest import Running
 from .pages import Visitor
@@ -102,19 +104,47 @@ def test_ids_of_requests_are_the_services_own():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
+    told = Mock()
+
     async def sent():
         said = []
-        watched = Watched(app)
+        watched = Watched(app, told)
 
         async def send(message):
             said.append(message)
 
         scope = {"type": "http", "method": "GET", "headers": [(b"x-request-id", MARKER.encode())]}
+        scope["route"] = SimpleNamespace(path_format="/here")
         await watched(scope, None, send)
         return dict(said[0]["headers"])
 
+    began = time.perf_counter()
     found = asyncio.run(sent())[b"x-request-id"].decode()
     assert re.fullmatch(r"[0-9a-f]{16}", found)
+    (answered,) = told.answered.call_args.args
+    assert (answered.request, answered.method, answered.route, answered.status) == (
+        found,
+        "GET",
+        "/here",
+        200,
+    )
+    assert 0.0 < answered.seconds < time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("route", "status", "level", "words"),
+    [
+        ("/here", 200, "info", "answered"),
+        ("/here", 499, "info", "answered"),
+        ("/here", 500, "error", "answered"),
+        ("/login", 303, "info", "answered"),
+        ("/login", 400, "warning", "a log-in failed"),
+    ],
+)
+def test_failures_are_errors_and_failed_log_ins_warnings(lines, route, status, level, words):
+    RequestLog().answered(Answered("1", "GET", route, status, 0, 0.2504))
+    (line,) = lines()
+    assert (line["level"], line["message"], line["status"], line["ms"]) == (level, words, status, 250.4)
 
 
 def test_a_running_service_logs_lines_and_measures(tmp_path, monkeypatch):

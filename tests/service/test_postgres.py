@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import takewhile
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -583,6 +584,16 @@ def test_space_is_given_back_once_a_minute(world, monkeypatch):
     for _ in range(2):
         world.store.recover(world.owner)
     assert ran == ["VACUUM outcome"]
+
+
+def test_space_is_given_back_by_a_process_and_a_machine_that_have_just_begun(monkeypatch):
+    ran, now = [], [1.0]
+    monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    store = postgres.PostgresDatabase("postgresql://nobody@localhost/none")
+    store.pools["any"].alone = ran.append
+    for now[0], times in ((1.0, 1), (60.0, 1), (61.0, 2)):
+        store.scrub()
+        assert len(ran) == times
 
 
 # --- engines -----------------------------------------------------------------------------------------------

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
+from scipy import optimize
 
+from discreet.planning import expected
 from discreet.privacy import Gate
+from discreet.service import learning as learning_module
 from discreet.service import queries, shares
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.learning import Learning, forecast, lift_plan, release_plan
+from discreet.service.learning import Forecast, Learning, forecast, lift_plan, release_plan
 from discreet.service.shares import (
+    Estimate,
+    Measure,
     Progress,
     blocks_of,
     first_block,
     lift_interval,
+    next_block,
     series,
     share_interval,
     visible_lift,
@@ -163,6 +170,148 @@ def test_intervals_hold_for_few_and_for_all(share):
     assert (high - low).max() < 0.07
 
 
+def evidence(rates, terms):
+    """The logarithm of the mean of supermartingales: counts, decisions and means, with a rate for each."""
+    logs = []
+    for rate in rates:
+        found = 0.0
+        for factor, count, decisions, mean, blocks, scale in terms:
+            x = factor * rate
+            found += x * count - decisions * math.log1p(mean * math.expm1(x))
+            found += blocks * math.log1p(-((x * scale) ** 2))
+        logs.append(found)
+    return max(logs) + math.log(sum(math.exp(one - max(logs)) for one in logs) / len(logs))
+
+
+def lowest(excess, low, high, error):
+    """Where evidence, which falls, comes down to what is believed."""
+    limit = math.log(1.0 / error)
+    if excess(low) < limit:
+        return low
+    return optimize.brentq(lambda at: excess(at) - limit, low, high, xtol=1e-9)
+
+
+def slow_share_low(count, decisions, blocks, scale, error):
+    rates = [0.9 / max(scale, 0.5) / 2**halved for halved in range(12)]
+    count -= 0.001 * blocks  # what rounding may have added
+
+    def excess(mean):
+        return evidence(rates, [(1.0, count, decisions, mean, blocks, scale)])
+
+    return lowest(excess, 0.0, 1.0, error)
+
+
+def slow_lift_low(counts, decisions, blocks, scale, holdout, rest, error):
+    rates = [0.9 / max(scale, 0.5) / 2**halved for halved in range(12)]
+    own, slack = holdout / (1.0 - holdout), 0.001 * blocks
+
+    def excess(lift):
+        def of(mean):
+            learned = (own, counts[0] - slack, decisions[0], mean + lift, blocks, scale)
+            return evidence(rates, [learned, (-1.0, counts[1] + slack, decisions[1], mean, blocks, scale)])
+
+        means = max(rest[0], -lift), min(rest[1], 1.0 - lift)
+        if means[0] >= means[1]:
+            return of(means[0])
+        return optimize.minimize_scalar(of, bounds=means, method="bounded", options={"xatol": 1e-9}).fun
+
+    return lowest(excess, -rest[1] + 1e-12, 1.0 - rest[0] - 1e-12, error)
+
+
+@pytest.mark.parametrize(
+    ("counts", "decisions", "blocks", "scale", "holdout"),
+    [
+        ((2400.0, 300.0), (8000, 2000), 8, 3.0, 0.2),
+        ((700.0, 610.0), (1000, 1000), 3, 0.2, 0.5),  # hardly any noise
+        ((40.0, 9.0), (300, 30), 2, 2.0, 0.1),
+        ((900.0, 480.0), (4500, 500), 5, 6.0, 0.1),  # worse than the hold-out
+    ],
+)
+def test_intervals_are_those_of_their_definition(counts, decisions, blocks, scale, holdout):
+    """One rate and one number at a time, and other searches."""
+
+    def share(side, error):
+        count, number = counts[side], decisions[side]
+        low = slow_share_low(count, number, blocks, scale, error / 2)
+        return low, 1.0 - slow_share_low(number - count, number, blocks, scale, error / 2)
+
+    for side in (0, 1):
+        found = share_interval(counts[side], decisions[side], blocks, scale)
+        assert tuple(map(float, found)) == pytest.approx(share(side, 0.05), abs=3e-7)
+    rest = share(1, 0.01)  # a fifth of the error; what is left is for both ends
+    low = slow_lift_low(counts, decisions, blocks, scale, holdout, rest, 0.02)
+    others = [n - c for n, c in zip(decisions, counts, strict=True)]
+    turned = 1.0 - rest[1], 1.0 - rest[0]
+    high = -slow_lift_low(others, decisions, blocks, scale, holdout, turned, 0.02)
+    found = lift_interval(counts, decisions, blocks, scale, holdout)
+    assert tuple(map(float, found)) == pytest.approx((low, high), abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("people", "scale", "holdout", "segments"), [(20_000, 5.0, 0.2, 1), (9000, 2.0, 0.3, 3)]
+)
+def test_the_visible_lift_by_its_formula(people, scale, holdout, segments):
+    """Half of an interval around one half, and 0.84 deviations of chance and noise."""
+    n = people * (1 - holdout), people * holdout
+    blocks, before = 0, 0
+    while (before := before + max(30 * scale, math.ceil(before / 2))) <= people // segments:
+        blocks += segments
+    high = float(lift_interval([n[0] / 2, n[1] / 2], n, blocks, scale, holdout)[1])
+    variance = sum(1 / (4 * one) + 2 * scale**2 * blocks / one**2 for one in n)
+    found = visible_lift(people, scale=scale, holdout=holdout, segments=segments)
+    assert float(found) == pytest.approx(high + 0.841621 * math.sqrt(variance))
+
+
+def test_sizes_of_blocks_of_shares():
+    """Thirty times the noise, and half of all before: 30, 30, 30, 45, 68, 102."""
+    assert [first_block(one) for one in (0.0, 0.01, 1.0, 1.01)] == [1, 1, 30, 31]
+    assert [next_block(30, before) for before in (0, 30, 60, 90, 135, 203)] == [30, 30, 30, 45, 68, 102]
+    assert [blocks_of(30, decisions) for decisions in (29, 30, 134, 135, 202, 203)] == [0, 1, 3, 4, 4, 5]
+
+
+def test_counts_leave_in_their_blocks_with_the_noise_of_their_share():
+    """A gate that draws no noise: an epsilon of 4, a half of which is the experiment's, and 0.25 of that."""
+    config = ExperimentConfig(
+        items=["a"], k=1, feedback="value", share=0.5, measure=0.25, segments=["x", "y"]
+    )
+    measure = Measure.of(config, Gate(PURE.budget, 1))
+    assert measure.deviation == pytest.approx(math.sqrt(2) * 2)
+    assert measure.every == 60
+    measure._total.noisy = lambda counts: counts
+    for number in range(60):
+        measure.count("x", number % 3 == 0, 1.0 if number % 2 else 0.25)
+        measure.count("y", False, 0.0)
+        measure.release("x")
+    assert measure.taken("y") == []
+    (block,) = measure.taken("x")
+    # Of 40 and of 20 decisions half are odd: 20 + 20/4 and 10 + 10/4.
+    assert block == {"decisions": [40, 20], "served": [25.0, 12.5], "deviation": round(math.sqrt(8), 3)}
+    assert measure.state()["x"] == [[0, 0], [0, 0], 60]
+    assert measure.state()["y"] == [[0, 0], [60, 0], 0]
+
+
+def test_points_that_are_drawn():
+    """Epochs are apart, the last point is there, and what is wider than 30 points is not."""
+    progress = Progress(0.2)
+    assert progress.last is None
+    one = ((8000, 2000), (4000.0, 1000.0))
+    progress.add([release(seq, one, epoch=seq // 4) for seq in range(1, 8)])
+    assert [point.at for point in progress.thinned(3)] == [100.0, 400.0, 700.0]
+    assert [point.at for point in progress.thinned(7)] == [100.0 * seq for seq in range(1, 8)]
+    found = series(progress.points)
+    assert found["at"] == [100.0, 200.0, 300.0, 350.0, 400.0, 500.0, 600.0, 700.0]
+    assert found["decisions"][:5] == [10_000.0, 20_000.0, 30_000.0, None, 10_000.0]
+    assert all(len(column) == 8 and (column[3] is None) == (name != "at") for name, column in found.items())
+    assert [Estimate(0.5, low, high).known for low, high in ((0.0, 0.3), (0.5, 0.81), (-0.2, 0.05))] == [
+        *(True, False, True)
+    ]
+    assert Progress(0.2)._epoch == -1
+    noisier = release(8, one, epoch=1)
+    noisier["shares"][0]["deviation"] = 1.0
+    progress.add([noisier])
+    assert progress.last.scale == pytest.approx((3.0 + 5e-4) / math.sqrt(2), rel=1e-12)  # the largest
+
+
 def test_the_visible_lift_is_seen_four_times_in_five():
     """A lift as large as the plan says is told apart in four of five experiments, and half of it is not."""
     scale, holdout, people, runs = 1 / 0.3, 0.2, 10_000, 400
@@ -189,6 +338,12 @@ def test_the_plan_says_what_lift_can_be_seen():
     grid = dict(found.rows)
     assert grid[0.2][found.measures.index(0.3)] == pytest.approx(found.visible)
     assert grid[0.05][0] > 0.3  # and those of the first release had none
+    # Laplace noise for a half of epsilon, and three tenths of that.
+    by_hand = visible_lift(10_000, scale=1 / (0.5 * 0.3), holdout=0.2)
+    assert found.visible == pytest.approx(float(by_hand))
+    assert (found.measures, [*grid]) == ((0.1, 0.2, 0.3, 0.5), [0.05, 0.1, 0.2, 0.5])
+    scales, held = np.array([1 / (0.5 * one) for one in found.measures]), np.array([[one] for one in grid])
+    assert np.array([*grid.values()]) == pytest.approx(visible_lift(10_000, scale=scales, holdout=held))
     assert all(column == sorted(column, reverse=True) for column in np.transpose([*grid.values()]).tolist())
     assert lift_plan(config, PopulationConfig(epsilon=1.0), 50).visible == 1.0
     assert lift_plan(msgspec.structs.replace(config, holdout=0.0), PopulationConfig(epsilon=1.0), 100) is None
@@ -276,6 +431,39 @@ def test_the_outlook_is_what_happens(feedback):
     assert first_share == -(-said.measured_every // 8) * 8
     assert said.begins <= first_value < said.begins + 16
     assert said.every == (learning.learner.first_batch if likes else learning.learner.block)
+
+
+def test_a_forecast_is_of_values_up_to_one_and_of_a_segments_people(monkeypatch):
+    asked = []
+
+    class Enough(Exception):
+        pass
+
+    def begun(config, *_):
+        asked.append(config)
+        raise Enough
+
+    def size(visitors, n_items, k):
+        asked.append(visitors)
+        return plain(visitors, n_items, k)
+
+    plain = expected.Size.of
+    monkeypatch.setattr(expected.Size, "of", size)
+    monkeypatch.setattr(learning_module, "_begun", begun)
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="value", bound=8.0, segments=["x", "y"])
+    for visitors, each in ((1001, 500), (1, 1)):
+        asked.clear()
+        with pytest.raises(Enough):
+            forecast(config, PopulationConfig(epsilon=1.0), visitors)
+        assert asked[0] == each
+        assert asked[1].bound == 1.0
+
+
+@pytest.mark.parametrize(("learned", "hopeless"), [(0.45, True), (0.47, False)])
+def test_less_than_a_tenth_of_the_way_is_hopeless(learned, hopeless):
+    """From random sets, 0.4, to the best, 1: a tenth of the way is 0.06."""
+    shares = (SimpleNamespace(share=one) for one in (learned, 0.4))
+    assert Forecast(*shares, 100).hopeless == hopeless
 
 
 def test_a_forecast_beats_chance_and_is_remembered():

@@ -15,7 +15,7 @@ from discreet.service.auth import Secrets
 from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
-from discreet.service.metrics import Spans, Watched
+from discreet.service.metrics import Answered, Spans, Watched
 from discreet.service.web import App, application, prepare, watched
 
 from .conftest import Running
@@ -127,6 +127,14 @@ def test_spans_tell_routes_and_statuses_and_nothing_else(tmp_path):
     ]
     keys = {"http.request.method", "http.route", "http.response.status_code"}
     assert all(set(one.attributes) == keys for one in silent)
+
+
+def test_failures_are_marked_in_spans():
+    exporter = InMemorySpanExporter()
+    told = Spans(SimpleSpanProcessor(exporter))
+    for status in (200, 499, 500):
+        told.answered(Answered("1", "GET", "/here", status, 0, 0.1))
+    assert [one.status.is_ok for one in exporter.get_finished_spans()] == [True, True, False]
 
 
 def test_paths_in_spans_are_noticed(tmp_path):

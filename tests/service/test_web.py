@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -77,6 +78,9 @@ def test_metrics_tell_of_budgets_and_of_no_outcomes(tmp_path):
     assert f"discreet_request_seconds_count{{{about}}} 1.0" in found
     assert f'discreet_request_seconds_bucket{{le="0.0025",{about}}} 0.0' in found
     assert f'discreet_request_seconds_bucket{{le="0.005",{about}}} 1.0' in found
+    bounds = re.findall(rf'bucket{{le="([^"]+)",{re.escape(about)}}}', found)
+    upto = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # what dashboards name
+    assert bounds == [*map(str, upto), "+Inf"]
     spent = float(found.split('discreet_epsilon_spent{population="people"} ')[1].split()[0])
     assert 0.9 < spent <= 1.0
     assert "outcome" not in found

@@ -9,11 +9,13 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest.mock import Mock
 
 import pytest
 
 from discreet.service import queries, webhooks
 from discreet.service.auth import Secrets
+from discreet.service.database import Transaction
 from discreet.service.webhooks import Webhooks
 
 from .test_api import experiment, refused
@@ -143,6 +145,41 @@ def test_what_is_not_taken_is_sent_again_later(url, receiver):
     receiver.status = 204
     assert looked(sender, receiver) >= 1
     assert webhooks.listed(world.store, "shop")[0]["failures"] == 0
+
+
+def test_pauses_double_from_ten_seconds_to_a_day(file_url, monkeypatch):
+    """Nothing that was released is taken; times are the store's."""
+    world = World(file_url, taken(), PURE)
+    monkeypatch.setattr(Transaction, "now", lambda _: 5000.0)
+    webhooks.create(world.store, "shop", "https://example.com/x")
+    with world.store.transaction() as tx:
+        payload = json.dumps({"items": [], "values": [], "shares": []})
+        row = (1, 1, 0, 0, payload, b"")
+        tx.do(
+            "INSERT INTO release (experiment, seq, epoch, at, payload, chain) VALUES (?, ?, ?, ?, ?, ?)", *row
+        )
+        tx.do("UPDATE experiment SET seq = 1")
+    sender, due = Webhooks(world.store, Secrets.fresh(), HERE), "SELECT next_try FROM webhook"
+    sender._taken = lambda *_: False
+    pauses = []
+    for _ in range(16):
+        due_now(world)
+        sender.look()
+        for turn in sender.turns.values():
+            turn.join()
+        pauses.append(world.rows(due)[0][0] - 5000.0)
+    assert pauses == [min(10.0 * 2**number, 24 * 3600.0) for number in range(16)]
+    assert webhooks._TIMEOUT == 10.0  # of an answer
+    due_now(world)
+    sender._turn = lambda *_: None
+    sender.turns = {str(number): Mock() for number in range(15)}
+    sender.look()
+    assert len(sender.turns) == 16  # at the same time; it is this one's for half a minute
+    assert world.rows(due) == [(5030.0,)]
+    due_now(world)
+    sender.turns = {str(number): Mock() for number in range(16)}
+    sender.look()
+    assert world.rows(due) == [(0.0,)]
 
 
 def test_a_slow_receiver_holds_up_nobody_else(url, receivers):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import discreet as dc
-from discreet.service import queries, worker
+from discreet.service import database, queries, worker
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import open_store
@@ -292,6 +293,26 @@ def test_whoever_takes_over_reads_again(file_url):
     assert other.experiment(world.shop).fence == 1
     assert world.rows("SELECT holder, fence FROM lease") == [("another", 1)]
     assert "item 12" in other.experiment(world.shop).learning.labels
+
+
+def test_who_works_for_an_experiment_and_for_how_long(file_url, monkeypatch):
+    """A lease that somebody else had is asked for again after half a second, and has the next number."""
+    now = [100.0]
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 5000.0))
+    store = World(file_url, likes()).store
+    store.patience = 10.0
+    store.beat("one", new=True)
+    with store.transaction() as tx:
+        assert tx.all("SELECT until FROM process WHERE name = 'one'") == [(5010.0,)]
+    assert store.lease(1, "one") == 0
+    assert store.lease(1, "two") is None
+    store.leave("one")
+    now[0] += 0.4
+    assert store.lease(1, "two") is None
+    now[0] += 0.2
+    assert store.lease(1, "two") == 1
+    with store.transaction() as tx:
+        assert tx.all("SELECT holder, fence FROM lease") == [("two", 1)]
 
 
 def test_what_is_due_and_in_which_order(file_url):

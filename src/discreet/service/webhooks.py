@@ -39,7 +39,7 @@ _TIMEOUT = 10.0  # seconds for a connection and its answer
 _LEASE = 3 * _TIMEOUT  # seconds for which a webhook is one process's
 _TURN = 30.0  # seconds after which another webhook's turn may come
 _MOST = 16  # webhooks that are sent to at the same time
-_FIRST, _LONGEST = 5.0, 86400.0  # seconds until a failure is tried again: twice as long each time
+_FIRST, _LONGEST = 5.0, 86400.0  # seconds: a failure is tried again after 10, then twice as long each time
 _AT_ONCE = 100  # releases that are read at a time
 
 
