@@ -984,11 +984,13 @@ def test_linear_regret_is_within_the_certificate(stream, budget):
         assert np.mean(totals) <= learner.certified_regret + 6 * math.sqrt(rounds / 3)
 
 
-@pytest.mark.parametrize(("curved", "regularization"), [(0.0, 2e4), (0.5, 0.0), (0.5, 2e4)])
+@pytest.mark.parametrize(
+    ("curved", "regularization", "radius"), [(0.0, 2e4, 1.5), (0.5, 0.0, 0.4), (0.5, 2e4, 1.5)]
+)
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_the_certificate_of_one_point_term_by_term(curved, regularization, adaptive):
+def test_the_certificate_of_one_point_term_by_term(curved, regularization, radius, adaptive):
     """Written out: regulariser, a term for each batch, exploring, and what an adaptive adversary adds."""
-    rounds, p, slope, r, radius, width, scale, beta = 10**6, 3, 2.0, 0.8, 1.5, 1.2, 2.5, 0.1
+    rounds, p, slope, r, width, scale, beta = 10**6, 3, 2.0, 0.8, 1.2, 2.5, 0.1
     batch = 1 if adaptive else 4
     each = (p / beta) ** 2 * (batch**2 * width**2 / 4.0 + 2.0 * scale**2)  # noise has variance 2 scale^2
     wanted = regularization * radius**2 / 2.0

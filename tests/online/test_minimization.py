@@ -99,8 +99,10 @@ def test_lengths_and_differences_are_those_of_the_corners(n, empty_is_free):
     for norm in (1, 2):
         longest = max(np.linalg.norm(c, norm) for c in corners)
         apart = max(np.linalg.norm(a - b, norm) for a in corners for b in corners)
-        assert bounds.gradient_length(n, 1.0, norm, empty_is_free=empty_is_free) == pytest.approx(longest)
-        assert bounds.gradient_difference(n, 1.0, norm, empty_is_free=empty_is_free) == pytest.approx(apart)
+        found = bounds.gradient_length(n, 3.0, norm, empty_is_free=empty_is_free)
+        assert found == pytest.approx(3 * longest)
+        found = bounds.gradient_difference(n, 3.0, norm, empty_is_free=empty_is_free)
+        assert found == pytest.approx(3 * apart)
 
 
 def test_gauge_is_the_range_that_a_gradient_needs():
@@ -977,17 +979,17 @@ def test_pure_budgets_take_the_tree_that_certifies_less():
 
 
 def test_published_bounds_are_those_of_the_paper_in_exact_numbers():
-    """Theorems 7 and 9 of paper 001 where every root is whole, with T = 2^12, n = 2, M = 3, epsilon = 1/2."""
-    n, rounds, bound, epsilon = 2, 4096, 3.0, 0.5
+    """Theorems 7 and 9 of paper 001 where every root is whole, with T = 2^12, M = 3, epsilon = 1/2."""
+    bound, epsilon = 3.0, 0.5
     logs = math.log(4096) ** 1.5
-    # H = 3 * 64, L = 12
-    learning = 2 * 4096 * 144 / 192 + 192 * 2 / 2
-    private = 4 * 2 * 144 * 4096 * logs / (epsilon * 192)
-    assert bounds.published_minimizer(n, rounds, epsilon, bound) == pytest.approx(learning + private)
-    # H = 3 * 256
-    gamma = min(1.0, bounds.published_exploration_rate(n, rounds))
-    learning = 32 * 9 * 4 * 4096 / (768 * gamma) + 2 * 768
-    sampling = 2 * gamma * 3 * 4096 + 8 * 3 * 2 * 64 / math.sqrt(gamma)
-    private = 64 * 8 * 9 * 4096 * logs / (epsilon * gamma * 768)
-    wanted = learning + sampling + private
-    assert bounds.published_bandit_minimizer(n, rounds, epsilon, bound) == pytest.approx(wanted)
+    for n, gamma in ((2, math.sqrt(8) / 16), (9, 1.0)):  # n^(3/2) / T^(1/3), at most 1
+        # H = 3 * 64, L = 12
+        learning = 2 * 4096 * 144 / 192 + 192 * n / 2
+        private = 4 * n * 144 * 4096 * logs / (epsilon * 192)
+        assert bounds.published_minimizer(n, 4096, epsilon, bound) == pytest.approx(learning + private)
+        # H = 3 * 256
+        learning = 32 * 9 * n**2 * 4096 / (768 * gamma) + n * 768
+        sampling = 2 * gamma * 3 * 4096 + 8 * 3 * n * 64 / math.sqrt(gamma)
+        private = 64 * n**3 * 9 * 4096 * logs / (epsilon * gamma * 768)
+        wanted = learning + sampling + private
+        assert bounds.published_bandit_minimizer(n, 4096, epsilon, bound) == pytest.approx(wanted)

@@ -333,3 +333,40 @@ def test_refusals_of_a_list_are_about_the_list():
     assert float(preview.largest.epsilon) == pytest.approx(0.4, rel=1e-3)
     assert "it fits" not in str(refused.value)
     assert gate.spent.epsilon() == 0.0
+
+
+NOISES = [pv.LaplaceNoise(0.5, 4.0), pv.GaussianNoise(0.5, 4.0), pv.SphericalLaplaceNoise(0.5, 4.0)]
+
+
+@pytest.mark.parametrize("event", NOISES, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("bits", [31, 26])
+def test_rows_on_a_coarser_grid_are_the_finest_ones_rounded(event, bits):
+    grid = samplers.Grid.for_noise(4.0, 0.5, 0, bits)
+    finest, rows, single = (dc.Gate(dc.Budget(8.0, 1e-6), 7).reserve(event, 3) for _ in range(3))
+    wanted = [np.floor(finest.steps(5) / 2.0 ** (32 - bits) + 0.5) for _ in range(3)]
+    assert rows.noise_rows(grid, 3, 5).tolist() == np.array(wanted).tolist()
+    assert [single.noise(grid, 5).tolist() for _ in range(3)] == np.array(wanted).tolist()
+
+
+@pytest.mark.parametrize("exponent", [-30, -1, 0, 30])
+def test_values_are_refused_on_a_grid_that_rounding_is_not_paid_on(exponent):
+    scale = 2.0**exponent
+    for moved in (0.5, 0.25):  # in units of the noise: whatever these are, its scale is 2^32 steps
+        event = pv.LaplaceNoise(moved * scale, scale)
+        release = dc.Gate(dc.Budget(1.0)).reserve(event)
+        with pytest.raises(ValueError, match="does not pay for rounding"):
+            release.noisy(np.zeros(1), samplers.Grid.at_least(Fraction(scale) / 2**32))
+        release.noisy(np.zeros(1), samplers.Grid.for_noise(scale, moved * scale, 1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 9, 10])
+def test_every_number_pays_for_its_own_rounding(size, monkeypatch):
+    grids = []
+    monkeypatch.setattr(pv.Release, "noisy", lambda _, values, grid: grids.append(grid) or values)
+    gate = dc.Gate(dc.Budget(8.0, 1e-6))
+    gate.laplace(np.zeros(size), scale=4.0, sensitivity=0.5)
+    gate.spherical_laplace(np.zeros(size), scale=4.0, sensitivity=0.5)
+    gate.gaussian(np.zeros(size), sigma=4.0, sensitivity=0.5)
+    gate.gaussian(np.zeros(12), sigma=4.0, sensitivity=0.5, changed=size)
+    root = min(whole for whole in range(9) if whole**2 >= size)
+    assert grids == [samplers.Grid.for_noise(4.0, 0.5, steps) for steps in (size, root, root, root)]

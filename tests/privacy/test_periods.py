@@ -30,6 +30,7 @@ from discreet.privacy import (
     SQLiteLedger,
     TreeSum,
 )
+from discreet.privacy.conversions import zcdp_epsilon, zcdp_rho
 from discreet.privacy.events import Loss
 
 PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
@@ -333,6 +334,18 @@ def test_limits_of_several_periods():
         failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
     assert failing.total().budget == dc.Budget(2.0, 2e-6)
     assert failing.total().epsilon() == 2.0
+    # a part of delta, 1e-7 of 1e-6, is kept for releases that may fail, in each of them
+    failing = Periods(dc.Budget(1.0, 1e-6), definition="zcdp", failure=1e-7)
+    for month in range(12):
+        failing.gate(f"{month}").reserve(PureRelease(0.05))
+    found = failing.total().budget
+    assert found.delta == pytest.approx(12e-6)
+    assert found.epsilon == pytest.approx(zcdp_epsilon(12 * zcdp_rho(1.0, 9e-7), 12 * 9e-7), rel=1e-6)
+    with pytest.warns(UserWarning, match="delta=0.4 promises little"):
+        failing = Periods(dc.Budget(1.0, 0.4), definition="pure")
+    for name in "abc":
+        failing.gate(name).reserve(ApproximateRelease(1.0, 0.4))
+    assert failing.total().budget.delta == math.nextafter(1.0, 0.0)
 
 
 def test_bad_choices_of_periods():

@@ -235,6 +235,24 @@ def test_a_writer_that_does_not_end_is_waited_for_only_so_long(path):
     gate.reserve(TENTH)
 
 
+def test_a_new_file_that_is_busy_is_asked_again(tmp_path, monkeypatch):
+    connect, busy = SQLiteLedger._connect, [True, True]
+
+    def connected(ledger):
+        if busy and busy.pop():
+            raise TimeoutError
+        return connect(ledger)
+
+    monkeypatch.setattr(SQLiteLedger, "_connect", connected)
+    assert SQLiteLedger(tmp_path / "one", timeout=3600.0).version == 0
+    assert not busy
+    busy.extend([True] * 10**6)
+    with pytest.raises(TimeoutError):
+        SQLiteLedger(tmp_path / "two", timeout=0.01)
+    with pytest.raises(ValueError, match="timeout=3601"):
+        SQLiteLedger(tmp_path / "two", timeout=3601.0)
+
+
 def _held_until(ledger, holds, over):
     with ledger._writing():
         holds.set()

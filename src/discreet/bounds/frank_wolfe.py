@@ -129,7 +129,7 @@ def published_steps(rounds: int) -> int:
 
 def published_leader_steps(rounds: int) -> int:
     """Paper 000, Algorithm 4: K = (T / ln^2.5 T)^(1/4), at least 1."""
-    logs = max(math.log(max(rounds, 2)), 1.0)
+    logs = math.log(max(rounds, 2))
     return max(1, round(math.sqrt(math.sqrt(rounds / logs**2.5))))
 
 
