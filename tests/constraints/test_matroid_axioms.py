@@ -90,6 +90,8 @@ def test_there_are_enough_primes_for_the_largest_determinants(size, bits):
     primes = _enough_primes(matrix)
     assert len(set(primes)) == len(primes)
     assert prod(primes) > largest**size
+    assert 30.9 * (len(primes) - 1) <= size * (bits + 1)  # and no more than that takes
+    assert len(_enough_primes(matrix[:1].repeat(9, axis=1))) == len(_enough_primes(matrix[:1, :1]))
 
 
 def test_linear_independence_takes_floats_at_their_exact_value():
