@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.constraints import LinearMatroid
-from discreet.constraints.matroids import _enough_primes
+from discreet.constraints.matroids import _enough_primes, _is_prime
 
 from .matroid_zoo import CLASSES, subsets
 
@@ -90,6 +90,18 @@ def test_there_are_enough_primes_for_the_largest_determinants(size, bits):
     primes = _enough_primes(matrix)
     assert len(set(primes)) == len(primes)
     assert prod(primes) > largest**size
+    assert 30.9 * (len(primes) - 1) <= size * (bits + 1)  # and no more than that takes
+    assert len(_enough_primes(matrix[:1].repeat(9, axis=1))) == len(_enough_primes(matrix[:1, :1]))
+
+
+def test_primes_are_those_that_nothing_divides():
+    """Also where powers of some bases do not tell: 2047 passes for one with 2, 1,373,653 with 2 and 3."""
+    numbers = [*range(400), 2047, 1_373_653, 25_326_001, 104_729, 1_000_003]
+    expected = [n for n in numbers if n > 1 and all(n % d for d in range(2, isqrt(n) + 1))]
+    assert [n for n in numbers if _is_prime(n)] == expected
+    assert LinearMatroid([[1, 2]], modulus=13).rank == 1
+    with pytest.raises(ValueError, match="modulus=2147483648"):
+        LinearMatroid([[1, 2]], modulus=2**31)
 
 
 def test_linear_independence_takes_floats_at_their_exact_value():

@@ -41,6 +41,14 @@ def test_every_kind_survives_being_saved(name):
     assert (found.cap == rows.cap).all()
 
 
+def test_rows_of_a_length_below_nothing_are_refused():
+    arrays = {"indices": np.array([0, 1, 2], dtype=np.int32), "data": np.ones(3)}
+    arrays |= {"share": np.ones(3), "cap": np.ones(3)}
+    assert _saved_rows(KINDS[0], 3, lengths=np.array([2, 0, 1]), **arrays).n_rows == 3
+    with pytest.raises(ValueError, match="people of other items"):
+        _saved_rows(KINDS[0], 3, lengths=np.array([3, -1, 1]), **arrays)
+
+
 def test_a_new_kind_is_known_at_once_and_no_code_has_two():
     with mock.patch.dict(KINDS):
         new = Kind(97)

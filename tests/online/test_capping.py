@@ -50,6 +50,13 @@ def test_one_person_changes_their_own_round_only():
     _goes_by_the_round(capped)
 
 
+def test_who_may_have_more_is_cut_and_who_has_less_is_not():
+    people = Coverage(CROWD).cap_items(3, seed=0)
+    assert max(map(sum, _rows(capped(people, 2, COINS, 0)))) == 2
+    for enough in (3, 4):
+        assert capped(people, enough, COINS, 0) is people
+
+
 def _only_where_needed(people, cap, public, first):
     """A fault: coins are used up by those who have something to cut."""
     long = np.diff(people.indptr) > cap

@@ -13,6 +13,7 @@ import discreet as dc
 from discreet.core.state import capture, restore
 from discreet.objectives import Coverage, SetFunction
 from discreet.online import HedgeSelector
+from discreet.online.learner import Rounds
 from discreet.online.people import ContributionLimit
 
 
@@ -27,6 +28,26 @@ def test_everybody_is_known_again_after_a_restart():
     assert [again.register(name) for name in names] == [True, False, True, True]
     assert not any(again.register(name) for name in names)
     assert again.register("somebody new")
+
+
+def test_rounds_of_everybody_are_known_again_after_a_restart():
+    """Where rounds of a person have to be apart: whose they were, and what no file can say."""
+    rounds = Rounds(20)
+
+    def limit():
+        return ContributionLimit(3, bytes(32), rounds, lambda number: max(0, number - 1))
+
+    first, again, came = limit(), limit(), {"ann": (0, 5), "bob": (1,), "eve": (2, 4, 6), "joe": (3,)}
+    for number, name in sorted((number, name) for name, numbers in came.items() for number in numbers):
+        rounds.number, rounds.is_open = number, True
+        assert first.register(name)
+        assert not first.register(name)
+    restore(again, *capture(first))
+    assert [tuple(again._counted[again._hash(name)]) for name in came] == [*came.values()]
+    hashes, _, numbers = first._table
+    for wrong in (np.array([3, 1, 4, -1]), np.array([2, 1, 3, 2])):
+        with pytest.raises(ValueError, match="other rounds than they had"):
+            again._table = hashes, wrong, numbers
 
 
 class Name(enum.StrEnum):

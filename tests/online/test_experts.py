@@ -228,7 +228,7 @@ def test_nobody_is_counted_more_often_because_of_threads_or_copies():
 def test_an_expert_with_probabilities_shows_each_item_as_often_as_it_says():
     class Mixed:
         def choose(self):
-            return np.array([0.0, 0.2, 0.3, 0.5, 0.0])
+            return np.array([0.0, 0.1, 0.15, 0.25, 0.0])  # or anything proportional
 
         def learn(self, gains):
             pass
@@ -240,3 +240,25 @@ def test_an_expert_with_probabilities_shows_each_item_as_often_as_it_says():
         learner.learn(Coverage([[1, 0, 0, 0, 0]]))
     assert counts[0] == counts[4] == 0
     assert chisquare(counts[1:4], [800, 1200, 2000]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("answer", [(5,), np.array([0.0, 0.2, 0.3, 1.5, 0.0])], ids=["item", "chances"])
+def test_what_no_expert_can_choose_is_refused(answer):
+    class Wrong:
+        def choose(self):
+            return answer
+
+        def learn(self, gains):
+            pass
+
+    with pytest.raises(ValueError, match=r"choose\(\)"):
+        Experts(lambda _: Wrong(), 1, PURE, n_items=5, seed=3).choose()
+
+
+def test_experts_at_a_gate_of_others_spend_their_part_of_it():
+    gate = dc.Gate(dc.Budget(6.0), 0)
+    share, rest = gate.split(2, definition="pure")
+    learner = Experts(lambda part: Own(part, 3, 5), 3, share, n_items=3)
+    assert len(learner.experts) == 3
+    assert learner.privacy.epsilon() == pytest.approx(3.0)
+    assert Own(rest, 3, 5).choose()

@@ -148,6 +148,27 @@ def test_functions_that_are_not_submodular_are_held_to_what_items_add_alone():
     np.testing.assert_array_equal(_gathered(Coverage([[1, 1, 0]]), [0]), _gathered(wants, [0]))
 
 
+def test_a_part_may_hold_what_its_people_amount_to_and_no_more():
+    """Ten people whose vectors are one item's: as long as can be, up to rounding of the length."""
+    total, most = LeaderSelector(4, 2, 90, BUDGET, batch=30, seed=0)._sum, 10 * UNITS
+    for sums in ([most, 0, 0, 0], [most // 2] * 4, [most + 1, 0, 0, 0]):
+        total.check(np.array(sums), 10)
+    for sums in ([most + 4, 0, 0, 0], [most // 2 + 3] * 4):
+        with pytest.raises(ValueError, match="more than 10 people"):
+            total.check(np.array(sums), 10)
+
+
+def test_what_is_left_has_to_make_a_set():
+    """Four items are enough for three places, but not where two of a kind have one."""
+    constraint = PartitionMatroid([0, 0, 1, 1, 2], [1, 1, 1])
+    learner = LeaderSelector(5, None, 90, BUDGET, constraint=constraint, seed=0)
+    learner.retire_items([1])
+    with pytest.raises(ValueError, match="make no set of 3"):
+        learner.retire_items([4])
+    learner.retire_items([3])
+    assert set(learner.choose().items) == {0, 2, 4}
+
+
 def test_sums_of_the_longest_batch_are_exact():
     assert LONGEST * UNITS <= 2**53
 

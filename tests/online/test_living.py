@@ -1,6 +1,7 @@
 """Catalogues that change, feedback that comes late, people by their items, and learners that begin with what
 another one has released: for every selector."""
 
+import contextlib
 import math
 import pickle
 from unittest import mock
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import HedgeSelector, running_sums
+from discreet.online import HedgeSelector, running_sums, sums
 from discreet.online.catalogue import Catalogue
 from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import Merged
@@ -238,6 +239,42 @@ def test_new_items_are_learned_like_the_others():
         assert learner.certified_regret == math.inf, name
 
 
+def test_items_that_are_not_in_the_catalogue_are_refused():
+    """As numbers in lists and in arrays; and new ones, or retired ones, that are named twice."""
+    numbers = Catalogue(4, None)
+    for wrong in ([-1, 1], [1, 4], [1, 5], [0, 1, 9]):
+        for form in (list, np.array):
+            with pytest.raises((ValueError, IndexError)):
+                numbers.items("items", form(wrong))
+    for form in (list, np.array):
+        assert numbers.items("items", form([3, 0, 3, 1])).tolist() == [0, 1, 3]
+    names = Catalogue(3, ("a", "b", "c"))
+    names.retire([1])
+    assert names.sorted_out(["b", "x", "y"])[1] == ["x", "y"]
+    for twice in (["x", "x"], ["b", "b"], ["b", "x", "x"]):
+        with pytest.raises(ValueError, match="one twice"):
+            names.sorted_out(twice)
+    for size, wrong in ((1, False), (2, False), (1, True)):
+        one = Catalogue(size, None)
+        one.recent.append(np.array([size if wrong else size - 1]))
+        with pytest.raises(ValueError, match="other items") if wrong else contextlib.nullcontext():
+            one._resumed()
+    assert names.weights("items", {"c": 0.25, 2: 0.75, "a": 0.0})[1].tolist() == [0.75]  # the larger one
+
+
+def test_functions_of_a_part_are_counted_one_by_one():
+    """Sums of everybody's gains, without a compiled loop."""
+    likes = [{0}, {0, 2}, {2}, {0}]
+    functions = [lambda shown, own=own: float(bool(own & set(shown))) for own in likes]
+    people = SetFunction(functions, 3, 1.0, monotone=True)
+    assert people.as_rows() is None
+    learner = HedgeSelector(3, 1, 9, dc.Budget(math.inf), resample_every=5, seed=0)
+    part = learner.partial(server="b")
+    part.add_all(people)
+    scale = units_per_one(1.0)
+    assert np.ravel(part.sums).tolist() == [3 * scale, 0, 2 * scale]
+
+
 def test_new_items_that_are_refused_bring_no_others_back():
     learner = dc.online.RunningSumSelector(4, 1, 100, dc.Budget(1.0, 1e-6), seed=0)
     learner.retire_items([0])
@@ -321,6 +358,7 @@ def test_people_who_are_none_are_refused():
         ({"items": {"a": "much"}}, "much"),
         ({"items": 1.5}, "1.5"),
         ({"person": [1.0, 2.0, 0.0]}, "from 0 to 1"),
+        ({"person": [1.0, -0.5, 0.0]}, "from 0 to 1"),
         ({"person": [1.0, math.nan, 0.0]}, "finite"),
         ({"person": [1.0, 0.0]}, "2 entries"),
     ]:
@@ -363,6 +401,60 @@ def test_a_window_never_holds_more_people_than_rounds(tmp_path):
         learner.choose(wait=False)
         assert len(learner._window) <= 10
     assert len(learner._waiting) == 0
+
+
+def test_rounds_that_are_left():
+    """A second stream ends with the declared rounds, a part has no more people than these, and no file says
+    that one more is open."""
+    learner = HedgeSelector(3, 1, 5, BUDGET, resample_every=3, seed=0)
+    part = learner.partial(server="b")
+    learner.run(Coverage(np.eye(3)))
+    assert learner.run(Coverage(np.eye(3))).selections.shape == (3, 1)
+    assert (learner.round, learner.over) == (5, True)
+    learner = HedgeSelector(3, 1, 5, BUDGET, resample_every=3, seed=0)
+    learner.run(Coverage(np.eye(3)))
+    part = learner.partial(server="b")
+    part.add_all(Coverage(np.eye(3)))
+    with pytest.raises(ValueError, match="2 of the declared rounds are left; the part has 3"):
+        learner.merge(part)
+    rounds = Rounds(3)
+    rounds.shown, rounds.number = np.array([1]), 3
+    rounds._resumed()
+    rounds.is_open = True
+    with pytest.raises(ValueError, match="nothing was decided for round 3"):
+        rounds._resumed()
+
+
+def test_a_ranking_begins_with_what_people_took():
+    for kind in (dc.online.LeaderSelector, dc.online.RunningSumSelector, HedgeSelector):
+        k = 2 if kind is dc.online.RunningSumSelector else 1
+        learner = kind(4, k, 60, dc.Budget(math.inf), seed=0)
+        learner.run(Coverage(np.tile([[0, 0, 1, 0], [0, 0, 1, 1]], (20, 1))))
+        assert learner.ranking()[:2] == (2, 3), kind
+        assert learner.ranking(1) == (2,)
+
+
+def test_people_in_several_pieces_keep_their_names():
+    class Pieces(Coverage):
+        stored = True
+
+        def batches(self):
+            return iter([Coverage([[1, 0]] * 2), Coverage([[1, 0]] * 3)])
+
+    learner = HedgeSelector(2, 1, 9, BUDGET, seed=0)
+    learner.run(Pieces([[1, 0]] * 5), person_ids=["ann", "bob", "ann", "eve", "bob"])
+    once = HedgeSelector(2, 1, 9, BUDGET, seed=0)
+    once.run(Coverage([[1, 0], [1, 0], [0, 0], [1, 0], [0, 0]]))
+    np.testing.assert_array_equal(learner._experts.scores, once._experts.scores)
+
+
+def test_rounds_that_are_waited_for_are_named():
+    learner = HedgeSelector(3, 1, 50, BUDGET, seed=0)
+    for count, named in ((6, "0, 1, 2, 3, 4$"), (7, "0, 1, 2, 3, 4, ...$")):
+        while learner.round < count - 1:
+            learner.choose(wait=False)
+        with pytest.raises(ValueError, match=f"feedback is open for rounds {named}"):
+            learner.learn(items=[1], round=40)
 
 
 def test_waiting_is_bounded():
@@ -485,6 +577,47 @@ def test_a_start_counts_for_as_many_people_as_it_came_from():
     assert learner._sum.released == pytest.approx(np.array(expected))
     leader = dc.online.LeaderSelector(4, 2, 1000, dc.Budget(1.0, 1e-6), start=known, seed=0)
     assert np.ravel(leader._sum.released)[:3] == pytest.approx([50.0, 10.0, 40.0])
+    full = Released((2, 0), 4, None, np.array([0.5, 0.1, 0.4, 0.2]), 100, np.full(4, 0.1))
+    learner = dc.online.RunningSumSelector(4, 2, 1000, dc.Budget(1.0, 1e-6), start=full, seed=0)
+    assert learner._sum.averages(0, 2)[0] == pytest.approx([0.5, 0.1, 0.4 + preferred / 100, 0.2])
+    halves = dc.online.LeaderSelector(4, 2, 1000, dc.Budget(1.0, 1e-6), bound=2.0, start=known, seed=0)
+    assert halves._sum.released == pytest.approx([25.0, 5.0, 20.0, 0.0])
+
+
+@pytest.mark.parametrize(("noise", "prior"), [(0.0, 20.0), (2.0, 38.4), (50.0, 160.0)])
+def test_items_that_came_late_are_drawn_towards_ordinary_ones(noise, prior, monkeypatch):
+    """Of two items 160 people have taken 30 and 80, of a third 60 of them 12. An ordinary one is worth
+    (30 + 80) / 320 to a person, and counts for 20 people, or as many as it takes that three deviations of
+    noise do not make it the best one, and no more than there are."""
+    monkeypatch.setattr(sums.PrivateTotal, "_noise", noise)
+    known = Released((1, 0), 3, None, np.array([0.1, 0.5, np.nan]), 100, np.full(3, 0.1))
+    total = dc.online.LeaderSelector(3, 2, 1000, BUDGET, start=known, seed=0)._sum
+    assert total.evidence(0, 1).people.tolist() == [100.0, 100.0, 1.0]
+    total.released = np.array([30.0, 80.0, 12.0])
+    taken, people, ordinary = np.array([30.0, 80.0, 12.0]), np.array([160, 160, 60]), 110 / 320
+    expected = 160 * (taken + prior * ordinary) / (people + prior)
+    assert total.scores(60, 1) == pytest.approx(expected)
+    found = total.evidence(60, 1, 2.0)
+    assert found.means == pytest.approx(expected / 160)
+    assert (found.people.tolist(), found.noise, found.unit) == ([160.0, 160.0, 60.0], noise, 2.0)
+    means, count, deviations = total.averages(60, 1, 2.0)
+    assert count == 160
+    assert means == pytest.approx(2 * expected / 160)
+    assert deviations == pytest.approx(2 * np.sqrt((noise / 160) ** 2 + 0.25 / people))
+    # Of three places the least good of the two known ones is the one to reach; with noise that is far.
+    lower = 160 * (taken + (160 if noise else 20) * ordinary) / (people + (160 if noise else 20))
+    assert total.scores(60, 3) == pytest.approx(lower)
+
+
+def test_a_new_item_came_after_those_whom_the_start_is_about():
+    known = Released((1, 0), 3, None, np.array([0.1, 0.5, np.nan]), 100, np.full(3, 0.1))
+    learner = dc.online.LeaderSelector(3, 2, 1000, BUDGET, start=known, batch=5, seed=0)
+    learner.run(Coverage(np.zeros((7, 3))))
+    learner.add_items([3])
+    assert learner._sum._joined.tolist() == [0, 0, 100, 107]
+    nobody = dc.online.LeaderSelector(3, 2, 1000, BUDGET, start=known.discounted(0.0), seed=0)
+    assert nobody._sum.averages(0, 1)[1] == 1
+    assert nobody._sum.averages(0, 1)[0].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_what_was_released_moves_to_another_catalogue_by_label():
@@ -499,6 +632,16 @@ def test_what_was_released_moves_to_another_catalogue_by_label():
         known.over(4, None)
     with pytest.raises(TypeError, match="start"):
         dc.online.HedgeSelector(3, 1, 10, dc.Budget(1.0), start=[1])
+
+
+def test_items_that_are_not_there_any_more_are_not_moved():
+    known = Released((2, 0), 3, ("a", "b", "c"), np.array([0.5, 0.1, 0.4]), 100, np.full(3, 0.1), (), (2, 1))
+    moved = known.over(3, ("b", "x", "a"))
+    assert (moved.items, moved.candidates) == ((2,), (0,))
+    assert moved.values[[0, 2]].tolist() == [0.1, 0.5]
+    assert np.isnan(moved.values[1])
+    with pytest.raises(ValueError, match=r"part=1.5 must be at most 1"):
+        known.discounted(1.5)
 
 
 # --- parts of a crowd -------------------------------------------------------------------------------

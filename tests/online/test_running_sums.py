@@ -219,6 +219,15 @@ def test_top_up_keeps_a_trees_noise_from_falling():
         laplace.learn(nobody)
     expected = math.sqrt(laplace._sum.sum.levels) * laplace._sum.sum.noise_std(1)
     assert laplace._sum.released.std() == pytest.approx(expected, rel=0.12)
+    paper = RunningSumSelector(3, 1, rounds, PURE, calibration="published", seed=5)
+    for _ in range(2):
+        paper.choose()
+        paper.learn(Coverage(np.zeros((1, 3))))
+    total, public = paper._sum.sum, np.random.default_rng(5)
+    assert (total.noise, total.taken) == ("spherical", 1)
+    missing = np.ravel([paper._sum._top_up(public, total) for _ in range(4000)])
+    assert missing.std() == pytest.approx(math.sqrt(total.levels - 1) * total.noise_std(1), rel=0.05)
+    assert abs(missing.mean()) < 0.05 * missing.std()
 
 
 def test_laplace_maximum_is_a_bound():

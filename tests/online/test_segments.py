@@ -19,12 +19,12 @@ from discreet.online import (
     RunningSumSelector,
     Segments,
     ThompsonSelector,
+    released,
 )
-from discreet.online import released
 from discreet.online import segments as module
 from discreet.online.people import ContributionLimit
-from discreet.online.released import Evidence, Pooled, SegmentPool, shrunk
-from discreet.online.segments import SharedLimit, joined, pieces
+from discreet.online.released import Evidence, Pooled, Released, SegmentPool, shrunk
+from discreet.online.segments import RoundNumbers, SharedLimit, joined, pieces
 from discreet.online.sums import PrivateTotal
 from discreet.privacy.prefix_sum import FactorizedSum
 from tests.online.learners import SELECTORS
@@ -375,9 +375,8 @@ def test_pooled_averages_are_those_of_a_gaussian_vector(shift, monkeypatch):
     monkeypatch.setattr(released, "_variances", lambda *_: (common, apart))
     means = np.array([[0.1, 0.5], [0.2, 0.3], [0.6, 0.35]]) + shift
     people, noise = np.array([[100.0, 60.0], [400.0, 400.0], [50.0, 50.0]]), np.array([3.0, 5.0, 0.5])
-    evidence = [
-        Evidence(unit * m, p, unit * z, u) for m, p, z, u in zip(means, people, noise, (1, unit, 1), strict=True)
-    ]
+    units = (1.0, unit, 1.0)  # the largest counts
+    evidence = [Evidence(unit * means[s], people[s], unit * noise[s], units[s]) for s in range(3)]
     counts = (100, 400, 50)
     middle = sum(count * mean / 550 for count, row in zip(counts, means, strict=True) for mean in row / 2)
     spread = {0.0: middle, -1.0: 1 / 550, 3.0: 1.0}[shift]
@@ -410,8 +409,8 @@ def test_variances_of_segments_are_told_from_those_of_noise():
         signal, pairs = 0.0, list(itertools.combinations(range(len(rows)), 2))
         for _ in range(3):
             sure = [1 / (signal + one) for one in noise]
-            excess = [s**2 * (statistics.variance(row) - e) for s, row, e in zip(sure, rows, noise, strict=True)]
-            signal = max(0.0, sum(excess) / sum(s**2 for s in sure))
+            excess = [statistics.variance(row) - error for row, error in zip(rows, noise, strict=True)]
+            signal = max(0.0, np.dot(np.square(sure), excess) / np.dot(sure, sure))
         known = sum(sure[a] * sure[b] for a, b in pairs)
         shared = sum(sure[a] * sure[b] * statistics.covariance(rows[a], rows[b]) for a, b in pairs) / known
         signal = max(signal, shared)
@@ -442,6 +441,10 @@ def test_what_others_release_is_news_once_it_is_about_a_tenth_more_people():
     assert not one.news
     two.publish(rows[1], 71)
     assert one.news
+    start = Released((0,), 2, None, np.array([0.5, 1.0]), 100, np.ones(2))
+    LeaderSelector(2, 1, None, BUDGET, bound=4.0, start=start, seed=0)._sum.publish(three)
+    assert pool.evidence[2].means == pytest.approx([0.125, 0.25])
+    assert pool.evidence[2].unit == 1.0
 
 
 def test_a_small_segment_is_served_by_what_others_released():
@@ -496,6 +499,12 @@ def test_which_round_feedback_is_about():
     shop.learn(items=[1])
     with pytest.raises(RuntimeError, match="comes after choose"):
         shop.learn(items=[1], segment="fr")
+    last = shop.choose("it").round
+    for wrong in ([last, last], [first.round], [9]):
+        with pytest.raises(ValueError, match="waits for no feedback"):
+            shop.skip(wrong)
+    shop.skip([last])
+    assert RoundNumbers(1).number(0, 1) == 0  # a learner whose first round here is its second
 
 
 def test_the_horizon_of_a_segment():
@@ -536,6 +545,16 @@ def test_learners_that_are_no_segments():
         Segments(partial(LEADER, min_separation=1), VALUES, dc.Budget(1.0, 1e-6, max_rounds_per_person=2))
     with pytest.raises(TypeError, match="not copied"):
         Segments(LEADER, VALUES, BUDGET).__reduce__()
+    with pytest.raises(ValueError, match="read alike"):
+        Segments(LEADER, [1, "1"], BUDGET)
+    made = []
+
+    def same(share):
+        made.append(made[0] if made else LEADER(share))
+        return made[-1]
+
+    with pytest.raises(ValueError, match="make a new learner"):
+        Segments(same, VALUES, BUDGET)
     counted = ContributionLimit(1, bytes(32))
     counted.register("ann")
     with pytest.raises(ValueError, match="counted by a learner"):

@@ -43,5 +43,17 @@ def test_skip_refuses_what_waits_for_nothing(name):
     assert learner.pending == tuple(rounds[:-1])
     learner.skip([rounds[0], rounds[-1]])
     assert learner.pending == tuple(rounds[1:-1])
-    with pytest.raises(ValueError, match="rounds"):
-        learner.skip([rounds[0]])
+    for gone in (rounds[0], rounds[-1]):
+        with pytest.raises(ValueError, match="rounds"):
+            learner.skip([gone])
+
+
+def test_a_round_that_was_learned_from_is_not_skipped():
+    learner = dc.online.LeaderSelector(4, 1, 50, dc.Budget(1.0, 1e-6), batch=10, seed=0)
+    for _ in range(2):
+        learner.choose()
+        learner.learn(items=[1])
+    for gone in (0, 1):
+        with pytest.raises(ValueError, match=f"rounds={gone} waits for no feedback"):
+            learner.skip([gone])
+    assert learner.round == 2

@@ -103,7 +103,7 @@ class LeaderSettings(SelectorSettings):
         assert self.spec is not None
         event = self.spec.event(share, share.definition)
         assert isinstance(event, GaussianNoise)
-        return first_batch(float(event.sigma) * self.spec.error(1))
+        return first_batch(float(event.sigma))
 
     @cached_property
     def ends(self) -> Sequence[int]:
@@ -266,7 +266,7 @@ class LeaderSelector(OnlineSelector):
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         super()._check_enough(active)
-        best = self.settings.constraint.maximize(np.where(active, 1.0, 0.0))
+        best = self.settings.constraint.maximize(active.astype(np.float64))
         if np.count_nonzero(best) < self.settings.k:
             raise ValueError(f"the items that are left make no set of {self.settings.k}")
 

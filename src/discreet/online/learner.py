@@ -1459,7 +1459,7 @@ class OnlineSelector(OnlineLearner):
     # --- inside: whole streams -------------------------------------------------------------------
 
     def _run(self, stream: Stream) -> None:
-        before, start, late = [*self._catalogue.recent], self._rounds.number, int(self._rounds.is_open)
+        before, late = [*self._catalogue.recent], int(self._rounds.is_open)
         rows = stream.people.as_rows()
         if rows is None:
             self._run_one_by_one(stream)
@@ -1467,8 +1467,8 @@ class OnlineSelector(OnlineLearner):
             self._run_rewards(stream, rows)
         else:
             self._run_rows(stream, rows)
-        shown = stream.selections[late : self._rounds.number - start]
-        self._catalogue.recent = deque([*before, *shown[-RECENT:].copy()], RECENT)
+        shown = stream.selections[late:][-RECENT:].copy()
+        self._catalogue.recent = deque([*before, *shown], RECENT)
         self._waiting.room = 0  # what was passed before may be in another batch
 
     def _run_one_by_one(self, stream: Stream) -> None:

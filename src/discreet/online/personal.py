@@ -75,7 +75,7 @@ class PersonalSettings(SelectorSettings):
         assert self.spec is not None
         event = self.spec.event(share, share.definition)
         assert isinstance(event, GaussianNoise)
-        return min(_LONGEST, first_batch(float(event.sigma) * self.spec.error(1) * _ONE / _POPULARITY))
+        return min(_LONGEST, first_batch(float(event.sigma) * _ONE / _POPULARITY))
 
     @cached_property
     def ends(self) -> Sequence[int]:
