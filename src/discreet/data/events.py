@@ -595,6 +595,7 @@ class Facts:
         """Remember what the kept rows say about their items; no two rows may disagree."""
         rows = np.flatnonzero(kept)
         for role, values in facts.items():
+            # Every pair of an item and its value once, as one number, and the first row that has it.
             pairs, first = np.unique(items[rows] << 32 | values[rows], return_index=True)
             known, names = self._known[role], self._values[role].labels
             for pair, row in zip(pairs.tolist(), rows[first].tolist(), strict=True):

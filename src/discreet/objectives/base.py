@@ -70,14 +70,18 @@ class State:
 
 
 def expected(values: Floats, x: Floats) -> tuple[float, Floats]:
-    """The extension at ``x`` and its gradient, from the value of every set: one axis of length 2 per item."""
+    """The multilinear extension at ``x`` and its gradient, from the value of every set.
+
+    ``values`` has an axis for each item: 0 for sets without it, 1 for sets with it. Entry j of the gradient
+    is the mean of what item j adds, over random sets of the others.
+    """
     gradient = np.zeros(x.size)
     for j in range(x.size):
-        left = np.moveaxis(values, j, 0)
-        entry = left[1] - left[0]
+        without, with_it = np.moveaxis(values, j, 0)
+        added = with_it - without
         for chance in np.delete(x, j):
-            entry = (1.0 - chance) * entry[0] + chance * entry[1]
-        gradient[j] = entry
+            added = (1.0 - chance) * added[0] + chance * added[1]
+        gradient[j] = added
     for chance in x:
         values = (1.0 - chance) * values[0] + chance * values[1]
     return float(values), gradient

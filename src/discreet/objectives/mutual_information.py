@@ -246,6 +246,7 @@ def _movement(people: int, classes: int, size: int, neighbours: str) -> float:
 
 
 def _categories(name: str, values: Any, dimensions: int) -> NDArray[np.int64]:
+    """The numbers of categories that ``values`` are; which person's are wrong is a detail of the error."""
     try:
         array = np.asarray(values)
     except ValueError:  # whose words hold the number of rows

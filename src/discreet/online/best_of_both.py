@@ -27,7 +27,7 @@ from .partial import Partial
 from .released import Estimates, Released
 from .rolling import RollingSettings, Votes
 from .running_sums import ExpertSums, RunningSumSettings, check_growth
-from .sums import PrivateTotal
+from .sums import PrivateTotal, released_sum
 from .window import part_of
 
 # Of epsilon for the votes; the rest, with all of delta, is for the experts and for comparing the two, which
@@ -151,17 +151,8 @@ class BestOfBothSettings(SelectorSettings):
     @cached_property
     def spec(self) -> SumSpec | None:
         """The running sum of what the votes' set earns beyond the experts', in units of the bound."""
-        if not self.experts.releases:
-            return None
         vectors = VectorBounds(1, 2, box=(-1.0, 1.0), people_per_vector=self.experts.longest)
-        experts, reduced = self.experts, self.experts.sums == "tree"
-        return SumSpec(
-            vectors,
-            experts.releases,
-            experts.sums,
-            variance_reduction=reduced,
-            participation=experts.participation,
-        )
+        return released_sum(self.experts, vectors, self.experts.releases)
 
     def counted_since(self, number: int) -> int | None:
         """Who counts is in no batch of the experts twice."""

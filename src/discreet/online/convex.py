@@ -41,7 +41,7 @@ from ..privacy.accountant import Spending
 from ..privacy.conversions import exact
 from ..results import CostTrace
 from .learner import LearnerSettings, OnlineLearner, Stream
-from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, claimed_epsilon, gradient_sum, on_sums
+from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, claimed_epsilon, on_sums, released_sum
 
 Vector = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class GradientSumSettings(LearnerSettings):
     @property
     def spec(self) -> SumSpec | None:
         """The running sum of gradients; None where nothing is released."""
-        return gradient_sum(self)
+        return released_sum(self, self.vectors, self.releases, self.noise)
 
     @property
     def noise_length(self) -> float:

@@ -30,7 +30,7 @@ from ..privacy.prefix_sum import METHODS
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Counting
 from .released import Pooled, Released
-from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked
+from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked, released_sum
 
 UNITS = 1 << 28  # to 1. The sum of the longest batch is an exact float.
 
@@ -120,11 +120,8 @@ class LeaderSettings(SelectorSettings):
     @cached_property
     def spec(self) -> SumSpec | None:
         """The running sum of people's weighted gains; None where nothing is released."""
-        if not self.ends:
-            return None
         vectors = VectorBounds(self.n_items, 2, 1.0, (0.0, 1.0), None, self.longest)
-        how = {"variance_reduction": self.sums == "tree", "participation": self.participation}
-        return SumSpec(vectors, len(self.ends), self.sums, **how)  # type: ignore[arg-type]
+        return released_sum(self, vectors, len(self.ends))
 
 
 class LeaderSum(BatchedSum):

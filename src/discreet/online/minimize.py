@@ -34,7 +34,7 @@ from ..privacy.factorizations import BinaryTree
 from ..results import CostTrace, Selection
 from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
-from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, gradient_sum, on_sums
+from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, on_sums, released_sum
 
 # What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
 # the regularization costs (2 + 1/2) / 2 of the best bound.
@@ -263,7 +263,7 @@ class MinimizerSettings(SetMinimizerSettings):
     @property
     def spec(self) -> SumSpec | None:
         """The running sum of gradients; None where nothing is released."""
-        return gradient_sum(self)
+        return released_sum(self, self.vectors, self.releases, self.noise)
 
     @property
     def vectors(self) -> VectorBounds:

@@ -23,7 +23,7 @@ from .catalogue import Request
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Counting
 from .released import Pooled, Released
-from .sums import BatchedSum, first_batch, geometric_ends, masked
+from .sums import BatchedSum, first_batch, geometric_ends, masked, released_sum
 
 # Of a person's matrix the pairs have the weight 243/256 and popularity 80/256: .90 and .10 of its square, and
 # less than 1 together. Sums over the longest batch are exact floats.
@@ -85,12 +85,9 @@ class PersonalSettings(SelectorSettings):
     @cached_property
     def spec(self) -> SumSpec | None:
         """The running sum of people's matrices; None where nothing is released."""
-        if not self.ends:
-            return None
         longest = self.first_batch if len(self.ends) < 2 else self.ends[-1] - self.ends[-2]
         vectors = VectorBounds((self.n_items + 1) * self.n_items, 2, 1.0, (0.0, 1.0), None, longest)
-        how = {"variance_reduction": self.sums == "tree", "participation": self.participation}
-        return SumSpec(vectors, len(self.ends), self.sums, **how)  # type: ignore[arg-type]
+        return released_sum(self, vectors, len(self.ends))
 
     @cached_property
     def own_sets_after(self) -> int | None:

@@ -46,7 +46,7 @@ from .learner import (
 from .partial import Counting
 from .people import capped
 from .released import Pooled, Released
-from .sums import LONGEST, BatchedSum, claimed_epsilon, first_batch, geometric_ends, masked
+from .sums import LONGEST, BatchedSum, claimed_epsilon, first_batch, geometric_ends, masked, released_sum
 
 # Options of which the published form leaves no choice.
 _AS_PUBLISHED: dict[str, Any] = {
@@ -236,14 +236,7 @@ class RunningSumSettings(SelectorSettings):
         vectors = VectorBounds(
             self.k * self.n_items, norm, longest, (0.0, self.bound), nonzeros, self.longest
         )
-        return SumSpec(
-            vectors,
-            self.releases,
-            self.sums,
-            self.noise,
-            variance_reduction=self.sums == "tree" and self.noise == "gaussian",
-            participation=self.participation,
-        )
+        return released_sum(self, vectors, self.releases, self.noise)
 
     @property
     def noise_maximum(self) -> float:

@@ -31,6 +31,7 @@ from ..privacy import (
     Share,
     SumSpec,
     TreeSum,
+    VectorBounds,
     samplers,
     spend_from,
 )
@@ -554,13 +555,14 @@ def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tu
     return found, published_share(share, releases, kind.paper, claimed_epsilon(share) if pure else None)
 
 
-def gradient_sum(settings: Any) -> SumSpec | None:
-    """The running sum of gradients that settings declare ``vectors`` of; None where nothing is released."""
-    if not settings.releases:
+def released_sum(
+    settings: Any, vectors: VectorBounds, releases: int, noise: str = "gaussian"
+) -> SumSpec | None:
+    """The running sum of such ``vectors`` by the method of ``settings``; None where nothing is released."""
+    if not releases:
         return None
-    reduced = settings.sums == "tree" and settings.noise == "gaussian"
-    more: dict[str, Any] = {"variance_reduction": reduced, "participation": settings.participation}
-    return SumSpec(settings.vectors, settings.releases, settings.sums, settings.noise, **more)
+    reduced = settings.sums == "tree" and noise == "gaussian"
+    return SumSpec(vectors, releases, settings.sums, noise, reduced, participation=settings.participation)
 
 
 def on_sums(kind: Any, share: Share, method: str, noise: str, asked: dict[str, Any]) -> Any:

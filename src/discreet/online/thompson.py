@@ -282,7 +282,10 @@ class ItemValues(Beliefs):
         return apart.mean * seen, np.sqrt(apart.variance) * seen
 
     def start(self, means: Floats, deviations: Floats) -> None:
-        """Believe this of every item, without blocks at random; NaN is an item that is new."""
+        """Begin with what was released elsewhere, in place of the first blocks, which show sets at random.
+
+        NaN is an item that is new. Nothing changes where fewer items are known than a set has.
+        """
         settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
         if np.count_nonzero(known) < settings.k:
             return

@@ -175,6 +175,7 @@ class Accountant:
             self._join(ledger)
 
     def _join(self, ledger: Ledger) -> None:
+        """Take up what a ledger that was given holds; refused where that is of another budget."""
         if not isinstance(ledger, Ledger):
             raise TypeError(f"ledger must be a Ledger such as MemoryLedger(), got {checks.shown(ledger)}")
         if self.shared and self.limit is None and self.budget.private:

@@ -189,36 +189,39 @@ def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> 
 def in_rows(
     source: Randomness,
     shape: tuple[int, int],
-    words: int,
-    one: Callable[[Randomness], NDArray[np.int64]],
-    loop: Callable[[NDArray[np.uint64], NDArray[np.int64]], tuple[int, int, int]],
+    words_per_number: int,
+    draw_row: Callable[[Randomness], NDArray[np.int64]],
+    draw_rows: Callable[[NDArray[np.uint64], NDArray[np.int64]], tuple[int, int, int]],
 ) -> NDArray[np.int64]:
-    """Rows that ``one`` would draw one after the other, each of at least this many ``words`` a number.
+    """Rows that ``draw_row`` would draw one after the other, many at a time by ``draw_rows``, compiled.
 
-    Words are taken from the source in the order in which these draws would take them, and never more than
-    they need for certain: what is left of the source afterwards is the same, too. ``loop`` draws many rows
-    from words in a row (`kernels.noise.noise_rows`).
+    Every number takes at least ``words_per_number``. Words are taken from the source in the order in which
+    ``draw_row`` would take them, and never more than are needed for certain: what is left of the source
+    afterwards is the same, too. ``draw_rows`` fills rows from the words it is given, as far as these last
+    (`kernels.noise.noise_rows`): how many rows it filled, how many words it used, and how many the next row
+    needs at least, 0 for one that ``draw_row`` has to draw, as it needs more digits.
     """
-    (rows, width), least = shape, words * shape[1]
+    rows, width = shape
+    least = words_per_number * width  # words of a row
     out = np.empty(shape, dtype=np.int64)
     if not 0 < width <= _AT_ONCE:
         for row in out:
-            row[:] = one(source)
+            row[:] = draw_row(source)
         return out
     at_once = max(1, _AT_ONCE // width)
     for start in range(0, rows, at_once):
         part = out[start : start + at_once]
-        held, done, needed = np.empty(0, dtype=np.uint64), 0, least
+        words, done, needed = np.empty(0, dtype=np.uint64), 0, least
         while done < part.shape[0]:
-            more = needed + least * (part.shape[0] - done - 1) - held.size
-            if more > 0:
-                held = np.concatenate((held, source.words(more)))
-            found, used, needed = loop(held, part[done:])
-            held, done = held[used:], done + found
-            if needed == 0:  # a row that needs more digits
-                first = _HeldWords(held, source)
-                part[done] = one(first)
-                held, done, needed = first.held, done + 1, least
+            missing = needed + least * (part.shape[0] - done - 1) - words.size
+            if missing > 0:
+                words = np.concatenate((words, source.words(missing)))
+            filled, used, needed = draw_rows(words, part[done:])
+            words, done = words[used:], done + filled
+            if needed == 0:
+                first = _HeldWords(words, source)
+                part[done] = draw_row(first)
+                words, done, needed = first.held, done + 1, least
     return out
 
 
