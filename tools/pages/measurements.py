@@ -417,7 +417,8 @@ def returning_gains() -> str:
             gains = [
                 np.mean(by[f"b = {b}, {way}"]) - np.mean(by[f"b = {b}, divided"]) for _, _, by in _returning()
             ]
-            parts.append(f"{min(gains):+.3f} to {max(gains):+.3f} with {label} at b = {b}")
+            low, high = (round(float(of(gains)), 3) + 0.0 for of in (min, max))
+            parts.append(f"{low:+.3f} to {high:+.3f} with {label} at b = {b}")
     return f"Difference in share served to a divided budget, over the rows: {'; '.join(parts)}."
 
 
