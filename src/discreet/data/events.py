@@ -595,11 +595,10 @@ class Facts:
         """Remember what the kept rows say about their items; no two rows may disagree."""
         rows = np.flatnonzero(kept)
         for role, values in facts.items():
-            # Every pair of an item and its value once, as one number, and the first row that has it.
             pairs, first = np.unique(items[rows] << 32 | values[rows], return_index=True)
             known, names = self._known[role], self._values[role].labels
             for pair, row in zip(pairs.tolist(), rows[first].tolist(), strict=True):
-                item, value = pair >> 32, pair & 0xFFFFFFFF
+                item, value = pair >> 32, pair & 0xFFFFFFFF  # packed into one number above
                 before = known.setdefault(item, value)
                 if before != value:
                     one, other = (as_text(names[number]) for number in (before, value))

@@ -44,8 +44,7 @@ cdef struct Node:
 cdef class TreePrefix(PrefixSum):
     cdef readonly Py_ssize_t levels
     cdef public Py_ssize_t taken  # how many vectors
-    # A row for each kept node, by its slot; they lie in the arrays that ``array_owners`` keeps alive.
-    cdef object array_owners
+    cdef object array_owners  # of the pointers below: a row for each kept node, by its slot
     cdef void *true_sums
     cdef void *estimates
     cdef void *prefixes
@@ -58,6 +57,6 @@ cdef class TreePrefix(PrefixSum):
     cdef int64_t[::1] scratch_steps
 
     cdef Node completed(self) noexcept nogil
-    cdef void *_numbers(self, array, bint whole) except NULL
+    cdef void *_pointer(self, array, bint whole) except NULL
     cdef int _room(self) except -1
     cdef void _show(self, Node node) noexcept nogil

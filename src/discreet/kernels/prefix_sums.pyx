@@ -275,10 +275,10 @@ cdef class TreePrefix(PrefixSum):
     """A sum by a binary tree: each finished block of 2^level vectors is released once.
 
     Nodes that later sums need are kept in slots, one for each level and a second one for the last:
-    ``true_sums`` are what they hold, ``estimates`` what is known of that by releases, ``prefixes`` the
-    estimates of everything up to their end. All are whole steps of the grid; floats where there is no noise.
-    With ``own_weights`` the estimate of a node is a mean of its own release, which has this weight, and of
-    the estimates of its halves: that takes a release for each level that a vector completes, and floats.
+    ``true_sums`` are what they hold, ``estimates`` what is released of that, ``prefixes`` the estimates of
+    everything up to their end. All are whole steps of the grid; floats where there is no noise. With
+    ``own_weights``, by level, an estimate is a mean of a node's own release, which has this weight, and of
+    what is known of its halves: each level that a vector completes is released then, and they are floats.
 
     Vectors of a loop are shortened to a ``norm`` (1 or 2) of ``norm_bound``.
     """
@@ -298,14 +298,13 @@ cdef class TreePrefix(PrefixSum):
         for array in (true_sums, estimates, prefixes):
             if array.shape != (self.levels + 1, self.size):
                 raise ValueError(f"nodes have shape {array.shape}; {(self.levels + 1, self.size)} expected")
-        self.true_sums = self._numbers(true_sums, self.in_steps)
-        self.estimates = self._numbers(estimates, self.in_steps and not self.combines_halves)
-        self.prefixes = self._numbers(prefixes, self.in_steps and not self.combines_halves)
+        self.true_sums = self._pointer(true_sums, self.in_steps)
+        self.estimates = self._pointer(estimates, self.in_steps and not self.combines_halves)
+        self.prefixes = self._pointer(prefixes, self.in_steps and not self.combines_halves)
         self.array_owners = (true_sums, estimates, prefixes)
         self.scratch, self.scratch_steps = np.empty(2 * self.size), np.empty(self.size, dtype=np.int64)
 
-    cdef void *_numbers(self, array, bint whole) except NULL:
-        """Where an array of integers, or of floats, begins."""
+    cdef void *_pointer(self, array, bint whole) except NULL:
         cdef int64_t[:, ::1] steps
         cdef double[:, ::1] floats
         if whole:
@@ -359,25 +358,23 @@ cdef class TreePrefix(PrefixSum):
         cdef Py_ssize_t rows = node.level + 1 if self.combines_halves else 1
         cdef const int64_t[:, ::1] steps
         cdef const double[:, ::1] floats
-        cdef const double *weights = NULL
-        if self.combines_halves and self.levels > 1:
-            weights = &self.own_weights[0]
+        cdef const double *own = &self.own_weights[0] if self.combines_halves and self.levels > 1 else NULL
         if released.shape != (rows, self.size):
             raise ValueError(f"what was released has shape {released.shape}; {(rows, self.size)} expected")
         if not self.in_steps:
             floats = released
             _release_node(
-                &floats[0, 0], self.size, node, weights, <double *>self.estimates, <double *>self.prefixes
+                &floats[0, 0], self.size, node, own, <double *>self.estimates, <double *>self.prefixes
             )
         elif self.combines_halves:
             steps = released
             _release_node(
-                &steps[0, 0], self.size, node, weights, <double *>self.estimates, <double *>self.prefixes
+                &steps[0, 0], self.size, node, own, <double *>self.estimates, <double *>self.prefixes
             )
         else:
             steps = released
             _release_node(
-                &steps[0, 0], self.size, node, weights, <int64_t *>self.estimates, <int64_t *>self.prefixes
+                &steps[0, 0], self.size, node, own, <int64_t *>self.estimates, <int64_t *>self.prefixes
             )
         self._show(node)
         self.taken += 1

@@ -72,8 +72,7 @@ class State:
 def expected(values: Floats, x: Floats) -> tuple[float, Floats]:
     """The multilinear extension at ``x`` and its gradient, from the value of every set.
 
-    ``values`` has an axis for each item: 0 for sets without it, 1 for sets with it. Entry j of the gradient
-    is the mean of what item j adds, over random sets of the others.
+    ``values`` has an axis of length 2 for each item: sets without it, and sets with it.
     """
     gradient = np.zeros(x.size)
     for j in range(x.size):

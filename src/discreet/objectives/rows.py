@@ -415,9 +415,8 @@ class Rows:
     def scaled(self, factor: float) -> Rows:
         """The same rows, each times ``factor``."""
         share = self.share
-        return replace(
-            self, share=constant(factor * share[0], share.size) if is_constant(share) else factor * share
-        )
+        scaled = constant(factor * share[0], share.size) if is_constant(share) else factor * share
+        return replace(self, share=scaled)
 
     def chunk(self, start: int, stop: int) -> Rows:
         """The rows from ``start`` up to ``stop``, as views."""
@@ -631,8 +630,7 @@ def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, NDArray[np.bool_]]:
     """A function's answers to one question after the other, and which of them were numbers, one for one."""
     found, sound = np.zeros(asked.size), np.ones(ends.size - 1, dtype=np.bool_)
-    limits = ends.tolist()
-    for row, (start, stop) in enumerate(pairwise(limits)):
+    for row, (start, stop) in enumerate(pairwise(ends.tolist())):
         try:
             answer = np.asarray(function(asked[start:stop]), dtype=np.float64)
             if answer.shape != (stop - start,):
@@ -1061,9 +1059,7 @@ class RowState(State):
     """A growing set over rows: an addition touches only the rows that hold the item."""
 
     def __init__(self, people: Population, rows: Rows, divisor: int) -> None:
-        self._people = people
-        self._rows = rows
-        self._divisor = divisor
+        self._people, self._rows, self._divisor = people, rows, divisor
         self.items = []
         self.value = 0.0
         self._state = rows.fresh()

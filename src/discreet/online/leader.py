@@ -18,7 +18,6 @@ from ..objectives import Population, answers
 from ..privacy import (
     Event,
     Gate,
-    GaussianNoise,
     Participation,
     Seed,
     Share,
@@ -30,7 +29,7 @@ from ..privacy.prefix_sum import METHODS
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Counting
 from .released import Pooled, Released
-from .sums import LONGEST, BatchedSum, first_batch, geometric_ends, masked, released_sum
+from .sums import LONGEST, BatchedSum, first_batch_within, geometric_ends, masked, released_sum
 
 UNITS = 1 << 28  # to 1. The sum of the longest batch is an exact float.
 
@@ -84,8 +83,7 @@ class LeaderSettings(SelectorSettings):
         if isinstance(batch, str):
             checks.one_of("batch", batch, ("geometric",))
             if first is None:
-                first = cls(**(given | {"rounds": None}), first_batch=1)._first(share)
-                first = max(chosen, first if rounds is None else min(first, rounds // 4))
+                first = first_batch_within(cls, given, share)
             first = checks.whole("first_batch", first, at_least=1, at_most=LONGEST)
         else:
             if first is not None:
@@ -97,13 +95,6 @@ class LeaderSettings(SelectorSettings):
                 )
             given["batch"] = first = checks.whole("batch", batch, at_least=1, at_most=LONGEST)
         return cls(**given, first_batch=first).noisy(share)
-
-    def _first(self, share: Share) -> int:
-        """How many people make the first batch: the noise of the first of many sums, several times."""
-        assert self.spec is not None
-        event = self.spec.event(share, share.definition)
-        assert isinstance(event, GaussianNoise)
-        return first_batch(float(event.sigma))
 
     @cached_property
     def ends(self) -> Sequence[int]:

@@ -15,7 +15,7 @@ from ..core.options import SumMethod
 from ..kernels.pairs import UNIT, add_unit_pairs, add_units
 from ..objectives import Population, ProbabilisticCoverage, answers
 from ..personal import Factors, PairPlan, Recommender, everywhere, known_items, public_features
-from ..privacy import Event, Gate, GaussianNoise, Participation, Seed, Share, SumSpec, VectorBounds
+from ..privacy import Event, Gate, Participation, Seed, Share, SumSpec, VectorBounds
 from ..privacy.accountant import Spending
 from ..privacy.prefix_sum import METHODS
 from ..results import Selection
@@ -23,7 +23,7 @@ from .catalogue import Request
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .partial import Counting
 from .released import Pooled, Released
-from .sums import BatchedSum, first_batch, geometric_ends, masked, released_sum
+from .sums import BatchedSum, first_batch_within, geometric_ends, masked, released_sum
 
 # Of a person's matrix the pairs have the weight 243/256 and popularity 80/256: .90 and .10 of its square, and
 # less than 1 together. Sums over the longest batch are exact floats.
@@ -66,16 +66,9 @@ class PersonalSettings(SelectorSettings):
         about = public_features(given.pop("features", None), given["n_items"], given["labels"])
         given["features"] = None if about is None else tuple(map(tuple, about.tolist()))
         if first is None:
-            first = cls(**(given | {"rounds": None}), first_batch=1)._first(share)
-            first = max(given["k"], first if rounds is None else min(first, rounds // 4))
+            first = min(_LONGEST, first_batch_within(cls, given, share, _POPULARITY / _ONE))
         first = checks.whole("first_batch", first, at_least=1, at_most=_LONGEST)
         return cls(**given, first_batch=first).noisy(share)
-
-    def _first(self, share: Share) -> int:
-        assert self.spec is not None
-        event = self.spec.event(share, share.definition)
-        assert isinstance(event, GaussianNoise)
-        return min(_LONGEST, first_batch(float(event.sigma) * _ONE / _POPULARITY))
 
     @cached_property
     def ends(self) -> Sequence[int]:

@@ -530,6 +530,20 @@ def first_batch(deviation: float) -> int:
     return min(LONGEST, max(FEWEST, math.ceil(FIRST * deviation)))
 
 
+def first_batch_within(kind: Any, given: dict[str, Any], share: Share, one: float = 1.0) -> int:
+    """How many people make a first batch of settings of this ``kind``, that are otherwise ``given``.
+
+    By the noise of the first of many sums, of which ``one`` is the most that a person adds. Of a declared
+    number of rounds it is a quarter at most, and never fewer people than a set has items.
+    """
+    endless = kind(**(given | {"rounds": None}), first_batch=1)
+    event = endless.spec.event(share, share.definition)
+    needed = first_batch(float(event.sigma) / one)
+    if given["rounds"] is not None:
+        needed = min(needed, given["rounds"] // 4)
+    return max(needed, int(given["k"]))
+
+
 # --- settings by the budget: what "auto" stands for, the least noise that fits, a paper's constants ---
 
 NOISES = ("gaussian", "laplace", "spherical")
