@@ -333,7 +333,8 @@ class Reach:
         self.seconds: dict[str, float] = {}
         self.tests: dict[str, set[str]] = {}  # by function, and by file
         complete = set()
-        elsewhere = []
+        elsewhere: list[tuple[str, str]] = []
+        started: list[tuple[str, str]] = []
         for line in (line for file in REACH.glob("*.jsonl") for line in file.read_text().splitlines()):
             match json.loads(line):
                 case [file, digest, "complete"]:
@@ -343,7 +344,13 @@ class Reach:
                         self.seconds[test] = seconds
                         elsewhere.extend((test, place) for place in entered)
                 case [test, place]:
-                    elsewhere.append((test, place))
+                    started.append((test, place))
+        # Of a process that tests of a file share, which the first of them has started, all are seen.
+        beside: dict[str, list[str]] = {}
+        for test in self.seconds:
+            beside.setdefault(test.partition("::")[0], []).append(test)
+        for test, place in started:
+            elsewhere.extend((one, place) for one in beside.get(test.partition("::")[0], ()))
         for test, place in elsewhere:
             if test in self.seconds:
                 for one in (place, place.partition(":")[0]):

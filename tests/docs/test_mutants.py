@@ -76,8 +76,11 @@ def test_a_file_is_drawn_as_often_as_it_has_lines():
         assert abs(drawn[name] - expected) < 6 * expected**0.5
 
 
-def test_other_processes_are_seen(tmp_path):
-    """A test that starts a command enters what the command does; one that fails is not counted on."""
+def test_other_processes_are_seen(tmp_path, monkeypatch):
+    """A test that starts a command enters what the command does; one that fails is not counted on.
+
+    Others of its file may use what it has started, as a service that they share.
+    """
     (tmp_path / "watch").mkdir()
     (tmp_path / "watch" / "sitecustomize.py").write_text(mutants.SITE)
     (tmp_path / "tests").mkdir()
@@ -107,3 +110,9 @@ def test_other_processes_are_seen(tmp_path):
     assert "privacy/budget.py:Budget.__post_init__" in tests["test_here"][5]
     assert ["tests/test_it.py::test_there", "bounds/selection.py:trivial"] in lines
     assert sum(line[-1] == "complete" for line in lines) == 1
+    monkeypatch.setattr(mutants, "REACH", tmp_path / "reach")
+    found = mutants.Reach(tmp_path, partial=True).tests
+    assert found["bounds/selection.py:trivial"] == {
+        f"tests/test_it.py::test_{one}" for one in ("here", "there")
+    }
+    assert found["privacy/budget.py:Budget.__post_init__"] == {"tests/test_it.py::test_here"}

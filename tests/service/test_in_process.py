@@ -340,6 +340,17 @@ def test_numbers_of_leases_fit_into_ids(monkeypatch):
         assert text.replace("-", "").replace("_", "").isalnum()
 
 
+def test_secrets_are_read_as_they_were_written_unless_one_is_short(tmp_path):
+    made = Secrets.fresh(tmp_path / "secrets")
+    assert Secrets.read(tmp_path / "secrets").keys == made.keys
+    assert {len(one) for one in made.keys.values()} == {32}
+    for size, fits in ((16, True), (15, False)):
+        file = tmp_path / f"secrets {size}"
+        auth.write_secret(file, json.dumps(dict.fromkeys(made.keys, bytes(size).hex())))
+        with contextlib.nullcontext() if fits else pytest.raises(ValueError, match="too short"):
+            Secrets.read(file)
+
+
 def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
     store = open_store(f"sqlite:///{tmp_path}/service.db")
     store.migrate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -174,6 +175,23 @@ def test_blocks_by_hand():
     assert block.over
     with pytest.raises(ValueError, match="another number"):
         DecisionBlock(1, 0, 16, 4, *shown)
+
+
+@pytest.mark.parametrize("config", [likes(holdout=0.0), taken(holdout=0.0)], ids=["likes", "taken"])
+def test_outcomes_are_of_their_own_decisions(config):
+    """Of a block that does not begin at 0: of eight, six were served, and three of these took something."""
+    learning = begun(config)
+    learning.allocate(1, 0, 0, 16, b"")
+    block = learning.allocate(1, 0, 16, 8, b"")
+    block.served = 6
+    said = {}
+    for sequence in (16, 18, 21, 22, 2, 14):  # the last three were not served, or are of another block
+        label = learning.labels[block.lists[block.which[sequence % 8]][0]]
+        said[sequence] = (False, msgspec.json.encode(label if learning.ahead else [label]))
+    learning.aggregate(block, said)
+    (counted,) = learning.measure._open.values()
+    assert counted.decisions == [6, 0]
+    assert counted.counts == [3 * learning.measure._one, 0]
 
 
 def test_sets_of_the_hold_out_go_together_and_many_items_stand_in():

@@ -525,13 +525,13 @@ def test_a_plan_of_an_unfinished_form_says_what_is_missing(operator):
 def test_a_drawn_interval_is_the_value_and_its_95_percent():
     """From the lowest end, or 0, to the highest, in percent; 95 % are 1.96 deviations each way."""
     rows = [
-        {"value": 3.0, "deviation": 1.0},
+        {"value": 3.0, "deviation": 1.5},
         {"value": -1.0, "deviation": 0.5},
         {"value": 1.0, "deviation": None},
     ]
-    # From -1 - 2 x .5 to 3 + 2 x 1: seven wide.
+    # From -1 - 2 x .5 to 3 + 2 x 1.5: eight wide.
     found = [interval(row, rows) for row in rows]
-    assert [one["zero"] for one in found] == [round(200 / 7, 2)] * 3
-    assert [one["at"] for one in found] == [round(100 * x / 7, 2) for x in (5.0, 1.0, 3.0)]
-    assert [one["from"] for one in found] == [round(100 * x / 7, 2) for x in (5.0 - 1.96, 1.0 - 0.98, 3.0)]
-    assert [one["to"] for one in found] == [round(100 * x / 7, 2) for x in (5.0 + 1.96, 1.0 + 0.98, 3.0)]
+    assert [one["zero"] for one in found] == [round(200 / 8, 2)] * 3
+    assert [one["at"] for one in found] == [round(100 * x / 8, 2) for x in (5.0, 1.0, 3.0)]
+    assert [one["from"] for one in found] == [round(100 * x / 8, 2) for x in (5.0 - 2.94, 1.0 - 0.98, 3.0)]
+    assert [one["to"] for one in found] == [round(100 * x / 8, 2) for x in (5.0 + 2.94, 1.0 + 0.98, 3.0)]

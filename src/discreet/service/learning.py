@@ -662,7 +662,7 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
         begins = every = settings.first_batch
         growing = settings.batch == "geometric"
         if settings.spec is not None and isinstance(settings.event, GaussianNoise):
-            noise = float(settings.event.sigma) * settings.spec.error(1)
+            noise = float(settings.event.sigma)  # of the first sum
     elif isinstance(settings, PersonalSettings):
         begins, every, growing = settings.first_batch, settings.first_batch, True
         own = settings.own_sets_after
