@@ -116,6 +116,23 @@ def test_reprs_are_one_short_line():
         assert " at 0x" not in repr(thing)
 
 
+def test_given_items_are_marked_on_a_selection():
+    chosen = dc.Selection((4, 2, 7), labels=("jam", "tea", "milk"), gains=(0.0, 5.0, 3.0), included=(4,))
+    marked = " ".join(shown(chosen).split())
+    assert marked == "2 chosen, 1 given item gain (noisy) 1 jam (given) 2 tea 5 3 milk 3"
+    assert " ".join(shown(dc.Selection((4, 2), round=3)).split()) == "2 chosen, round 3 item 1 4 2 2"
+
+
+def test_a_stream_is_drawn_in_fifty_stretches():
+    steps = np.repeat(np.arange(50.0), 2)
+    for costs, count in ((steps, 50), (steps[:6], 6)):
+        html = CostTrace(costs, costs)._repr_html_()
+        points = re.search(r'points="([^"]*)"', html)[1].split()
+        assert len(points) == count
+    means = texts.curve([float(step) for step in range(50)], "")
+    assert re.search(r'points="([^"]*)"', means)[0] in CostTrace(steps, steps)._repr_html_()
+
+
 def test_long_tables_are_cut_and_say_so():
     for count, more in ((49, ""), (50, ""), (1062, "and 1,012 more")):
         page = Balanced()
