@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 
 import discreet as dc
+from discreet.core import text as texts
 from discreet.offline import PrivateGreedy
 from discreet.online import PhasedSelector
 from discreet.results import CostTrace, Trace
@@ -112,3 +114,54 @@ def test_reprs_are_one_short_line():
         assert len(repr(thing)) < 120
         assert "\n" not in repr(thing)
         assert " at 0x" not in repr(thing)
+
+
+def test_given_items_are_marked_on_a_selection():
+    chosen = dc.Selection((4, 2, 7), labels=("jam", "tea", "milk"), gains=(0.0, 5.0, 3.0), included=(4,))
+    marked = " ".join(shown(chosen).split())
+    assert marked == "2 chosen, 1 given item gain (noisy) 1 jam (given) 2 tea 5 3 milk 3"
+    assert " ".join(shown(dc.Selection((4, 2), round=3)).split()) == "2 chosen, round 3 item 1 4 2 2"
+
+
+def test_a_stream_is_drawn_in_fifty_stretches():
+    steps = np.repeat(np.arange(50.0), 2)
+    for costs, count in ((steps, 50), (steps[:6], 6)):
+        html = CostTrace(costs, costs)._repr_html_()
+        points = re.search(r'points="([^"]*)"', html)[1].split()
+        assert len(points) == count
+    means = texts.curve([float(step) for step in range(50)], "")
+    assert re.search(r'points="([^"]*)"', means)[0] in CostTrace(steps, steps)._repr_html_()
+
+
+def test_long_tables_are_cut_and_say_so():
+    for count, more in ((49, ""), (50, ""), (1062, "and 1,012 more")):
+        page = Balanced()
+        page.feed(texts.grid(["item", "n"], [["tea", n] for n in range(count)]))
+        assert page.text.split()[2:] == " ".join([*(f"tea {n}" for n in range(min(50, count))), more]).split()
+
+
+def test_a_curve_is_drawn_from_edge_to_edge():
+    """200 wide; the lowest value at height 38 from the top, the highest at 2."""
+    for values, points in (
+        ([1.0, 3.0, 2.0], "0.0,38.0 100.0,2.0 200.0,20.0"),
+        ([7.0, 5.0], "0.0,2.0 200.0,38.0"),
+        ([5.0, 5.0], "0.0,38.0 200.0,38.0"),
+    ):
+        drawn = texts.curve(values, "loss")
+        assert f'points="{points}"' in drawn
+        assert f"loss: {min(values):g} to {max(values):g}<" in drawn
+    assert texts.curve([1.0], "loss") == ""
+
+
+def test_progress_is_said_when_it_takes_long_and_not_too_often(capsys, monkeypatch):
+    def said(*clock: float) -> str:
+        ticks = iter(clock)
+        monkeypatch.setattr(texts, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        assert list(texts.track(range(4), "steps", True, after=2.0)) == [0, 1, 2, 3]
+        return capsys.readouterr().err
+
+    # From the start until every step begins, then twice at the end.
+    found = said(100.0, 100.5, 102.0, 102.15, 102.3, 102.5, 102.5)
+    parts = [part.strip() for part in found.split("\r") if part]
+    assert parts == ["steps: 1 of 4 (6 s left)", "steps: 3 of 4 (1 s left)", "steps: 4 in 2.5 s"]
+    assert said(100.0, 100.2, 100.6, 101.0, 101.5, 101.9) == ""

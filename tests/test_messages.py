@@ -25,6 +25,7 @@ import scipy.sparse as sp
 import discreet as dc
 from discreet.cli import main
 from discreet.constraints import Cardinality, Knapsack, PartitionMatroid
+from discreet.core import checks
 from discreet.evaluation.regret import regret
 from discreet.objectives import (
     ConcaveOverModular,
@@ -385,6 +386,43 @@ def test_the_details_name_what_the_message_does_not():
 def test_each_mistake_has_a_message_of_its_own(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_values_are_repeated_in_short():
+    for value, words in (
+        ("x" * 78, f"'{'x' * 78}'"),
+        ("x" * 79, f"'{'x' * 76}..."),
+        (2**200 - 1, str(2**200 - 1)),
+        (1 - 2**200, str(1 - 2**200)),
+        (2**200, "a very long whole number"),
+        ([7], "an object of type list"),
+    ):
+        assert checks.shown(value) == words
+    for value, words in ((1e14, "got 100000000000000.0; write 100000000000000$"), (1e15, "got 10{15}.0$")):
+        with pytest.raises(TypeError, match=words):
+            checks.whole("k", value, at_least=0)
+
+
+def test_numbers_are_taken_up_to_what_is_exact():
+    assert checks.whole("k", 2**63 - 1, at_least=0) == 2**63 - 1
+    with pytest.raises(ValueError, match="too large"):
+        checks.whole("k", 2**63, at_least=0)
+    assert (checks.bound(1e100), checks.bound(1e-100)) == (1e100, 1e-100)
+    for bound in (1.1e100, 0.9e-100):
+        with pytest.raises(ValueError, match="must be at"):
+            checks.bound(bound)
+    np.testing.assert_array_equal(checks.vector("v", [2**53, -(2**53)]), [2.0**53, -(2.0**53)])
+    for values in ([2**53 + 1, 0], [0, -(2**53) - 1]):
+        with pytest.raises(ValueError, match="beyond 2\\^53"):
+            checks.vector("v", values)
+
+
+def test_a_warning_names_the_line_that_called_the_library():
+    """From any depth of it."""
+    for make in (lambda: dc.Budget(25.0), lambda: dc.Budget(1.0, 0.4)):
+        with pytest.warns(UserWarning, match="promises little") as noted:
+            make()
+        assert [one.filename for one in noted] == [__file__]
 
 
 def test_simulate_can_leave_out_bad_rows(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from discreet.client import Client
 from discreet.evaluation import demo
+from discreet.objectives import Coverage
 from discreet.privacy import Budget
 from discreet.results import Trace
 
@@ -102,6 +104,27 @@ def small_shop():
         shop.learners[name] = "Somebody"
     shop.accounts[demo.PLANNED] = demo.PhasedSelector(5, 2, Budget(1.0), seed=0).privacy
     return shop
+
+
+def test_the_forecast_by_hand():
+    """Shares of 0.1 and, of the best in hindsight, 0.4; what is certified is said where it says something."""
+    shop = small_shop()
+    found = demo._forecast(shop)
+    assert found["share"] == pytest.approx(0.25)
+    assert found["regret"] == pytest.approx((1.0 - math.exp(-1.0)) * 0.4 - 0.1)
+    assert found["certified_regret"] is None  # ten rounds
+    shop.plan = demo.plan(5, 2, 10**7, Budget(1.0), goal="certified")
+    assert demo._forecast(shop)["certified_regret"] == shop.plan.best.average < 0.1
+
+
+def test_random_sets_are_shown_to_a_hundred_shoppers_each():
+    people = Coverage(np.eye(demo.PRODUCTS)[np.arange(demo.SHOPPERS) % demo.PRODUCTS])
+    trace = demo._at_random(people)
+    sets = trace.selections[:: demo.SHOPPERS // 300]
+    assert len({tuple(one) for one in sets.tolist()}) == 300
+    np.testing.assert_array_equal(trace.selections, np.repeat(sets, 100, axis=0))
+    liked = np.arange(demo.SHOPPERS) % demo.PRODUCTS
+    np.testing.assert_array_equal(trace.rewards, (trace.selections == liked[:, None]).any(axis=1))
 
 
 def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkeypatch, capsys):

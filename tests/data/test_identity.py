@@ -58,6 +58,8 @@ SAME: list[list[Any]] = [
     [100000, "1e+05", "1e5", 1e5, "100000.0"],
     [0, "-0", "00", 0.0, -0.0, ".0", "0e40", "-0.0e999", Decimal("0e70")],
     [-7, "-7", "-07", -7.0],
+    [2047, "2047", np.float16(2047.0), np.float32(2047.0)],
+    [2**24 - 1, str(2**24 - 1), np.float32(2.0**24 - 1.0)],
     [2**63, str(2**63), f"0{2**63}", np.uint64(2**63), Decimal(2**63)],
     ["café", "cafe\u0301", "café".encode(), " café "],
     ["Å", "Å", "A\u030a"],
@@ -104,6 +106,8 @@ NOBODY = [
         7.5,
         float("inf"),
         2.0**53,
+        np.float32(2.0**24),  # each kind from where it skips integers
+        np.float16(2048.0),
         Decimal("0.1"),
         Decimal("NaN"),
         Fraction(1, 3),

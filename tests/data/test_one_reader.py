@@ -7,13 +7,18 @@ import contextlib
 import csv
 import io
 import json
+import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -21,9 +26,9 @@ from hypothesis import strategies as some
 import discreet as dc
 from discreet.cli import main
 from discreet.core.names import name_of
-from discreet.data import private_catalogue
+from discreet.data import private_catalogue, read_events
 from discreet.data.events import as_text, gathered
-from discreet.data.read import Source, batches, columns_of
+from discreet.data.read import Source, batches, columns_of, row_count, watched
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage, ProbabilisticCoverage
 
@@ -228,3 +233,100 @@ def test_weights_of_one_item_are_not_added_up_anywhere(tmp_path: Path) -> None:
     path = as_csv(rows, tmp_path)
     for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
         assert ProbabilisticCoverage.from_events(events, **WEIGHED).data.tolist() == [0.5, 0.25]
+
+
+# --- part by part -------------------------------------------------------------------------------------
+
+
+def thirty(tmp_path: Path, names: list[str | None]) -> dict[str, Any]:
+    """Thirty rows in every kind of table that is read in parts, and in files."""
+    table = pa.table({"who": names, "what": ["tea", "jam"] * 15})
+    columns, frame = table.to_pydict(), table.to_pandas()
+    uneven = [one.combine_chunks().to_batches()[0] for one in (table.slice(0, 10), table.slice(10))]
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "a.feather"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        for start in (0, 10, 20):
+            writer.write_batch(table.slice(start, 10).combine_chunks().to_batches()[0])
+    cursor = sqlite3.connect(":memory:").cursor()
+    cursor.execute("create table visits (who, what)")
+    cursor.executemany("insert into visits values (?, ?)", zip(*columns.values(), strict=True))
+    return {
+        "Arrow": table,
+        "reader": pa.RecordBatchReader.from_batches(table.schema, uneven),
+        "pandas": frame,
+        "lists": columns,
+        "polars": polars.DataFrame(columns),
+        "lazy": polars.DataFrame(columns).lazy(),
+        "cursor": cursor.execute("select * from visits"),
+        "mappings": table.to_pylist(),
+        "chunks": iter([frame[:10], table.slice(10, 12), frame[22:]]),
+        "Parquet": tmp_path / "a.parquet",
+        "Feather": tmp_path / "a.feather",
+    }
+
+
+KINDS = (
+    "Arrow",
+    "reader",
+    "pandas",
+    "lists",
+    "polars",
+    "lazy",
+    "cursor",
+    "mappings",
+    "chunks",
+    "Parquet",
+    "Feather",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_come_in_parts_and_are_named_by_their_place(kind, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("discreet.data.read.ROWS", 8)
+    names: list[str | None] = [f"u{row}" for row in range(30)]
+    found = list(batches(Source(thirty(tmp_path, names)[kind]), columns_of("who", "what")))
+    assert sum(map(len, found)) == 30
+    assert max(map(len, found)) == (1 if kind == "cursor" else 8)
+    assert [batch.columns["person"][row] for batch in found for row in range(len(batch))] == names
+    if kind in ("Parquet", "Feather"):  # what was read before each, of the rows and of the parts
+        parts = [0, 8 / 30, 16 / 30, 24 / 30] if kind == "Parquet" else [0, 0, 1 / 3, 1 / 3, 2 / 3, 2 / 3]
+        assert [batch.done for batch in found] == pytest.approx(parts)
+    names[21] = None
+    with pytest.raises(dc.DataError) as refused:
+        read_events(thirty(tmp_path, names)[kind], **WHERE)
+    assert "row 21" in refused.value.details
+
+
+def test_how_far_a_file_is_read_is_a_share_and_said_twice_a_second(tmp_path, monkeypatch, capsys) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("who,what\n" + "".join(f"u{row},t\n" for row in range(10, 50)))  # 9 + 40 * 6 bytes
+    monkeypatch.setattr("discreet.data.read.BLOCK", 83)  # a third
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    clock = iter([100.0, 100.4, 100.6, 101.2])
+    monkeypatch.setattr("discreet.data.read.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    parts = [batch.done for batch in watched(batches(Source(path), columns_of("who", "what")))]
+    assert parts == pytest.approx([83 / 249, 166 / 249, 1.0])
+    assert capsys.readouterr().err == f"\rreading: 67% \rreading: 100% \r{' ' * 20}\r"
+
+
+def test_rows_are_counted_before_they_are_read(tmp_path) -> None:
+    """Exactly in tables, by the first lines in text."""
+    found = thirty(tmp_path, ["u"] * 30)
+    assert [row_count(Source(found[kind])) for kind in ("pandas", "lists", "Parquet")] == [30, 30, 30]
+    assert row_count(Source({"who": ["ann"], "what": ["tea", "jam"]})) == 2
+    for rows in (9, 30_000):
+        (tmp_path / "a.csv").write_text("who,what\n" + "".join(f"{10**5 + row},tea\n" for row in range(rows)))
+        assert rows + 1 <= row_count(Source(tmp_path / "a.csv")) <= 1.001 * rows + 2
+    (tmp_path / "a.csv").write_text("")
+    assert row_count(Source(tmp_path / "a.csv")) == 0
+
+
+def test_names_of_columns_are_listed_up_to_twenty_and_may_be_long(tmp_path) -> None:
+    for count, end in ((20, "'c19'"), (21, "'c19', ...")):
+        with pytest.raises(dc.DataError, match="is not a column") as refused:
+            read_events({f"c{at}": ["x"] for at in range(count)}, person="c1", item="what")
+        assert refused.value.details.startswith("it has 'c0', 'c1'")
+        assert refused.value.details.partition(";")[0].endswith(end)
+    long = "w" * 200_000
+    (tmp_path / "a.csv").write_text(f"who,{long}\nann,tea\n")
+    assert read_events(tmp_path / "a.csv", person="who", item=long).items == ("tea",)

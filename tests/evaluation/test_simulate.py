@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
+import time
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -336,3 +341,72 @@ def test_candidates_that_cannot_be_shown_are_refused(few, said):
         learner = {"learner": "greedy", "candidates": [1]} if name == "greedy" else {"start": 1}
         with pytest.raises(ValueError, match="is not a setting of learner"):
             Config.of(SMALL | {"learners": [{"learner": "phased"} | learner]})
+
+
+def test_a_row_of_the_table_by_hand():
+    """From the people themselves: what popularity shows, greedy's value, means and their error."""
+    learners = [{"learner": "popularity"}, {"learner": "phased"}]
+    given = SMALL | {"repeats": 3, "alpha": 0.5, "learners": learners, "epsilons": [20.0]}
+    began = time.perf_counter()
+    results = simulate(Config.of(given), None, workers=1)
+    took = time.perf_counter() - began
+    by = results.by_learner()
+    averages, values = [], []
+    for outcome in by["popularity"]:
+        people = outcome.cell.stream.people(int(simulation.digest(outcome.cell.stage)[:15], 16))
+        alone = [sum(person.value([item]) for person in people) for item in range(12)]
+        popular = sorted(range(12), key=lambda item, alone=alone: -alone[item])[:2]
+        assert outcome.shown == tuple(map(str, popular))
+        averages.append(sum(person.value(popular) for person in people) / 300)
+        values.append(people.value(greedy(people, 2)[0]))
+        found = outcome.regret(0.5)
+        upper = values[-1] / (1.0 - math.exp(-1.0))  # no set of two is better
+        assert outcome.best_upper == pytest.approx(upper)
+        assert found.upper == pytest.approx((0.5 * upper - averages[-1]) * 300)
+    rows = {row["learner"]: row for row in results.table()}
+    row = rows["popularity"]
+    assert row["average"] == pytest.approx(sum(averages) / 3)
+    assert row["standard_error"] == pytest.approx(statistics.stdev(averages) / math.sqrt(3))
+    assert row["of_greedy"] == pytest.approx(sum(map(float.__truediv__, averages, values)) / 3)
+    assert row["regret"] == pytest.approx(100 * (0.5 * sum(values) - sum(averages)))
+    assert 0.0 < sum(3 * one["seconds"] for one in rows.values()) < took
+    phased = [replace(one, account=spent) for one, spent in zip(by["PhasedSelector"], (1, 3, 2), strict=True)]
+    assert results._means(phased)["account"] == 3  # the largest of them
+
+
+def test_shown_are_the_items_of_the_last_round():
+    given = SMALL | {"repeats": 1, "learners": [{"learner": "phased"}], "epsilons": [20.0]}
+    (outcome,) = simulate(Config.of(given), None, workers=1).outcomes
+    people = outcome.cell.stream.people(int(simulation.digest(outcome.cell.stage)[:15], 16))
+    trace = simulation._made(people, outcome.cell)[0].run(people)
+    assert set(trace.selections[-1]) != set(trace.selections[1])
+    assert outcome.shown == tuple(map(str, trace.selections[-1]))
+
+
+def test_random_play_shows_a_hundred_sets(monkeypatch):
+    seen = []
+    each = value_to_each
+    monkeypatch.setattr(
+        "discreet.objectives.base.value_to_each", lambda *a: seen.append((len(a[0]), len(a[1]))) or each(*a)
+    )
+    simulate(Config.of(SMALL | {"repeats": 1, "learners": [{"learner": "random"}]}), None, workers=1)
+    assert [one for one in seen if one[0] < 300] == [(3, 2)] * 100
+
+
+@pytest.mark.parametrize(("workers", "alone"), [(1, 6), (2, 0), (None, 2)])
+def test_others_help_when_they_are_asked_to_or_it_takes_long(monkeypatch, workers, alone):
+    """Processes take what is left, in order: with no number given, after a while of this one's own work."""
+    shared, clock = [], itertools.count(100.0, 0.4 * simulation._ALONE)
+
+    def together(cells, count, _):
+        shared.append((cells, count))
+        return ((cell, run_cell(cell)) for cell in cells)
+
+    monkeypatch.setattr(simulation, "_shared", together)
+    monkeypatch.setattr(simulation, "cores", lambda: 3)
+    monkeypatch.setattr(
+        simulation, "time", SimpleNamespace(process_time=lambda: next(clock), perf_counter=time.perf_counter)
+    )
+    config = Config.of(SMALL)
+    simulate(config, None, workers=workers)
+    assert shared == ([] if alone == 6 else [(config.cells()[alone:], workers or 3)])

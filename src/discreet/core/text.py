@@ -84,7 +84,7 @@ def curve(values: Sequence[float], label: str) -> str:
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
-    span = (high - low) or 1.0
+    span = (high - low) or 1
     points = " ".join(
         f"{200 * i / (len(values) - 1):.1f},{38 - 36 * (value - low) / span:.1f}"
         for i, value in enumerate(values)

@@ -204,10 +204,10 @@ class Config:
 
         if not self.epsilons or len(set(self.epsilons)) < len(self.epsilons):
             raise ValueError(f"epsilons={list(self.epsilons)} must be at least one, each listed once")
-        Budget(1.0, self.delta, self.neighbours)
+        Budget(1, self.delta, self.neighbours)
         for learner in self.learners:
             if learner.delta is not None:
-                Budget(1.0, learner.delta)
+                Budget(1, learner.delta)
         checks.whole("repeats", self.repeats, at_least=1)
         checks.whole("seed", self.seed, at_least=0)
         checks.real("alpha", self.alpha, above=0.0, at_most=1.0)
