@@ -320,3 +320,14 @@ def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
     gate.reserve(event, 10_000)
     assert gate.spent.epsilon() <= 1.0
     assert gate.spent.epsilon(tight=True) <= 0.95
+
+
+def test_the_worst_of_two_is_the_larger_in_every_definition():
+    """Also of their deltas; None, which stands for no bound, is larger than any number."""
+    one = Loss.of_pure(Fraction(1, 2))._replace(delta=Fraction(1, 10))
+    other = Loss.of_gaussian(Fraction(4))._replace(pure=None, delta=Fraction(1, 5))
+    for a, b in ((one, other), (other, one)):
+        found = a.worst(b)
+        assert found.pure is None
+        assert found[1:] == tuple(map(max, one[1:], other[1:]))
+        assert found.delta == Fraction(1, 5)
