@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,13 +17,15 @@ from discreet.privacy import (
     FactorizedSum,
     Gate,
     GaussianNoise,
+    LaplaceNoise,
     SumSpec,
     TreeSum,
     VectorBounds,
     samplers,
 )
 from discreet.privacy.accountant import Accountant
-from discreet.privacy.factorizations import BinaryTree, Factorization
+from discreet.privacy.factorizations import BinaryTree, Factorization, factorization
+from discreet.privacy.prefix_sum import Participation
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -589,3 +593,62 @@ def test_saved_sums_go_on_identically(kind, options, budget, stop, tmp_path):
     assert again.taken == 12
     with pytest.raises(RuntimeError):
         again.add(vectors[0])
+
+
+def _truncation(spec, event, neighbours, monkeypatch):
+    """What a sum says that rounding adds to how far a person moves it, in steps of its grid."""
+    seen = []
+
+    def watched(scale, _, truncation, bits=32):
+        seen.append(truncation)
+        return samplers.Grid.at_least(Fraction(scale) / 2**bits, bits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(samplers.Grid, "for_noise", watched)
+        spec.kind.grid(spec, event, neighbours)
+    return seen[0]
+
+
+@pytest.mark.parametrize(("neighbours", "changed"), [("replace", 8), ("add_remove", 4)])
+@pytest.mark.parametrize("times", [None, 1, 3])
+def test_rounding_is_paid_for_in_every_coordinate_that_moves(neighbours, changed, times, monkeypatch):
+    """Two vectors of 10 coordinates end to end, 2 of each not 0, of 5 people; who comes back moves others."""
+    together = None if times is None else Participation(times, apart=40)
+    times = times or 1
+    bounds = VectorBounds(10, 2, norm_bound=3.0, nonzeros=2, people_per_vector=5)
+    spec = SumSpec(bounds, 5000, "sqrt", stacked=2, participation=together)
+    event, slack = GaussianNoise(0.75, 2.0**-9), 0.75 * 2.0**9 / 2**8  # 2^-40 of the sensitivity
+    found, largest = factorization("sqrt", 5000), 3.0 * math.sqrt(2.0) * 5
+    more, error = 2 * (found.buffers + 1), 0.0
+    for weight, decay in zip(found.weights, found.decays, strict=True):
+        lasts = min(5000, 1 / (1 - decay))
+        error += weight * largest * lasts * (4 * lasts + more)
+    each = 1 + 1.01 * (error + largest * more) * 2.0**-53 * 2.0**32 * 2.0**9
+    assert each > 1.2
+    wanted = math.sqrt(5000 * min(20, times * changed)) * each + slack
+    assert _truncation(spec, event, neighbours, monkeypatch) == pytest.approx(wanted, rel=1e-9)
+
+    tree = SumSpec(bounds, 5000, "tree", stacked=2, participation=together)
+    wanted = math.ceil(math.sqrt(changed)) * (tree.stretch if times > 1 else 1) + slack
+    assert float(_truncation(tree, event, neighbours, monkeypatch)) == pytest.approx(wanted, rel=1e-9)
+    alone = replace(tree, bounds=replace(bounds, people_per_vector=1))  # rounded towards 0, within its bounds
+    assert _truncation(alone, event, neighbours, monkeypatch) == slack
+    if together is None:
+        linear = SumSpec(replace(bounds, norm=1), 5000, "tree", "laplace", stacked=2)
+        pure = LaplaceNoise(0.75, 2.0**-9)
+        assert _truncation(linear, pure, neighbours, monkeypatch) == changed + slack
+
+
+def test_the_largest_coordinate_and_the_coarsest_grid():
+    for box, norm_bound, largest in (
+        ((-2.0, 1.0), 5.0, 8.0),
+        ((-1.0, 2.0), None, 8.0),
+        ((-2.0, 1.0), 1.5, 6.0),
+    ):
+        assert VectorBounds(3, 2, norm_bound, box, people_per_vector=4).largest == largest
+    noise = LaplaceNoise(1.0, 1.0)
+    for exponent in (34, 35):  # 3 vectors of 2^35 are 1.5 times 2^61 steps of 2^-24
+        spec = SumSpec(VectorBounds(1, 1, 2.0**exponent), 3, "tree", "laplace")
+        assert TreeSum.grid(spec, noise, "replace").bits == 59 - exponent
+    with pytest.raises(ValueError, match="do not fit the noise's grid"):
+        TreeSum.grid(replace(spec, bounds=VectorBounds(1, 1, 2.0**36)), noise, "replace")
