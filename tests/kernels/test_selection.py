@@ -257,3 +257,12 @@ def test_sums_of_arrays_refuse_what_is_of_another_length(short):
     numbers = [np.ones(sizes[name]) for name in ("state", "left", "cap")]
     with pytest.raises(ValueError, match="for each row, and a sum for each column"):
         arrays.gain_sums(rows.SQRT, np.ones((4, 3)), numbers, 1.0, 8.0, None, np.zeros(sizes["out"]))
+
+
+@pytest.mark.parametrize("wrong", ["low", "span", "out", "shift"])
+def test_steps_of_arrays_refuse_what_does_not_fit(wrong):
+    sizes = {"low": 4, "span": 4, "out": 3} | ({} if wrong == "shift" else {wrong: 2})
+    low, span, out = (np.zeros(sizes[name], dtype=np.int64) for name in ("low", "span", "out"))
+    for shift in (-1, 63) if wrong == "shift" else (3,):
+        with pytest.raises(ValueError, match="a range for each row, and a sum for each column"):
+            arrays.add_steps(np.ones((4, 3)), low, span, 1, shift, out)

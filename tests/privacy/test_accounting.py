@@ -366,6 +366,8 @@ def test_what_a_loss_means_in_every_definition(rounds):
     found = account.smallest_delta(loss, budget, 1.5)
     assert found == pytest.approx(min(*wanted.values(), mixture) + float(failing), rel=1e-9)
     assert account.smallest_delta(loss, budget, math.inf) == float(failing)
+    for endless in (Loss.unbounded(), MIXED._replace(delta=Fraction(3))):
+        assert account.smallest_delta(endless, budget, math.inf) == 1.0
     # pure releases that fail: over three rounds each of them does, e^(2 / 5) times as likely at the last
     loss = Loss.of_pure(Fraction(1, 5))._replace(delta=Fraction(1, 10**8))
     whole = 1e-8 if rounds == 1 else 3e-8 * math.exp(0.4)

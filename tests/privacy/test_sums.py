@@ -652,3 +652,49 @@ def test_the_largest_coordinate_and_the_coarsest_grid():
         assert TreeSum.grid(spec, noise, "replace").bits == 59 - exponent
     with pytest.raises(ValueError, match="do not fit the noise's grid"):
         TreeSum.grid(replace(spec, bounds=VectorBounds(1, 1, 2.0**36)), noise, "replace")
+
+
+@pytest.mark.parametrize("box", [(-3.0, 1.0), (-1.0, 4.0), (0.0, 2.0), (-3.0, 3.0), (-2.0, 0.0)])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_differences_in_a_box_are_those_of_its_corners(box, norm):
+    """All vectors whose entries are 0 or at an end: two in five entries that are not 0, and any of three."""
+    for size, nonzeros in ((5, 2), (3, None)):
+        corners = np.array(list(itertools.product((box[0], 0.0, box[1]), repeat=size)))
+        corners = corners[np.count_nonzero(corners, axis=1) <= (nonzeros or size)]
+        apart = np.linalg.norm(corners[:, None] - corners, norm, axis=2).max()
+        bounds = VectorBounds(size, norm, box=box, nonzeros=nonzeros)
+        assert bounds.difference("replace") == pytest.approx(apart)
+        assert bounds.difference("add_remove") == pytest.approx(np.linalg.norm(corners, norm, axis=1).max())
+
+
+def test_several_people_in_a_vector_have_as_many_times_the_room():
+    bounds = VectorBounds(4, 2, box=(-1.0, 2.0), nonzeros=1, people_per_vector=3)
+    assert bounds.checked([-3.0, 6.0, 1.0, 0.0], clip=False).tolist() == [-3.0, 6.0, 1.0, 0.0]
+    assert bounds.checked([-9.0, 7.0, 0.0, 0.0], clip=True).tolist() == [-3.0, 6.0, 0.0, 0.0]
+    for vector, said in (
+        ([1.0, 1.0, 1.0, 1.0], "4 entries that are not 0"),
+        ([0.0, 6.0, -3.1, 0.0], r"vector\[2\]=-3.1 is outside"),
+        ([0.0, -3.0, 0.0, 6.1], r"vector\[3\]=6.1 is outside"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bounds.checked(vector, clip=False)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+@pytest.mark.parametrize(("rounds", "levels"), [(1, 1), (2, 2), (5, 4), (8, 4), (9, 5)])
+def test_the_published_scale_of_a_tree(rounds, levels):
+    """Algorithm 4 of paper 001: the norm bound times ceil(log2 T) + 1, over epsilon."""
+    total = TreeSum.published(3, rounds, dc.Budget(4.0), norm_bound=1.5)
+    assert total.event.scale == Fraction(3, 2) * levels / 4
+
+
+@pytest.mark.parametrize("method", ["sqrt", "tree"])
+def test_noise_is_drawn_ahead_for_no_more_rounds_than_there_are(method):
+    for dimension, block in ((2, 256), (1 << 11, 128), (1 << 19, 1)):
+        block = (1 << 18) // dimension or 1 if method == "tree" else block
+        spec = SumSpec(VectorBounds(dimension, 2, norm_bound=1.0), 300, method)
+        total = spec.make(Gate(APPROXIMATE), ahead=True)
+        for taken in (0, 100, 127, 255, 256, 299, 300):
+            ahead = total._most_ahead(taken)
+            blocks = block if method == "tree" else block - taken % block
+            assert ahead == min(300 - taken, blocks)
