@@ -20,6 +20,7 @@ from discreet.kernels.selection import (
     row_weights,
 )
 from discreet.kernels.softmax import draw_ordered, follows_first
+from discreet.kernels.stores import Scan
 from discreet.objectives.rows import as_sparse
 from discreet.privacy.prefix_sum import factorization
 from tests.objectives.test_row_loops import CAP, COVER, KINDS, SURVIVE, gain, step
@@ -215,6 +216,38 @@ def test_what_does_not_fit_is_refused():
     rounds.run(*good)
     with pytest.raises(ValueError, match="one number"):
         FollowedRounds(total, np.zeros(1, dtype=np.int64), 1.0, 1.0)
+    for count, every, passed, follows in (
+        (2, 4, 1, 3),
+        (4, 4, 1, 3),
+        (0, 4, 1, 0),
+        (3, 4, 5, 3),
+        (3, 0, 0, 3),
+    ):
+        one = FollowedRounds(a_sum(1)[0], np.zeros(1, dtype=np.int64), 1.0, 1.0)
+        with pytest.raises(ValueError, match="each round has a difference, and batches have rounds"):
+            one.run(np.zeros(count, np.int64), every, passed, 1.0, np.ones(3), np.zeros(follows, np.bool_))
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32])
+def test_a_bucket_with_items_beyond_the_catalogue_is_refused(kind):
+    """Two people who are covered by items 0 and 1, and by 1 and 2: sums have an entry for each known item."""
+    bucket = (
+        np.array([0, 2, 4]),
+        np.array([0, 1, 1, 2], dtype=kind),
+        np.zeros(0),
+        np.zeros(2, np.uint64),
+        0,
+        2,
+    )
+    for n_items in (3, 2):
+        scan = Scan(0, n_items, (), (0.0, 1.0, 0.0, 1.0, 8.0, 8.0), (np.zeros(0, np.uint64), 0))
+        if n_items == 3:
+            assert scan.sums(*bucket).tolist() == [8, 16, 8]
+            assert scan.change(*bucket, 1).tolist() == [-8, -16, -8]
+            continue
+        for asked in (scan.sums, lambda *rows: scan.change(*rows, 1)):  # noqa: B023
+            with pytest.raises(ValueError, match="items that are not in the catalogue"):
+                asked(*bucket)
 
 
 @pytest.mark.parametrize("short", ["state", "left", "cap", "out"])
@@ -224,3 +257,12 @@ def test_sums_of_arrays_refuse_what_is_of_another_length(short):
     numbers = [np.ones(sizes[name]) for name in ("state", "left", "cap")]
     with pytest.raises(ValueError, match="for each row, and a sum for each column"):
         arrays.gain_sums(rows.SQRT, np.ones((4, 3)), numbers, 1.0, 8.0, None, np.zeros(sizes["out"]))
+
+
+@pytest.mark.parametrize("wrong", ["low", "span", "out", "shift"])
+def test_steps_of_arrays_refuse_what_does_not_fit(wrong):
+    sizes = {"low": 4, "span": 4, "out": 3} | ({} if wrong == "shift" else {wrong: 2})
+    low, span, out = (np.zeros(sizes[name], dtype=np.int64) for name in ("low", "span", "out"))
+    for shift in (-1, 63) if wrong == "shift" else (3,):
+        with pytest.raises(ValueError, match="a range for each row, and a sum for each column"):
+            arrays.add_steps(np.ones((4, 3)), low, span, 1, shift, out)

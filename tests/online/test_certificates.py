@@ -159,6 +159,9 @@ def test_lower_bounds_are_what_their_streams_cost_the_best_learner():
     streams = list(itertools.product((0.0, 1.0), repeat=rounds))
     best = np.mean([min(map(sum, costs)) for costs in itertools.product(streams, repeat=3)])
     assert convex.experts_lower(3, rounds) == pytest.approx(rounds / 2 - best)
+    for longer in (100, 3000):  # of two experts, the better is ahead by half of what they are apart
+        apart = longer * math.comb(2 * longer, longer) / 4**longer
+        assert convex.experts_lower(2, longer, 3.0) == pytest.approx(3 * apart / 2)
     walks = [abs(sum(2 * step - 1 for step in stream)) for stream in streams]
     assert convex.lipschitz_lower(rounds, 3.0, 4.0) == pytest.approx(3.0 * 2.0 * np.mean(walks))
     regret = 0.0
@@ -205,6 +208,12 @@ def test_the_lower_bound_of_one_point_costs_holds_for_its_own_stream():
         paid = tries * ((point - s) ** 2 + (point + s) ** 2) / 2 + (rounds - tries) * (guess - s) ** 2
         means.append(height / 2 * paid.mean())
     assert lower < min(means) < 20 * lower
+    for curved in (0.5, 0.9):  # gradients up to 1, and beyond that
+        s = ((1.5 / 2) ** 2 / (12 * rounds * (math.pi * curved) ** 2)) ** 0.25
+        b = (1.5 - curved * (2.4 / 2 + s) ** 2 / 2) / 2
+        assert (curved * (1.2 + s) <= 1.0) == (curved == 0.5)
+        by_hand = b * math.sqrt(rounds / 12) / (4 * math.pi) if curved == 0.5 else 0.0
+        assert convex.one_point_lower(rounds, 1.0, curved, 2.4, 1.5) == pytest.approx(by_hand)
     assert convex.one_point_lower(5, 10.0, height, 2.0, 0.1) == 0.0
     assert convex.one_point_lower(rounds, 1.0, height, 2.0, width) == 0.0
 
@@ -227,8 +236,8 @@ def test_no_certificate_is_below_what_nobody_can_beat(rounds):
 
 
 def test_printed_bounds_of_paper_004():
-    by_hand = 3 * (2 + 0.5 * 4) ** 2 * 32 / (2 * 0.5)
-    assert convex.published_strongly_convex(3, E4, 2.0, 2.0, 0.5, 4.0) == pytest.approx(by_hand)
+    by_hand = 3 * (2 + 0.25 * 4) ** 2 * 32 / (2 * 0.25)
+    assert convex.published_strongly_convex(3, E4, 2.0, 2.0, 0.25, 4.0) == pytest.approx(by_hand)
     assert convex.published_lipschitz(3, E4, 2.0) == pytest.approx(math.sqrt(3 * E4 * 32) / 2)
     spread = math.sqrt(3 * 32 / (2 * E4)) * 4
     by_hand = math.sqrt(3 * E4 * 32) / 2 * (5 + spread) ** 2

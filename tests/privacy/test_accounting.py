@@ -13,7 +13,7 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import Entry, Releases, account, composition
+from discreet.privacy import Entry, Releases, account, composition, conversions
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
 from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
@@ -320,3 +320,85 @@ def test_rate_for_ten_thousand_choices_is_4_64_times_the_published_one():
     gate.reserve(event, 10_000)
     assert gate.spent.epsilon() <= 1.0
     assert gate.spent.epsilon(tight=True) <= 0.95
+
+
+def test_the_worst_of_two_is_the_larger_in_every_definition():
+    """Also of their deltas; None, which stands for no bound, is larger than any number."""
+    one = Loss.of_pure(Fraction(1, 2))._replace(delta=Fraction(1, 10))
+    other = Loss.of_gaussian(Fraction(4))._replace(pure=None, delta=Fraction(1, 5))
+    for a, b in ((one, other), (other, one)):
+        found = a.worst(b)
+        assert found.pure is None
+        assert found[1:] == tuple(map(max, one[1:], other[1:]))
+        assert found.delta == Fraction(1, 5)
+
+
+MIXED = Loss(*(Fraction(1, one) for one in (5, 50, 20, 200, 90)))  # pure, rho, mu squared, and of the rest
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_what_a_loss_means_in_every_definition(rounds):
+    """A person in three rounds has three times the epsilon, and nine times the rho and the square of mu."""
+    budget, square = dc.Budget(1.0, 1e-6, max_rounds_per_person=rounds), rounds**2
+    failing = Fraction(1, 10**7) if rounds == 1 else Fraction(0)
+    loss, left = MIXED._replace(delta=failing), 1e-6 - float(failing)
+    pure, mu = Fraction(rounds, 5), rounds / math.sqrt(90)
+    wanted = {
+        "zcdp": conversions.zcdp_epsilon(square / 50, left),
+        "gdp": conversions.gdp_epsilon(rounds / math.sqrt(20), left),
+        "mixed": rounds / 5 + conversions.zcdp_epsilon(square / 200, left),
+        "concurrent": conversions.concurrent_epsilon(pure, mu, left),
+        "pure": math.inf,
+    }
+    for definition, epsilon in wanted.items():
+        assert account.smallest_epsilon(loss, budget, 1e-6, definition) == pytest.approx(epsilon)
+    assert account.smallest_epsilon(loss, budget, 1e-6) == pytest.approx(min(wanted.values()))
+    wanted = {
+        "zcdp": conversions.zcdp_delta(square / 50, 1.5),
+        "gdp": conversions.gdp_delta(rounds / math.sqrt(20), 1.5),
+        "concurrent": conversions.concurrent_delta(pure, mu, Fraction(3, 2)),
+        "pure": 1.0,
+    }
+    for definition, delta in wanted.items():
+        found = account.smallest_delta(loss, budget, 1.5, definition)
+        assert found == pytest.approx(min(1.0, delta + float(failing)), rel=1e-9)
+    mixture = conversions.zcdp_delta(square / 200, 1.5 - rounds / 5)
+    found = account.smallest_delta(loss, budget, 1.5)
+    assert found == pytest.approx(min(*wanted.values(), mixture) + float(failing), rel=1e-9)
+    assert account.smallest_delta(loss, budget, math.inf) == float(failing)
+    for endless in (Loss.unbounded(), MIXED._replace(delta=Fraction(3))):
+        assert account.smallest_delta(endless, budget, math.inf) == 1.0
+    # pure releases that fail: over three rounds each of them does, e^(2 / 5) times as likely at the last
+    loss = Loss.of_pure(Fraction(1, 5))._replace(delta=Fraction(1, 10**8))
+    whole = 1e-8 if rounds == 1 else 3e-8 * math.exp(0.4)
+    for epsilon in (rounds / 5, math.inf):
+        assert account.smallest_delta(loss, budget, epsilon, "pure") == pytest.approx(whole, rel=1e-9)
+    assert account.smallest_epsilon(loss, budget, whole * 1.0001, "pure") == rounds / 5
+    assert account.smallest_epsilon(loss, budget, whole * 0.9999) == math.inf
+    limits = account.Filter.of(budget, "pure")
+    assert limits.limit == Fraction(1, rounds)
+    growth = 1 if rounds == 1 else 3 * math.exp(2 / 3)
+    assert float(limits.failure) == pytest.approx(1e-6 / growth, rel=1e-9)
+    assert float(limits.failure) <= 1e-6 / growth * (1 + 1e-15)
+
+
+def test_what_is_left_of_a_limit_in_every_definition():
+    budget, loss = dc.Budget(1.0, 1e-6), MIXED._replace(delta=Fraction(1, 10**7))
+    for definition, limit, epsilon, rho, mu in (
+        ("zcdp", 0.1, math.sqrt(2 * 0.08), 0.08, math.sqrt(2 * 0.08)),
+        ("gdp", 0.25, math.sqrt(0.2 * 2 / math.pi), 0.0, math.sqrt(0.2)),
+        ("concurrent", 0.25, 0.3, 0.0, math.sqrt(0.25 - 1 / 90)),
+        ("zcdp", 0.01, 0.0, 0.0, 0.0),
+    ):
+        chosen = account.Filter(definition, Fraction(str(limit)), Fraction(3, 10**7), Fraction(1, 2))
+        found = account.Remaining.of(budget, loss, chosen)
+        assert (found.epsilon, found.rho, found.mu, found.delta) == pytest.approx((epsilon, rho, mu, 2e-7))
+        third = chosen.part(Fraction(1, 3))
+        assert (3 * third.limit, 3 * third.failure, 3 * third.pure) == (
+            chosen.limit,
+            chosen.failure,
+            chosen.pure,
+        )
+    pure = Loss.of_pure(Fraction(1, 5))._replace(delta=Fraction(1))
+    found = account.Remaining.of(budget, pure, account.Filter("pure", Fraction(1), Fraction(3, 10**7)))
+    assert (found.epsilon, found.delta) == (0.8, 0.0)

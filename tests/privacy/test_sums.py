@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,13 +17,15 @@ from discreet.privacy import (
     FactorizedSum,
     Gate,
     GaussianNoise,
+    LaplaceNoise,
     SumSpec,
     TreeSum,
     VectorBounds,
     samplers,
 )
 from discreet.privacy.accountant import Accountant
-from discreet.privacy.factorizations import BinaryTree, Factorization
+from discreet.privacy.factorizations import BinaryTree, Factorization, factorization
+from discreet.privacy.prefix_sum import Participation
 from tests.privacy.audit import exact_sum_loss
 
 APPROXIMATE = dc.Budget(1.0, 1e-6)
@@ -589,3 +593,108 @@ def test_saved_sums_go_on_identically(kind, options, budget, stop, tmp_path):
     assert again.taken == 12
     with pytest.raises(RuntimeError):
         again.add(vectors[0])
+
+
+def _truncation(spec, event, neighbours, monkeypatch):
+    """What a sum says that rounding adds to how far a person moves it, in steps of its grid."""
+    seen = []
+
+    def watched(scale, _, truncation, bits=32):
+        seen.append(truncation)
+        return samplers.Grid.at_least(Fraction(scale) / 2**bits, bits)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(samplers.Grid, "for_noise", watched)
+        spec.kind.grid(spec, event, neighbours)
+    return seen[0]
+
+
+@pytest.mark.parametrize(("neighbours", "changed"), [("replace", 8), ("add_remove", 4)])
+@pytest.mark.parametrize("times", [None, 1, 3])
+def test_rounding_is_paid_for_in_every_coordinate_that_moves(neighbours, changed, times, monkeypatch):
+    """Two vectors of 10 coordinates end to end, 2 of each not 0, of 5 people; who comes back moves others."""
+    together = None if times is None else Participation(times, apart=40)
+    times = times or 1
+    bounds = VectorBounds(10, 2, norm_bound=3.0, nonzeros=2, people_per_vector=5)
+    spec = SumSpec(bounds, 5000, "sqrt", stacked=2, participation=together)
+    event, slack = GaussianNoise(0.75, 2.0**-9), 0.75 * 2.0**9 / 2**8  # 2^-40 of the sensitivity
+    found, largest = factorization("sqrt", 5000), 3.0 * math.sqrt(2.0) * 5
+    more, error = 2 * (found.buffers + 1), 0.0
+    for weight, decay in zip(found.weights, found.decays, strict=True):
+        lasts = min(5000, 1 / (1 - decay))
+        error += weight * largest * lasts * (4 * lasts + more)
+    each = 1 + 1.01 * (error + largest * more) * 2.0**-53 * 2.0**32 * 2.0**9
+    assert each > 1.2
+    wanted = math.sqrt(5000 * min(20, times * changed)) * each + slack
+    assert _truncation(spec, event, neighbours, monkeypatch) == pytest.approx(wanted, rel=1e-9)
+
+    tree = SumSpec(bounds, 5000, "tree", stacked=2, participation=together)
+    wanted = math.ceil(math.sqrt(changed)) * (tree.stretch if times > 1 else 1) + slack
+    assert float(_truncation(tree, event, neighbours, monkeypatch)) == pytest.approx(wanted, rel=1e-9)
+    alone = replace(tree, bounds=replace(bounds, people_per_vector=1))  # rounded towards 0, within its bounds
+    assert _truncation(alone, event, neighbours, monkeypatch) == slack
+    if together is None:
+        linear = SumSpec(replace(bounds, norm=1), 5000, "tree", "laplace", stacked=2)
+        pure = LaplaceNoise(0.75, 2.0**-9)
+        assert _truncation(linear, pure, neighbours, monkeypatch) == changed + slack
+
+
+def test_the_largest_coordinate_and_the_coarsest_grid():
+    for box, norm_bound, largest in (
+        ((-2.0, 1.0), 5.0, 8.0),
+        ((-1.0, 2.0), None, 8.0),
+        ((-2.0, 1.0), 1.5, 6.0),
+    ):
+        assert VectorBounds(3, 2, norm_bound, box, people_per_vector=4).largest == largest
+    noise = LaplaceNoise(1.0, 1.0)
+    for exponent in (34, 35):  # 3 vectors of 2^35 are 1.5 times 2^61 steps of 2^-24
+        spec = SumSpec(VectorBounds(1, 1, 2.0**exponent), 3, "tree", "laplace")
+        assert TreeSum.grid(spec, noise, "replace").bits == 59 - exponent
+    with pytest.raises(ValueError, match="do not fit the noise's grid"):
+        TreeSum.grid(replace(spec, bounds=VectorBounds(1, 1, 2.0**36)), noise, "replace")
+
+
+@pytest.mark.parametrize("box", [(-3.0, 1.0), (-1.0, 4.0), (0.0, 2.0), (-3.0, 3.0), (-2.0, 0.0)])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_differences_in_a_box_are_those_of_its_corners(box, norm):
+    """All vectors whose entries are 0 or at an end: two in five entries that are not 0, and any of three."""
+    for size, nonzeros in ((5, 2), (3, None)):
+        corners = np.array(list(itertools.product((box[0], 0.0, box[1]), repeat=size)))
+        corners = corners[np.count_nonzero(corners, axis=1) <= (nonzeros or size)]
+        apart = np.linalg.norm(corners[:, None] - corners, norm, axis=2).max()
+        bounds = VectorBounds(size, norm, box=box, nonzeros=nonzeros)
+        assert bounds.difference("replace") == pytest.approx(apart)
+        assert bounds.difference("add_remove") == pytest.approx(np.linalg.norm(corners, norm, axis=1).max())
+
+
+def test_several_people_in_a_vector_have_as_many_times_the_room():
+    bounds = VectorBounds(4, 2, box=(-1.0, 2.0), nonzeros=1, people_per_vector=3)
+    assert bounds.checked([-3.0, 6.0, 1.0, 0.0], clip=False).tolist() == [-3.0, 6.0, 1.0, 0.0]
+    assert bounds.checked([-9.0, 7.0, 0.0, 0.0], clip=True).tolist() == [-3.0, 6.0, 0.0, 0.0]
+    for vector, said in (
+        ([1.0, 1.0, 1.0, 1.0], "4 entries that are not 0"),
+        ([0.0, 6.0, -3.1, 0.0], r"vector\[2\]=-3.1 is outside"),
+        ([0.0, -3.0, 0.0, 6.1], r"vector\[3\]=6.1 is outside"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            bounds.checked(vector, clip=False)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+@pytest.mark.parametrize(("rounds", "levels"), [(1, 1), (2, 2), (5, 4), (8, 4), (9, 5)])
+def test_the_published_scale_of_a_tree(rounds, levels):
+    """Algorithm 4 of paper 001: the norm bound times ceil(log2 T) + 1, over epsilon."""
+    total = TreeSum.published(3, rounds, dc.Budget(4.0), norm_bound=1.5)
+    assert total.event.scale == Fraction(3, 2) * levels / 4
+
+
+@pytest.mark.parametrize("method", ["sqrt", "tree"])
+def test_noise_is_drawn_ahead_for_no_more_rounds_than_there_are(method):
+    for dimension, block in ((2, 256), (1 << 11, 128), (1 << 19, 1)):
+        block = (1 << 18) // dimension or 1 if method == "tree" else block
+        spec = SumSpec(VectorBounds(dimension, 2, norm_bound=1.0), 300, method)
+        total = spec.make(Gate(APPROXIMATE), ahead=True)
+        for taken in (0, 100, 127, 255, 256, 299, 300):
+            ahead = total._most_ahead(taken)
+            blocks = block if method == "tree" else block - taken % block
+            assert ahead == min(300 - taken, blocks)

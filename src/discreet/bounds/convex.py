@@ -209,7 +209,7 @@ def experts_lower(n_experts: int, rounds: int, width: float = 1.0) -> float:
     from scipy.stats import binom
 
     reach = math.ceil(20.0 * math.sqrt(rounds)) + 1
-    above = np.arange(max(0, rounds // 2 - reach), min(rounds, rounds // 2 + reach))
+    above = np.arange(rounds // 2 - reach, rounds // 2 + reach)
     least = float(above[0])  # beyond reach of chance
     largest = least - np.expm1(n_experts * binom.logcdf(above, rounds, 0.5)).sum()
     return width * (float(largest) - rounds / 2.0)

@@ -107,7 +107,7 @@ class Budget:
     def share(self, fraction: Fraction | int | float = 1) -> Share:
         """A part of the budget, e.g. ``budget.share(Fraction(1, 3))``."""
         if not isinstance(fraction, Fraction):
-            checks.real("fraction", fraction, above=0.0, at_most=1.0)
+            checks.real("fraction", fraction)
         return Share(self, exact(fraction))
 
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
@@ -265,7 +265,7 @@ class Share:
     def part(self, fraction: Fraction | int | float) -> Share:
         """A fraction of this share."""
         if not isinstance(fraction, Fraction):
-            checks.real("fraction", fraction, above=0.0, at_most=1.0)
+            checks.real("fraction", fraction)
         return replace(self, fraction=self.fraction * exact(fraction))
 
 
