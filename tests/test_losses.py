@@ -64,6 +64,28 @@ def test_lipschitz_bounds_hold(people, domain):
     assert longest <= people.lipschitz(domain) * (1 + 1e-12)
 
 
+def test_lipschitz_bounds_are_attained():
+    """By somebody at the far end of the domain."""
+    domain = Ball(2, 3.0, [1.0, 0.0])
+    for people in (
+        Squared([[2.0, 0.0]], [-5.0], target_bound=5.0, row_norm=2.0),
+        Distance([[-2.0, 0.0]], row_norm=2.0),
+        Linear([[2.0, 0.0]], row_norm=2.0),
+        Linear([[-3.0, -3.0]], box=(-3.0, 1.0)),
+        Linear([[3.0, 3.0]], box=(-1.0, 3.0)),
+        Logistic([[-2.0, 0.0]], [1], row_norm=2.0),
+    ):
+        longest = max(float(np.linalg.norm(people.gradient(point))) for point in ([4.0, 0.0], [-2.0, 0.0]))
+        assert 0.95 * people.lipschitz(domain) <= longest <= people.lipschitz(domain) * (1 + 1e-11)
+
+
+def test_average_gradients_change_no_faster_than_is_said(people):
+    """The largest eigenvalue of second differences at 0, where a logistic cost bends most."""
+    step = 1e-5
+    slopes = [(people.gradient(step * e) - people.gradient(-step * e)) / (2 * step) for e in np.eye(3)]
+    assert people._smoothness() == pytest.approx(np.linalg.eigvalsh(slopes).max(), abs=1e-8)
+
+
 def test_parts_are_populations_of_their_own(people):
     point = np.array([0.3, -0.7, 0.2])
     for part in (slice(None, None, 3), np.arange(39, 0, -2), people.values(point) > 0.4):

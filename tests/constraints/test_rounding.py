@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from discreet.constraints import (
     TransversalMatroid,
     swap_round,
 )
+from discreet.constraints.rounding import settle_knapsack
 
 from .matroid_zoo import CLASSES
 
@@ -175,6 +178,20 @@ def test_knapsack_rounding_loses_at_most_the_dropped_item(scale):
     assert worth / draws >= multilinear(x) - loss - margin(draws)
     # A free item is never dropped.
     assert as_often(counts[8], draws, x[8])
+
+
+def test_pairs_of_a_knapsack_settle_at_the_same_cost():
+    """Whatever the coins: one entry at most stays between, free items stay as they are, and so do means."""
+    start = np.array([0.3, 0.9, 0.5, 0.2, 0.7, 1.0, 0.4])
+    costs = np.array([1.0, 3.0, 0.5, 2.0, 0.25, 1.0, 0.0])
+    rng, runs = np.random.default_rng(4), np.zeros((3000, 7))
+    for x in runs:
+        x[:] = start
+        settle_knapsack(x, costs, rng)
+        assert costs @ x == pytest.approx(costs @ start)
+        assert np.count_nonzero((x > 0.0) & (x < 1.0) & (costs > 0.0)) <= 1
+    assert runs[:, 5:].tolist() == [[1.0, 0.4]] * 3000
+    assert np.abs(runs.mean(axis=0) - start).max() < 5 * 0.5 / math.sqrt(3000)
 
 
 def test_knapsack_rounding_keeps_expectations_when_nothing_needs_dropping():

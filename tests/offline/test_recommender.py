@@ -138,6 +138,9 @@ def test_the_gate_sees_exactly_these_releases(left, budget):
     assert (left[-2][1] * UNIT == unit_sums(people)).all()
     kept = np.arange(12)
     assert (left[-1][1].reshape(12, 12) * UNIT**2 == pair_sums(people, kept)).all()
+    if counted:
+        assert left[0][1] == 4000
+        assert left[0][3] == pytest.approx(1.0)
     moves = math.sqrt(2.0) if budget is BUDGET else 1.0
     for _, _, sigma, sensitivity in left[-2:]:
         assert moves <= sensitivity <= moves * (1 + 1e-12)
@@ -622,6 +625,17 @@ def test_the_public_number_of_people_stands_for_the_private_one():
         model = PrivateRecommender(ALONE, seed=0, **options).fit(people)
         assert model.n_people == 5000 if options else abs(model.n_people - 4000) < 500
         assert set(model.recommend([0], 3).items) == {1, 2, 3}
+
+
+def test_there_is_somebody_however_much_noise_there_is(monkeypatch):
+    honest = dc.Gate.gaussian
+
+    def gaussian(self, values, sigma, sensitivity, **options):
+        found = honest(self, values, sigma, sensitivity, **options)
+        return -50.0 if options["label"] == "number of people" else found
+
+    monkeypatch.setattr(dc.Gate, "gaussian", gaussian)
+    assert PrivateRecommender(ALONE, seed=0).fit(Coverage(tastes(200))).n_people == 1
 
 
 def test_scikit_learn():

@@ -29,6 +29,20 @@ LOOSE = dc.Budget(2.0, 1e-3)
 NEVER = 1e-6  # chance that a right program fails a statistical test
 
 
+def test_whoever_is_large_by_all_bits_where_few_are_by_some():
+    """With a threshold that nobody reaches all of 65,536 steps and what lies between them decide: smaller
+    uniform numbers are larger normal ones."""
+    size, seed = 3000, 8
+    (found,) = module.largest(np.zeros(size), np.ones(size), size, 1, 50.0, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    steps = np.frombuffer(rng.bytes(2 * size), dtype="<u2").astype(float)
+    some = np.flatnonzero(steps <= 1)
+    early, between = rng.random(some.size), rng.random(size)
+    between[some] = early
+    assert np.unique(steps).size < size - 30
+    assert found.tolist() == np.argsort(steps + between, kind="stable").tolist()
+
+
 def quietly(*args, **options):
     """A learner with published constants, without what they warn of."""
     with warnings.catch_warnings():

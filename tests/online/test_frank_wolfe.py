@@ -965,3 +965,13 @@ def test_leaders_know_the_widths_of_their_box():
     assert leader.widths == pytest.approx([0.75, 1.5])
     assert leader.reach == pytest.approx(math.hypot(0.75, 1.5) / 2.0)
     assert leader.at(np.array([10.0, -10.0]), 1.0) == pytest.approx([1.0, 0.5])
+
+
+@pytest.mark.parametrize("regularizer", ["entropy", "euclidean"])
+@pytest.mark.parametrize(
+    "constraint", [c.Cardinality(1, 3), c.Cardinality(2, 3), c.PartitionMatroid([0, 0, 1], 1)]
+)
+def test_leaders_at_any_rate(constraint, regularizer):
+    """Payoffs that no float holds, once they are multiplied by the rate, are those of the best set."""
+    found = Leader(constraint, regularizer).at(np.array([-1e200, 3e200, 1e200]), 1e200)
+    assert found == pytest.approx([0.0, 1.0, 0.0 if constraint.rank == 1 else 1.0], abs=1e-9)

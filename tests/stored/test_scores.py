@@ -22,6 +22,7 @@ from discreet.constraints import (
     TransversalMatroid,
 )
 from discreet.core.checks import DataError
+from discreet.data.store import Bucket
 from discreet.kernels.stores import person_coins
 from discreet.objectives import (
     ConcaveOverModular,
@@ -29,6 +30,7 @@ from discreet.objectives import (
     FacilityLocation,
     ProbabilisticCoverage,
     SaturatedCoverage,
+    stored,
 )
 from discreet.objectives.fixed_point import FixedPointGains, step
 from discreet.objectives.stored import Threads
@@ -208,6 +210,8 @@ def test_mixtures_of_one_store(stores):
     def mixed(first, second):
         return 0.5 * first + 0.25 * second
 
+    twice = [0.5 * (0.25 * people) for people in (Coverage.from_store(stores[3]), Coverage(matrix()))]
+    assert vectors(twice[0]) == vectors(twice[1])
     stored = mixed(*(family.from_store(stores[3]) for family in (Coverage, FacilityLocation)))
     memory = mixed(Coverage(matrix()), FacilityLocation(matrix()))
     assert vectors(stored) == vectors(memory)
@@ -215,6 +219,12 @@ def test_mixtures_of_one_store(stores):
         mixed(Coverage.from_store(stores[3]), Coverage(matrix()))
     with pytest.raises(ValueError, match="in memory or in one store"):
         mixed(Coverage.from_store(stores[3]), Coverage.from_store(stores[7]))
+
+
+def test_chunks_of_a_bucket_follow_each_other():
+    bucket = Bucket(np.arange(9, dtype=np.uint64), np.arange(0, 40, 4), np.zeros(36, dtype=np.int32))
+    with patch.object(stored, "_COPIED", 9):
+        assert [*stored._chunks(bucket, 2, 9)] == [(2, 4), (4, 6), (6, 8), (8, 9)]
 
 
 def test_people_of_a_store_in_memory(stores):

@@ -37,6 +37,7 @@ class Losses(ABC):
     strong_convexity = 0.0
     # Which cost it is to compiled loops (`kernels.convex`); None for one that they do not know.
     _kind: ClassVar[int | None] = None
+    _curvature: ClassVar[float] = 0.0  # the largest second derivative along a row of length 1
 
     def __init__(self, rows: ArrayLike, row_norm: float, clip: bool) -> None:
         table = _table("rows", rows)
@@ -144,10 +145,7 @@ class Losses(ABC):
 
     def _smoothness(self) -> float:
         """No average gradient changes faster than this; 0 for linear costs."""
-        return self._curvature() * float(np.linalg.norm(self._rows, 2)) ** 2 / len(self)
-
-    @abstractmethod
-    def _curvature(self) -> float: ...
+        return self._curvature * float(np.linalg.norm(self._rows, 2)) ** 2 / len(self)
 
     @abstractmethod
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
@@ -170,7 +168,7 @@ class Logistic(Losses):
     (0.6931, [-0.15, 0.05])
     """
 
-    _kind = LOGISTIC
+    _kind, _curvature = LOGISTIC, 0.25
 
     def __init__(
         self, rows: ArrayLike, labels: ArrayLike, *, row_norm: float = 1.0, clip: bool = False
@@ -188,9 +186,6 @@ class Logistic(Losses):
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
 
-    def _curvature(self) -> float:
-        return 0.25
-
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         from scipy.special import expit
 
@@ -204,7 +199,7 @@ class Squared(Losses):
     0.125
     """
 
-    _kind = SQUARED
+    _kind, _curvature = SQUARED, 1.0
 
     def __init__(
         self,
@@ -235,9 +230,6 @@ class Squared(Losses):
     def lipschitz(self, domain: Domain) -> float:
         reach = _length(_inside(domain).center) + domain.outer_radius
         return (self.row_norm * reach + self.target_bound) * self.row_norm
-
-    def _curvature(self) -> float:
-        return 1.0
 
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
         return self._along(point) - self._numbers, 0.0
@@ -294,9 +286,6 @@ class Linear(Losses):
     def lipschitz(self, domain: Domain) -> float:  # noqa: ARG002
         return self.row_norm
 
-    def _curvature(self) -> float:
-        return 0.0
-
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:  # noqa: ARG002
         return np.ones(len(self)), 0.0
 
@@ -321,9 +310,6 @@ class Distance(Losses):
         return _length(_inside(domain).center) + domain.outer_radius + self.row_norm
 
     def _smoothness(self) -> float:
-        return 1.0
-
-    def _curvature(self) -> float:
         return 1.0
 
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
