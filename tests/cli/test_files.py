@@ -484,3 +484,24 @@ def test_no_encoding_lets_a_row_decide_how_the_next_is_read(tmp_path, encoding):
         people = read_events(path, **asked)
         assert [one for one in people.people if one != "bob"] == ["ann", "c"]
         assert {"tea", "m"} <= set(people.items)
+
+
+def test_a_bad_row_changes_no_row_with_the_letter_that_stands_for_bad_ones(tmp_path):
+    """GB 18030 can write U+FFFD: such a row is good, whatever stands in the others."""
+    path, good = tmp_path / "a.csv", "user,page\n\ufffdann,te\ufffda\n".encode("gb18030")
+    asked = {"person": "user", "item": "page", "encoding": "gb18030", "skip_bad": True}
+    for row in (b"bob,tea", b"bob,\xff"):
+        path.write_bytes(good + row + b"\n")
+        found = read_events(path, **asked)
+        assert (found.people, "te\ufffda" in found.items) == (("\ufffdann", "bob"), True)
+
+
+@pytest.mark.parametrize("stop", ["\n", "\r\n", "\r"])
+def test_without_a_header_a_mark_of_byte_order_is_no_letter_of_whichever_row(tmp_path, stop):
+    """Files that were joined: were the mark left out of the first row only, a row before it would decide."""
+    path, mark = tmp_path / "a.csv", "\ufeff"
+    for before in ("", f"zoe,tea{stop}"):
+        path.write_bytes(f'{before}{mark}ann,tea{stop}ann,jam{stop}{mark}"bob",{mark}tea{stop}'.encode())
+        found = read_events(path, person="user", item="page", columns=["user", "page"])
+        assert {"ann", "bob"} == set(found.people) - {"zoe"}
+        assert set(found.items) == {"tea", "jam", f"{mark}tea"}

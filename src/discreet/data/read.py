@@ -61,6 +61,8 @@ _WORKBOOK = (
     ' sheet with the rows as "CSV UTF-8" (File, Save As) and name that file'
 )
 _BREAK = re.compile(rb"(\r\n|\r|\n)")
+_MARK = b"\xef\xbb\xbf"  # of byte order, in UTF-8
+_MARKED = re.compile(rb"(?<![^\r\n])" + _MARK)
 # What reads otherwise in encodings that do not extend ASCII, or in which letters tell how to read others.
 UTF = "UTF-8"
 _PROBE = bytes(range(128)) + rb"\u000a+AGE-.xn--tda." + b"\x1b$B0!"
@@ -607,7 +609,9 @@ def _csv(
     blocks = _whole_lines(source, file)
     if source.encoding != UTF:
         blocks = (_in_utf8(block, source.encoding) for block in blocks)
-    block = next(blocks, b"").removeprefix(b"\xef\xbb\xbf")
+    if source.columns is not None:  # then the first line is a row, which is read like any other
+        blocks = (_MARKED.sub(b"", block) if _MARK in block else block for block in blocks)
+    block = next(blocks, b"").removeprefix(_MARK)
     first, rest = "", block
     if source.columns is None:
         line, stop, rest = _BREAK.split(block, 1) if _BREAK.search(block) else (block, b"", b"")
@@ -679,8 +683,13 @@ def _in_utf8(block: bytes, encoding: str) -> bytes:
     try:
         return block.decode(encoding).encode()
     except UnicodeDecodeError:  # each line by itself: what is left out of one could be its break
-        lines = "".join(one.decode(encoding, "replace") for one in _BREAK.split(block))
-        return lines.replace("\ufffd", "\udcff").encode("utf-8", "surrogateescape")
+        lines = "".join(one.decode(encoding, _MARKS_BAD) for one in _BREAK.split(block))
+        return lines.encode("utf-8", "surrogateescape")
+
+
+# Not "replace": what it puts there may stand in the text of others, who would be bad only beside a bad row.
+_MARKS_BAD = "discreet.bad"
+codecs.register_error(_MARKS_BAD, lambda error: ("\udcff", cast(UnicodeDecodeError, error).end))
 
 
 def _bad_line(source: Source, line: int, fault: int, width: int = 0, cells: int = 0) -> ValueError:
