@@ -49,6 +49,20 @@ def shown(thing) -> str:
     return page.text
 
 
+def test_reprs_are_short():
+    budget = dc.Budget(1.0, 1e-6)
+    assert repr(budget) == "Budget(epsilon=1.0, delta=1e-06)"
+    other = dc.Budget(2.0, 0.0, "add_remove", 3)
+    assert repr(other) == "Budget(epsilon=2.0, neighbours='add_remove', max_rounds_per_person=3)"
+    assert eval(repr(other), {"Budget": dc.Budget}) == other
+    plan = dc.plan(20, 2, 1_000, budget, goal="certified")
+    learner = PhasedSelector(20, 2, budget, seed=0)
+    for one in (budget, dc.Gate(budget), dc.privacy.Periods(budget), plan, learner, learner.privacy):
+        assert len(repr(one)) < 250, repr(one)
+        assert "\n" not in repr(one)
+        assert " at 0x" not in repr(one)
+
+
 def test_selection_shows_labels_and_its_account():
     people = dc.objectives.Coverage(
         [[1, 0, 0], [1, 1, 0], [0, 0, 1]] * 200, labels=["<i>tea</i>", "b&b", "jam"]
