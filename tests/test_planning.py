@@ -380,6 +380,18 @@ def test_a_certificate_that_is_worth_something_is_taken_for_any_order_of_people(
     assert found.best.name in ("BestOfBothSelector", "RunningSumSelector")
 
 
+def test_shares_of_all_learners_are_of_the_same_streams():
+    """Of three streams one learner's median is above another's of nine, and says nothing."""
+    found = dc.plan(60, 4, 1_000, dc.Budget(0.1, 1e-6))
+    best = max(found.candidates, key=lambda one: one.expected.share)
+    assert best.expected.share < found.best.expected.share + 0.05
+    # Random sets serve as much here, and the first sentence does not promise more.
+    assert found.simulation.needed <= 1_000
+    assert found.hopeless
+    assert "Expect little" in found.reason
+    assert "a larger epsilon or more people would help." in found.reason
+
+
 def test_where_nothing_helps_it_says_so_first_and_how_many_people_would():
     found = dc.plan(200, 2, 300, dc.Budget(0.02), stream="stationary")
     assert found.hopeless

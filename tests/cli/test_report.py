@@ -55,6 +55,19 @@ def test_an_account_of_a_learner_is_read_from_json(capsys, tmp_path):
     assert inside(capsys, "report", path).out.strip() == str(account)
 
 
+def test_ledger_show_is_the_report_of_a_ledger(capsys, ledger):
+    assert inside(capsys, "ledger", "show", ledger).out == inside(capsys, "report", ledger).out
+    assert "'ledger' is not a command" in inside(capsys, "ledger", "hide", ledger).err
+
+
+def test_a_saved_learner_has_its_account_and_one_at_a_shared_gate_names_the_ledger(capsys, tmp_path):
+    learner = dc.online.ThompsonSelector(6, 2, 100, dc.Budget(1.0))
+    learner.save(tmp_path / "learner")
+    assert inside(capsys, "report", tmp_path / "learner").out.strip() == str(learner.privacy)
+    dc.online.ThompsonSelector(6, 2, 100, dc.Gate(dc.Budget(1.0)).share(0.5)).save(tmp_path / "shared")
+    assert "whose ledger has its account" in inside(capsys, "report", tmp_path / "shared").err
+
+
 def test_a_population_of_a_service(capsys, tmp_path):
     url = f"sqlite:///{tmp_path}/service.db"
     world = World(url, taken(seed=None), PopulationConfig(epsilon=1.0))

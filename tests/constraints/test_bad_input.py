@@ -230,3 +230,21 @@ def test_blocks_by_item_are_refused():
     """The keys of a mapping would pass for categories, each with one item: no limit at all."""
     with pytest.raises(TypeError, match="one category per item, in the order of the items"):
         PartitionMatroid({"tea": "drinks", "milk": "drinks"}, 1)
+
+
+class Own(discreet.constraints.Constraint):
+    def contains(self, S):
+        return len(list(S)) <= 2
+
+    def addable(self, S):
+        return [item for item in range(4) if item not in S]
+
+
+def test_a_constraint_of_ones_own_is_told_what_it_lacks():
+    with pytest.raises(AttributeError, match="set n_items, how many items there are, and rank"):
+        discreet.offline.PrivateGreedy(Own(), discreet.Budget(1.0))
+    listing = type("Own", (Own,), {"n_items": 4, "rank": 2})()
+    with pytest.raises(TypeError, match=r"Own\.addable must return a mask: one True or False for each"):
+        listing.over(4)
+    with pytest.raises(AttributeError, match=r"no attribute 'size'$"):
+        _ = listing.size

@@ -211,6 +211,8 @@ def bumped(draw: int, place: int) -> hooks.Script:
 def noise_map(observe: Observe) -> NoiseMap:
     """The map from noise to releases, draw by draw and number by number."""
     rest, drawn = observe(quiet)
+    if not rest:
+        raise ValueError("nothing noisy is released in this setting; audit more rounds, or shorter batches")
     still = np.concatenate(rest)
     columns, groups, start = [], [], 0
     for draw, size in enumerate(drawn.sizes):

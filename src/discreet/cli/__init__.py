@@ -111,6 +111,8 @@ def parser_of(name: str) -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing that a user can do wrong ends in a traceback."""
     first, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if [first, *rest[:1]] == ["ledger", "show"]:  # of a ledger: its report
+        first, rest = "report", rest[1:]
     if first in COMMANDS:
         return guarded(f"discreet {first}", lambda: _run(first, rest))
     return guarded("discreet", lambda: _without_command(first, rest))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.state import state_class
 from .common import add, as_json, service_settings
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ _EXAMPLES = """examples:
   discreet report people.ledger                      # every release, as text
   discreet report people.ledger --out account.html   # a document with lines to sign; print it to PDF
   discreet report account.json --out account.html    # of json.dumps(learner.privacy.to_json())
+  discreet report learner.discreet                   # of learner.save("learner.discreet"); or a saved model
   discreet report --population visitors --store sqlite:///shop.db --out account.html
 
-The document of a service that runs is on its page of the population."""
+discreet ledger show people.ledger is discreet report people.ledger. The document of a service that runs is on
+its page of the population."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a ledger, or an account as JSON")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a ledger, a saved learner, or JSON")
     parser.add_argument("--population", metavar="NAME", help="of the store of a service, instead of a file")
     parser.add_argument("--out", metavar="FILE.html", help="write the document there")
     parser.add_argument("--title", help="of the document (default: Privacy account)")
@@ -78,9 +81,13 @@ def _population(options: argparse.Namespace) -> tuple[str, str, object]:
 
 
 def _read(path: Path) -> Account | Periods:
-    """The account of a ledger, or the one that a file of JSON holds."""
+    """The account of a ledger or a saved learner, or the one that a file of JSON holds."""
+    from ..online.learner import load
     from ..privacy import Account, Budget, Gate, Periods, SQLiteLedger
 
+    if state_class(path) not in (None, "None"):
+        account: Account = load(path).privacy
+        return account
     if path.read_bytes()[:1] == b"{":
         record = json.loads(path.read_text(encoding="utf-8"))
         try:

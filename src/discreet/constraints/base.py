@@ -44,8 +44,15 @@ class Constraint(ABC):
     n_items: int | None
     rank: int
 
+    def __getattr__(self, name: str) -> Any:  # asked for what a class of somebody's own has not set
+        sizes = "; set n_items, how many items there are, and rank, how many the largest set has"
+        hint = sizes if name in ("n_items", "rank") else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
     def over(self, n_items: int) -> Self:
         """This constraint on the ground set 0..n_items-1; an error if it was built for another one."""
+        if "_arguments" not in type(self).__dict__:
+            self._check_own()
         if self.n_items != n_items:
             raise ValueError(
                 f"{self!r} is over {self.n_items} items, not n_items={n_items}; build one that fits"
@@ -75,6 +82,13 @@ class Constraint(ABC):
             raise ValueError(f"{kind!r} is not a kind of constraint that this release knows")
         found: Constraint = getattr(constraints, kind)(**arguments)
         return found
+
+    def _check_own(self) -> None:
+        """Refuse a class of somebody's own whose `addable` lists items."""
+        free = np.asarray(self.addable([]))
+        if free.dtype != bool or free.shape != (self.n_items,):
+            name = type(self).__name__
+            raise TypeError(f"{name}.addable must return a mask: one True or False for each of n_items items")
 
     def _arguments(self) -> dict[str, Any]:
         """What the constructor is given for an equal constraint, as plain values."""

@@ -18,10 +18,11 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -360,11 +361,12 @@ def _kind(given: Any) -> str:
 
 
 def _settings_of(kind: str) -> list[str]:
-    from .. import online, planning
+    from .. import planning
+    from ..online.registry import learners
 
     if kind in BASELINES:
         return []
-    made = planning.plan if kind == PLANNER else getattr(online, kind).__init__
+    made = planning.plan if kind == PLANNER else learners()[kind].kind(kind).__init__
     names = list(inspect.signature(made).parameters)
     starts = [_CANDIDATES] if kind == PLANNER or "start" in names else []
     return [name for name in names if name not in _MADE_BY_US] + starts
@@ -466,7 +468,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
 def _made(people: Population, cell: Cell) -> tuple[Any, str]:
     """The learner of a cell, ready for its first round; and what the planner took, where it was asked."""
-    from .. import online
+    from ..online.registry import learners
 
     seed = int(digest(cell.settings)[:15], 16)
     settings = dict(cell.learner.settings)
@@ -475,7 +477,7 @@ def _made(people: Population, cell: Cell) -> tuple[Any, str]:
     if cell.learner.kind == PLANNER:
         found = _planned(people, cell, settings)
         return found.learner(seed=seed, **more), str(found.best)
-    make: Callable[..., Any] = getattr(online, cell.learner.kind)
+    make: Callable[..., Any] = learners()[cell.learner.kind].kind(cell.learner.kind)
     if "rounds" in inspect.signature(make).parameters:
         make = partial(make, rounds=len(people))
     return make(**_sizes(people, cell), **settings, **more, seed=seed), ""
@@ -843,9 +845,12 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
+    from ..online.registry import REGISTRY
+
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")  # threads of ours would not survive a fork
-    with ProcessPoolExecutor(workers, context, initializer=_as_a_worker) as pool:
+    homes = {one.home for name, one in REGISTRY.items() if name in {cell.learner.kind for cell in cells}}
+    with ProcessPoolExecutor(workers, context, initializer=_as_a_worker, initargs=(homes,)) as pool:
         try:
             with _children_undisturbed():
                 waiting = {pool.submit(run_cell, cell): cell for cell in cells}
@@ -853,8 +858,9 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
                 yield waiting[done], done.result()
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                "a worker process ended before its work was done (out of memory?); finished cells are kept:"
-                f" run the same again, with fewer than workers={workers}"
+                "a worker process ended before its work was done: in a script, call simulate below"
+                ' if __name__ == "__main__":; if memory ran out, finished cells are kept: run the same again,'
+                f" with fewer than workers={workers}"
             ) from error
         except BaseException:  # an interruption: what the workers are at is lost, what is finished is not
             pool.shutdown(wait=False, cancel_futures=True)
@@ -863,10 +869,11 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
             raise
 
 
-def _as_a_worker() -> None:
+def _as_a_worker(homes: Iterable[str]) -> None:
     """Leave an interruption to the process that started us: it ends us, and says one line.
 
     If that process is killed it can end nobody, and its pipes stay open in our siblings: so we watch it.
+    ``homes`` are modules of learners, which register them.
     """
     import multiprocessing
     import threading
@@ -874,6 +881,8 @@ def _as_a_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
+    for home in homes:
+        import_module(home)
 
     def end_with_it() -> None:
         parent.join()

@@ -16,7 +16,7 @@ from ..bounds import continuous as bounds
 from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..core import checks
-from ..core.options import Calibration
+from ..core.options import Auto, Calibration, ContinuousComposition, ContinuousNoise
 from ..core.text import track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
 from ..objectives.fixed_point import row_parts
@@ -537,9 +537,9 @@ class ContinuousGreedy(OfflineSelector):
         self,
         constraint: Constraint | int,
         budget: Spending | Allowance,
-        steps: int | str = "auto",
-        noise: str = "exponential",
-        composition: str = "auto",
+        steps: int | Auto = "auto",
+        noise: ContinuousNoise = "exponential",
+        composition: ContinuousComposition = "auto",
         *,
         bound: float = 1.0,
         items_per_person: int | None = None,

@@ -26,6 +26,7 @@ from .. import objectives
 from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..core.names import item_numbers
+from ..core.options import GreedyMethod, Scale
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
@@ -632,7 +633,7 @@ class PrivateItemSelector(_PrivateSelector):
         *,
         bound: float | None = None,
         constraint: Constraint | None = None,
-        method: str = "auto",
+        method: GreedyMethod = "auto",
         items_per_person: int | None = None,
         include: Any = None,
         exclude: Any = None,
@@ -756,8 +757,8 @@ class PrivateFeatureSelector(_PrivateSelector):
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: Iterable[Any] | None = None,
         bins: int = 4,
-        scale: str = "linear",
-        method: str = "auto",
+        scale: Scale = "linear",
+        method: GreedyMethod = "auto",
         include: Any = None,
         exclude: Any = None,
         candidates: Any = None,

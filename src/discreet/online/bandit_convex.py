@@ -13,7 +13,7 @@ import numpy as np
 from ..bounds import convex as bounds
 from ..constraints.domains import Box, Domain
 from ..core import checks
-from ..core.options import Calibration
+from ..core.options import Adversary, Auto, Calibration
 from ..core.text import track
 from ..objectives.losses import Losses
 from ..privacy import Event, LaplaceNoise, Seed, Share, SumSpec, VectorBounds
@@ -358,10 +358,10 @@ class BanditApproximateLeader(PointLearner):
         lipschitz: float,
         bound: float | tuple[float, float],
         strong_convexity: float = 0.0,
-        adversary: str = "oblivious",
-        batch: int | str = "auto",
-        exploration_radius: float | str = "auto",
-        regularization: float | str = "auto",
+        adversary: Adversary = "oblivious",
+        batch: int | Auto = "auto",
+        exploration_radius: float | Auto = "auto",
+        regularization: float | Auto = "auto",
         isotropic: bool = False,
         calibration: Calibration = "tight",
         seed: Seed = None,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
-from ..core.options import Calibration
+from ..core.options import Auto, Calibration, MinimizerForm
 from ..kernels.minimization import Cuts
 from ..privacy import (
     Event,
@@ -412,10 +412,10 @@ class BanditSubmodularMinimizer(SetMinimizer):
         budget: Spending,
         bound: float = 1.0,
         *,
-        form: str = "values",
+        form: MinimizerForm = "values",
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | str = "auto",
+        regularization: float | Auto = "auto",
         calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,

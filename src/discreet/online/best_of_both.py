@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..core.options import SumMethod
+from ..core.options import Auto, SumMethod, Weights
 from ..kernels.selection import FollowedRounds, norm_weight, row_weights
 from ..kernels.softmax import follows_first
 from ..objectives import Population, answers
@@ -228,10 +228,10 @@ class BestOfBothSelector(OnlineSelector):
         rounds: int | None,
         budget: Spending,
         *,
-        resample_every: int | str = "auto",
+        resample_every: int | Auto = "auto",
         first_window: int | None = None,
         first_batch: int | None = None,
-        weights: str | None = "norm",
+        weights: Weights | None = "norm",
         min_separation: int | None = None,
         sums: SumMethod = "sqrt",
         bound: float = 1.0,

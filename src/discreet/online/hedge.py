@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..core.options import Calibration
+from ..core.options import Calibration, HedgeComposition
 from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
@@ -234,7 +234,7 @@ class HedgeSelector(OnlineSelector):
         *,
         resample_every: int | str = 1,
         rate: float | None = None,
-        composition: str = "summed",
+        composition: HedgeComposition = "summed",
         bound: float = 1.0,
         calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,

@@ -79,7 +79,7 @@ from .people import (
     given_person,
     in_order,
 )
-from .registry import REGISTRY
+from .registry import REGISTRY, learners
 from .released import Estimates, Pooled, Released
 from .window import Window, part_of
 
@@ -770,7 +770,10 @@ class OnlineLearner:
 def kind_of(header: dict[str, Any], base: type, path: Any) -> Any:
     """The registered kind of learner that a file says it holds."""
     name = str(header.get("class"))
-    if name not in REGISTRY or not issubclass(kind := REGISTRY[name].kind(name), base):
+    if name not in REGISTRY and name not in learners():
+        known = "a learner of your own is known once its module is imported"
+        raise ValueError(f"{path} holds a {name}, not a {base.__name__} that is registered; {known}")
+    if not issubclass(kind := REGISTRY[name].kind(name), base):
         raise ValueError(f"{path} holds a {name}, not a {base.__name__}")
     return kind
 
@@ -781,7 +784,10 @@ def resumed(
     """What can be resumed from a file: a learner, or segments."""
     shared = header.get("gate") is None
     if shared and gate is None:
-        raise ValueError(f"{path} spends from a gate that others use too; give gate=, restored as well")
+        raise ValueError(
+            f"{path} spends from a gate that others use too, whose ledger has its account; give gate=,"
+            " restored as well"
+        )
     if gate is not None and not shared:
         raise ValueError(f"{path} has a gate of its own; leave gate= out")
     found = object.__new__(kind)

@@ -358,7 +358,7 @@ class SubmodularMinimizer(SetMinimizer):
         *,
         sums: SumMethod | Auto = "auto",
         noise: NoiseLaw | Auto = "auto",
-        regularization: float | str = "auto",
+        regularization: float | Auto = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         min_separation: int | None = None,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
+from ..core.options import PhasedMethod
 from ..objectives.fixed_point import FixedPointGains
 from ..privacy import (
     Account,
@@ -228,7 +229,7 @@ class PhasedSelector(OnlineSelector):
         window: int | str = "doubling",
         first_window: int | None = None,
         restart_on_drift: bool = False,
-        method: str = "auto",
+        method: PhasedMethod = "auto",
         bound: float = 1.0,
         labels: Sequence[Any] | None = None,
         start: Released | OnlineSelector | None = None,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..constraints import PartitionMatroid
@@ -347,10 +348,12 @@ REGISTRY = {
 
 
 def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[AuditExample] = ()) -> None:
-    """Make a learner of one's own known: to `discreet.load`, to `discreet.audit` and to the service.
+    """Make a learner of one's own known in this process: to `discreet.load`, `discreet.audit`, simulations.
 
     ``feedback`` says what its `learn` is given, and ``audits`` are settings so small that all of what it does
-    can be enumerated. It must be a class of an importable module, so that saved states find it again.
+    can be enumerated. It must be a class of an importable module, which calls `register` at its end. A module
+    that an installed package declares as an entry point of the group ``discreet.learners`` is imported when
+    a learner is asked for by name: by commands, by the service, and by `discreet.load`.
     """
     from .learner import OnlineLearner
 
@@ -365,9 +368,24 @@ def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[Aud
     REGISTRY[kind.__name__] = Registered(kind.__module__, feedback, tuple(audits))
 
 
+@cache
+def _import_declared() -> None:
+    for one in entry_points(group="discreet.learners"):
+        try:
+            one.load()
+        except Exception as error:  # of others' code; the rest can go on without it
+            checks.warn(f"the learner that {one.value} declares cannot be used: {error}")
+
+
+def learners() -> dict[str, Registered]:
+    """Every learner by name, with those that installed packages declare."""
+    _import_declared()
+    return REGISTRY
+
+
 def selectors() -> list[str]:
     """The learners that show k of n items and learn from what people value."""
     from .learner import SelectorSettings
 
-    kinds = {name: one.kind(name) for name, one in REGISTRY.items()}
+    kinds = {name: one.kind(name) for name, one in learners().items()}
     return [name for name, kind in kinds.items() if issubclass(kind._settings_type, SelectorSettings)]

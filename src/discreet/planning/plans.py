@@ -242,7 +242,8 @@ class Simulation:
     @property
     def hopeless(self) -> bool:
         """Whether the best is hardly better than random sets."""
-        return self.needed is None or self.needed > self.people
+        share, chance = self.shares[self.best].share, self.at_random.share
+        return self.needed is None or self.needed > self.people or share - chance < _ALIKE * (1.0 - chance)
 
     def says(self, question: ItemQuestion) -> list[str]:
         """What to expect, in words: first what matters most."""
@@ -254,10 +255,10 @@ class Simulation:
             said.append(f"Epsilon {question.budget.epsilon:g} hardly protects anybody: choose 10 or less.")
         if self.hopeless:
             enough = f"more than {_LAST_PEOPLE:,}" if self.needed is None else f"about {self.needed:,}"
-            said.append(
-                f"Expect little: {about}, where random sets serve {chance} ({range_}); {enough} people would"
-                " be needed for clearly more."
-            )
+            more = f"; {enough} people would be needed for clearly more"
+            if self.needed is not None and self.needed <= self.people:
+                more = "; a larger epsilon or more people would help"
+            said.append(f"Expect little: {about}, where random sets serve {chance} ({range_}){more}.")
         else:
             said.append(
                 f"Expect {about} (random sets: {chance}; {range_}); below {self.needed:,} people a private"
@@ -350,6 +351,9 @@ class Plan:
         rows.append(["", name, "", *expected, *self._columns(loss), ""])
         header = [] if found is None else ["expected share"]
         return ["", "learner", "settings", *header, "regret at most", "per round", "note"], rows
+
+    def __repr__(self) -> str:
+        return f"Plan({self.headline}; chosen: {self.best})"
 
     def __str__(self) -> str:
         return "\n".join([self.reason, self.headline, table(*self.rows()), f"chosen: {self.best}"])
@@ -487,7 +491,10 @@ def _on_synthetic_people(question: ItemQuestion, progress: bool) -> Simulation:
 
 
 def _compared(question: ItemQuestion, sample: Population | None, progress: bool) -> Simulation:
-    """Every kind of candidate on a few streams, and the best two or three on more, as time allows."""
+    """Every kind of candidate on a few streams, and the best of each learner on more, as time allows.
+
+    The chosen one is among the best two or three of the few streams.
+    """
     size = Size.of(question.rounds, question.n_items, question.k)
     if sample is not None or isinstance(question.sets, Constraint):
         size = replace(size, n_items=question.n_items, k=question.k)
@@ -512,7 +519,9 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     slowest = max(_seconds(one, small) for one in last)
     count = min(len(CATALOGUES), max(FEWEST, int(_SECONDS / slowest)))
     others = crowds(size, small.constraint, count, first=FEWEST, **more)
-    for one in track(last, "simulating", progress, after=2.0):
+    # The best of each learner on the same streams, so that their shares can be compared.
+    shown = [one for one in kinds if one.kind in {first, *most.values()}]
+    for one in track(shown, "simulating", progress, after=2.0):
         tried[one.kind] += _served(small, one, others, FEWEST)
     found = shares()
     best = _best_kind(question, [own[one.kind] for one in last], found)
@@ -521,7 +530,7 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     needed = people_needed(tried[best], chances)
     if needed is None:
         needed = _people_needed(small, one, more)
-    expected = {kind: Expected.of(runs) for kind, runs in found.items()}
+    expected = {one.kind: Expected.of(found[one.kind]) for one in shown}
     return Simulation(expected, best, Expected.of(chances), count, size.rounds, needed)
 
 

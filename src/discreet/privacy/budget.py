@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -73,6 +73,11 @@ class Budget:
                 f"delta={delta:g} promises little: with that probability a person's data may be shown as they"
                 " are; delta should be far below one over the number of people, such as 1e-6"
             )
+
+    def __repr__(self) -> str:
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        words = [f"{one.name}={given[one.name]!r}" for one in fields(self) if given[one.name] != one.default]
+        return f"Budget({', '.join(words)})"
 
     @cached_property
     def private(self) -> bool:

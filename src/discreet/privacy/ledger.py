@@ -164,6 +164,9 @@ class MemoryLedger:
         self._terms: dict[str, Any] | None = None
         self._caveats: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return "MemoryLedger()"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ledger is not copied or pickled, or what it holds could be spent twice")
 

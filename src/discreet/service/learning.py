@@ -51,7 +51,7 @@ from ..core.state import capture, restore
 from ..objectives import Coverage
 from ..online.learner import OnlineLearner, OnlineSelector
 from ..online.personal import PersonalSelector, PersonalSettings
-from ..online.registry import REGISTRY
+from ..online.registry import REGISTRY, learners
 from ..online.released import Released
 from ..online.segments import Segment, Segments, joined, pieces
 from ..personal import word_features
@@ -447,7 +447,7 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
     check_candidates(config)
     name = learner_of(config)
     wanted = "function" if config.feedback == "likes" else "reward"
-    if name not in REGISTRY or REGISTRY[name].feedback != wanted:
+    if (name not in REGISTRY and name not in learners()) or REGISTRY[name].feedback != wanted:
         fit = [one for one, known in REGISTRY.items() if known.feedback == wanted]
         message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
         raise Wrong("learner", message)
@@ -523,7 +523,7 @@ def check_segments(segments: list[str]) -> None:
 
 def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
     name = learner_of(config)
-    kind: type[OnlineLearner] = REGISTRY[name].kind(name)
+    kind: type[OnlineLearner] = learners()[name].kind(name)
     known = inspect.signature(kind.__init__).parameters
     if config.candidates and start is None:  # later periods have no other items
         listed, few = len(config.items), config.candidates
