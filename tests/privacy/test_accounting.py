@@ -13,7 +13,7 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import Entry, Releases, account, composition, conversions
+from discreet.privacy import Entry, Releases, account, composition, conversions, picks
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
 from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
@@ -432,3 +432,27 @@ def test_the_limits_of_a_budget_are_met_and_not_exceeded():
             assert holds(met)
             assert holds(below)
             assert not any(map(holds, beyond))
+        again = met._replace(**{field: chosen.limit * (1 + Fraction(1, 1 << 401))})
+        assert chosen.allows(again) > chosen.fits(again)
+        again = met._replace(delta=chosen.failure * (1 + Fraction(1, 1 << 401)))
+        assert chosen.allows(again)
+
+
+@pytest.mark.parametrize(("neighbours", "part"), [("add_remove", 1), ("replace", 2)])
+def test_rates_of_picks_that_are_paid_for_together(neighbours, part):
+    """The formulas of `decomposable_delta` and `subsampled` with all parts of a person up to 4."""
+    rate, epsilon = 0.03, 0.5
+    c = math.exp(rate) - 1
+    by_hand = c / (1 + c) * math.exp(1 - epsilon / c)
+    if neighbours == "replace":  # by way of the run without both
+        by_hand = math.exp(rate) * c / (1 + c) * math.exp(1 - (epsilon - rate) / c)
+    assert picks.decomposable_delta(rate, epsilon, neighbours) == pytest.approx(by_hand)
+    paid = SummedPicks(epsilon, 1e-6, 4.0).rate(neighbours)
+    assert picks.decomposable_delta(4 * paid, epsilon, neighbours) == pytest.approx(1e-6, rel=1e-6)
+    assert picks.decomposable_delta(4 * paid * 1.001, epsilon, neighbours) > 1e-6
+    found = picks.sampled(SampledPicks(0.8, 4.0), 4.0, neighbours)
+    assert found.chance == pytest.approx(1 - math.exp(-0.8 / part))
+    assert found.rate == pytest.approx(math.log(1 + math.exp(0.8 / part)) / 4)
+    assert found.temperature == pytest.approx(found.rate * found.chance)
+    share = dc.Budget(0.9, neighbours=neighbours).share(Fraction(1, 3))
+    assert picks.basic(share, 4.0, 5).rate == pytest.approx(0.3 / 5 / 4)
