@@ -13,7 +13,7 @@ from dp_accounting import pld, rdp
 
 import discreet as dc
 from discreet import privacy as pv
-from discreet.privacy import Entry, Releases, account, composition, conversions
+from discreet.privacy import Entry, Releases, account, composition, conversions, picks
 from discreet.privacy.events import Event, Loss
 from discreet.privacy.partitions import ThresholdedCounts
 from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
@@ -402,3 +402,57 @@ def test_what_is_left_of_a_limit_in_every_definition():
     pure = Loss.of_pure(Fraction(1, 5))._replace(delta=Fraction(1))
     found = account.Remaining.of(budget, pure, account.Filter("pure", Fraction(1), Fraction(3, 10**7)))
     assert (found.epsilon, found.delta) == (0.8, 0.0)
+
+
+def test_the_limits_of_a_budget_are_met_and_not_exceeded():
+    budget, many = dc.Budget(1.0, 1e-6), dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
+    aside, tiny = Fraction(4, 10**7), Fraction(1, 10**9)
+    zcdp, gdp = (account.Filter.of(budget, name, aside) for name in ("zcdp", "gdp"))
+    assert float(zcdp.limit) == pytest.approx(conversions.zcdp_rho(1.0, 6e-7))
+    assert float(gdp.limit) == pytest.approx(conversions.gdp_mu(1.0, 6e-7) ** 2)
+    for given, failure in ((many, aside), (budget, Fraction(1, 10**6)), (budget, Fraction(2, 10**6))):
+        assert account.Filter.of(given, "zcdp", failure).limit == 0
+    # a third of an epsilon in each of three rounds, beside the largest mu for which that leaves room
+    mu = conversions.concurrent_mu(Fraction(1, 3), Fraction(1), 1e-6) / 3
+    fits, over = (
+        account.Filter.concurrent(many, Fraction(1, 9), Fraction(mu * by) ** 2) for by in (0.999, 1.001)
+    )
+    assert over is None
+    loss = MIXED._replace(delta=Fraction(0))
+    for chosen, met in (
+        (zcdp, loss._replace(rho=zcdp.limit, delta=aside)),
+        (gdp, loss._replace(mu_squared=gdp.limit, delta=aside)),
+        (fits, loss._replace(pure=fits.pure, rest_mu_squared=fits.limit)),
+    ):
+        field = {"zcdp": "rho", "gdp": "mu_squared"}.get(chosen.definition, "rest_mu_squared")
+        beyond = [met._replace(**{field: chosen.limit * (1 + tiny)}), met._replace(delta=aside * (1 + tiny))]
+        beyond += [met._replace(pure=fits.pure * (1 + tiny))] * (chosen is fits)
+        below = met._replace(**{field: chosen.limit / 2}, delta=chosen.failure / 2)
+        for holds in (chosen.fits, chosen.allows):
+            assert holds(met)
+            assert holds(below)
+            assert not any(map(holds, beyond))
+        again = met._replace(**{field: chosen.limit * (1 + Fraction(1, 1 << 401))})
+        assert chosen.allows(again) > chosen.fits(again)
+        again = met._replace(delta=chosen.failure * (1 + Fraction(1, 1 << 401)))
+        assert chosen.allows(again)
+
+
+@pytest.mark.parametrize(("neighbours", "part"), [("add_remove", 1), ("replace", 2)])
+def test_rates_of_picks_that_are_paid_for_together(neighbours, part):
+    """The formulas of `decomposable_delta` and `subsampled` with all parts of a person up to 4."""
+    rate, epsilon = 0.03, 0.5
+    c = math.exp(rate) - 1
+    by_hand = c / (1 + c) * math.exp(1 - epsilon / c)
+    if neighbours == "replace":  # by way of the run without both
+        by_hand = math.exp(rate) * c / (1 + c) * math.exp(1 - (epsilon - rate) / c)
+    assert picks.decomposable_delta(rate, epsilon, neighbours) == pytest.approx(by_hand)
+    paid = SummedPicks(epsilon, 1e-6, 4.0).rate(neighbours)
+    assert picks.decomposable_delta(4 * paid, epsilon, neighbours) == pytest.approx(1e-6, rel=1e-6)
+    assert picks.decomposable_delta(4 * paid * 1.001, epsilon, neighbours) > 1e-6
+    found = picks.sampled(SampledPicks(0.8, 4.0), 4.0, neighbours)
+    assert found.chance == pytest.approx(1 - math.exp(-0.8 / part))
+    assert found.rate == pytest.approx(math.log(1 + math.exp(0.8 / part)) / 4)
+    assert found.temperature == pytest.approx(found.rate * found.chance)
+    share = dc.Budget(0.9, neighbours=neighbours).share(Fraction(1, 3))
+    assert picks.basic(share, 4.0, 5).rate == pytest.approx(0.3 / 5 / 4)

@@ -18,6 +18,7 @@ from discreet.privacy import (
     Gate,
     GaussianNoise,
     LaplaceNoise,
+    SphericalLaplaceNoise,
     SumSpec,
     TreeSum,
     VectorBounds,
@@ -698,3 +699,35 @@ def test_noise_is_drawn_ahead_for_no_more_rounds_than_there_are(method):
             ahead = total._most_ahead(taken)
             blocks = block if method == "tree" else block - taken % block
             assert ahead == min(300 - taken, blocks)
+
+
+def test_what_a_specification_says_of_its_noise_and_its_releases():
+    bounds, event = VectorBounds(3, 2, norm_bound=1.0), GaussianNoise(1.0, 5.0)
+    for method, releases in (("sqrt", 1), ("tree", 3)):
+        spec = SumSpec(bounds, 8, method)
+        assert spec.deviation(event) == pytest.approx(5.0 * max(spec.error(step) for step in range(1, 9)))
+        assert replace(spec, stacked=4).count == 4 * releases
+        assert replace(spec, stacked=4, participation=Participation(2)).count == 4
+    for noise, own in (("gaussian", 5.0), ("laplace", 5.0 * math.sqrt(2)), ("spherical", 5.0 * 2)):
+        spec = SumSpec(replace(bounds, norm=1 if noise == "laplace" else 2), 8, "tree", noise)
+        kind = {"gaussian": GaussianNoise, "laplace": LaplaceNoise, "spherical": SphericalLaplaceNoise}[noise]
+        assert spec.noise_std(kind(1.0, 5.0), 7) == pytest.approx(own * math.sqrt(3))  # three blocks
+    for rounds, apart in itertools.product((1, 2, 6, 7, 8), (1, 3, 9)):
+        for times in (1, 2, 4):
+            assert Participation(times, apart).within(rounds) == len(range(0, rounds, apart)[:times])
+    several = VectorBounds(2, 2, norm_bound=1.0, people_per_vector=3)
+    assert several.checked([0.0, 3.0], clip=False).tolist() == [0.0, 3.0]
+    with pytest.raises(ValueError, match=r"L2 norm 3\.1"):
+        several.checked([0.0, 3.1], clip=False)
+
+
+def test_a_given_noise_is_for_the_sensitivity_up_to_its_last_digits():
+    needed = SumSpec(VectorBounds(1, 2, norm_bound=1.0), 8, "tree").event(APPROXIMATE.share())
+    for by in (1.0, 1.0 - 5e-13):
+        given = replace(needed, sensitivity=needed.sensitivity * by)
+        assert TreeSum(1, 8, APPROXIMATE, norm_bound=1.0, event=given).event == given
+    given = replace(needed, sensitivity=needed.sensitivity * (1 - 1e-11))
+    with pytest.raises(ValueError, match="one person can move"):
+        TreeSum(1, 8, APPROXIMATE, norm_bound=1.0, event=given)
+    with pytest.raises(ValueError, match=r"share=1\.5"):
+        TreeSum(1, 8, APPROXIMATE, norm_bound=1.0, share=1.5)
