@@ -21,6 +21,8 @@ DOMAINS = {
     "two": Simplex(2),
     "capped": CappedSimplex(5, 2),
     "capped, fraction": CappedSimplex(5, 2.5),
+    "capped, most": CappedSimplex(5, 4),
+    "capped, most, fraction": CappedSimplex(4, 3.3),
     "at most": CappedSimplex(5, 2, exactly=False),
     "at most, fraction": CappedSimplex(4, 0.7, exactly=False),
     "at most all": CappedSimplex(3, 7.0, exactly=False),

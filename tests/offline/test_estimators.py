@@ -155,6 +155,15 @@ def test_thresholds_are_the_largest_covariance_of_any_cut():
         assert (thresholds(table, kinds, n_classes) >= covariances(scaled, kinds, n_classes) - 1e-5).all()
 
 
+def test_features_are_scaled_by_their_bounds():
+    table = np.array([[2.0, -1.0], [4.0, 0.0], [9.0, 3.0], [11.0, -5.0]])
+    expected = np.array([[0.0, 0.0], [0.25, 0.25], [0.875, 1.0], [1.0, 0.0]])
+    bounds = ([2.0, -1.0], [10.0, 3.0])
+    assert estimators.scaled_to(bounds, table) == pytest.approx(expected)
+    logs = [[math.log(1 + 1000 * share) / math.log(1001) for share in row] for row in expected.tolist()]
+    assert estimators.scaled_to(bounds, table, "log") == pytest.approx(np.array(logs))
+
+
 def test_a_budget_that_is_too_small_names_what_would_do():
     X, y = _table(np.random.default_rng(2), 300)
     X = np.hstack([X] * 5)

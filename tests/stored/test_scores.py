@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from functools import lru_cache
 from unittest.mock import patch
@@ -22,7 +23,7 @@ from discreet.constraints import (
     TransversalMatroid,
 )
 from discreet.core.checks import DataError
-from discreet.data.store import Bucket
+from discreet.data.store import MOST_BUCKETS, Bucket
 from discreet.kernels.stores import person_coins
 from discreet.objectives import (
     ConcaveOverModular,
@@ -210,8 +211,6 @@ def test_mixtures_of_one_store(stores):
     def mixed(first, second):
         return 0.5 * first + 0.25 * second
 
-    twice = [0.5 * (0.25 * people) for people in (Coverage.from_store(stores[3]), Coverage(matrix()))]
-    assert vectors(twice[0]) == vectors(twice[1])
     stored = mixed(*(family.from_store(stores[3]) for family in (Coverage, FacilityLocation)))
     memory = mixed(Coverage(matrix()), FacilityLocation(matrix()))
     assert vectors(stored) == vectors(memory)
@@ -219,6 +218,25 @@ def test_mixtures_of_one_store(stores):
         mixed(Coverage.from_store(stores[3]), Coverage(matrix()))
     with pytest.raises(ValueError, match="in memory or in one store"):
         mixed(Coverage.from_store(stores[3]), Coverage.from_store(stores[7]))
+
+
+def test_what_is_known_of_people_in_a_store(stores, tmp_path):
+    """The most items of anybody, what a few of them are worth at most, and how many numbers are added up: one
+    more for each bucket than in memory."""
+    for cap, most in ((3, 3), (40, N_ITEMS), (None, None)):
+        store = store_of(tmp_path / f"{cap}", np.eye(N_ITEMS), 2, cap=cap)
+        assert Coverage.from_store(store).items_per_person == most
+    weights = matrix()
+    for most in (1, 2, 3, N_ITEMS):
+        found = ConcaveOverModular.from_store(stores[3], bound=2.5, at_most=most)
+        together = min(weights.sum(axis=1).max(), most * weights.max())
+        assert found._largest() == pytest.approx([math.sqrt(together)])
+    people = FacilityLocation.from_store(stores[3])
+    assert people._largest() == pytest.approx([weights.max()])
+    assert people._most_items() == np.count_nonzero(weights, axis=1).max()
+    assert people._additions() == FacilityLocation(weights)._additions() + MOST_BUCKETS
+    shape = people._shape.scaled(0.5).scaled(0.25)
+    assert shape.share == 0.125
 
 
 def test_chunks_of_a_bucket_follow_each_other():

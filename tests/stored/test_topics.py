@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import discreet as dc
 from discreet.core.checks import DataError
+from discreet.data.store import MOST_BUCKETS
 from discreet.objectives import Coverage, WeightedTopics
 from discreet.objectives import rows as topic_steps
 from discreet.objectives.fixed_point import FixedPointGains, step
@@ -49,6 +50,19 @@ def test_every_score_vector_is_the_one_in_memory(stored):
         assert vectors(people, (3, 7, 0)) == expected
     mixed = [0.5 * one + 0.25 * one for one in (WeightedTopics(weights(), COVERS), stored[1])]
     assert vectors(mixed[0], (3, 7)) == vectors(mixed[1], (3, 7))
+
+
+def test_what_is_known_of_people_with_topics_in_a_store(stored, tmp_path):
+    """Somebody with one topic touches all items that cover it; no fewer are said to be touched."""
+    memory = WeightedTopics(weights(), COVERS)
+    assert stored[1]._additions() == memory._additions() + MOST_BUCKETS
+    store = store_of(tmp_path / "one", np.eye(12), 2, weighted=True)
+    covers = np.zeros((9, 12))
+    covers[:4, 0] = covers[0, 1:] = 1.0
+    assert WeightedTopics.from_store(store, covers)._most_items() == 4
+    assert stored[1]._most_items() == 9
+    with pytest.raises(ValueError, match="covers"):
+        WeightedTopics.from_store(store, 1.5 * covers)
 
 
 def test_scores_are_the_slow_twin_in_fractions():
