@@ -9,6 +9,7 @@ import itertools
 import json
 import lzma
 import random
+from pathlib import Path
 
 import pandas as pd
 import pyarrow
@@ -423,6 +424,31 @@ def test_what_skip_bad_leaves_out_for_its_encoding_is_said_apart(capsys, tmp_pat
         said.append(words.partition("Rows with text")[2])
     assert said[0] == said[1]
     assert said[0].startswith(" that is not UTF-8 were left out as well. In a file in another encoding")
+
+
+def test_who_is_counted_with_skip_bad_is_said(capsys, tmp_path):
+    """A row of another width names nobody: which of its cells the person would be, nothing tells."""
+    asked = (*reading(tmp_path, "select", "utf-8"), "--skip-bad")
+    counted = {}
+    for row in ("zoe,", "zoe,tea,more"):
+        (tmp_path / "a.csv").write_text(f"{CAFE}{row}\n", encoding="utf-8")
+        found = printed(capsys, *asked)
+        counted[row] = next(one for one in found["treated_as_public"] if "number of people" in one)
+    assert "people, 4," in counted["zoe,"]
+    assert "people, 3," in counted["zoe,tea,more"]
+    assert any("unless it is of another width, which names nobody" in one for one in found["reading"])
+
+
+@pytest.mark.parametrize("option", ["--include", "--candidates", "--exclude"])
+def test_lists_from_data_that_options_do_not_allow_are_refused(capsys, tmp_path, option):
+    """docs/privacy.md lists them: they show what is in a file, whose list of items is not protected."""
+    path = tmp_path / "a.csv"
+    path.write_text("user,page\nann,tea\n", encoding="utf-8")
+    value = "tea" if option == "--exclude" else "jam"
+    columns = ("--person", "user", "--item", "page", "--items-from-data", "--skip-bad")
+    assert inside(capsys, "select", path, *columns, "--k", 1, "--epsilon", 1, option, value).code == 2
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    assert f"`{option}`" in page.partition("**With `--skip-bad`**")[2].partition("\n- ")[0]
 
 
 def test_how_many_rows_are_of_another_encoding_is_a_diagnostic(capsys, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 
 import pytest
@@ -50,7 +51,8 @@ def test_everything_that_an_account_says_is_in_it():
     assert "<b>" not in page
     assert f"{account.epsilon():.4g}" in text
     assert "without the data of one person (add-remove adjacency)" in text
-    assert "up to 3 contributions count in each period" in text
+    assert "for people with up to 3 contributions in each period" in text
+    assert "elsewhere nothing checks it" in text
     for row in account.releases()[1]:
         assert all(html.escape(cell) in page for cell in row)
     assert "30 days & no more." in text
@@ -82,9 +84,45 @@ def test_what_is_not_private_says_so_first(account, said):
 
 def test_the_promise_is_what_was_spent():
     account = spent(dc.Budget(1.0, 1e-6))
-    assert f"exp({account.epsilon():.4g})" in promised(account)
+    (told,) = re.findall(r"at most exp\(([^)]+)\)", promised(account))
+    assert account.epsilon() <= float(told) < 1.001 * account.epsilon()
     assert "plus a probability of 1e-06" in promised(account)
     assert "exp(1)" in promised(account)
+
+
+def test_no_number_of_the_promise_is_below_the_true_one():
+    """Of epsilon 1.00004 a reader who is told exp(1) = 2.718 is told less than was spent."""
+    for epsilon in (1.0, 1.00004, 0.33334, 2.0 / 3.0):
+        account = spent_pure(epsilon)
+        exponent, factor, limit = map(float, re.findall(r"(?:exp\(|= )([0-9.]+)", promised(account)))
+        assert epsilon <= account.epsilon() <= exponent
+        assert math.exp(epsilon) <= factor
+        assert account.budget.epsilon <= limit
+
+
+def spent_pure(epsilon):
+    gate = dc.Gate(dc.Budget(1.00004), definition="pure")
+    gate.reserve(dc.privacy.PureRelease(epsilon), label="a list")
+    return gate.spent
+
+
+def test_the_promise_of_periods_is_about_all_of_them():
+    """The last one may have spent next to nothing."""
+    periods = dc.privacy.Periods(dc.Budget(1.0))
+    for month, rate in (("2026-11", 0.4), ("2026-12", 0.05)):
+        periods.gate(month).choose([1.0, 5.0, 2.0], rate=rate, sensitivity=2.0)
+    text = text_of(periods.to_html("Shop"))
+    assert "had been anything else in all 2 periods: each result is at most exp(0.9)" in text
+    assert "No more than exp(2) is allowed in 2 periods." in text
+
+
+def test_where_stopping_may_break_an_account_the_promise_says_so():
+    """docs/privacy.md: in zCDP and Gaussian DP what was spent is no guarantee at an adaptive time."""
+    words = "This holds where it was settled in advance what would be released; otherwise the limit does."
+    for definition in ("pure", "zcdp", "gdp"):
+        gate = dc.Gate(dc.Budget(1.0, 1e-6), definition=definition)
+        gate.choose([1.0, 5.0, 2.0], rate=0.05, sensitivity=2.0)
+        assert (words in promised(gate.spent)) == (definition != "pure")
 
 
 def test_periods_have_one_document():

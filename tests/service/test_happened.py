@@ -8,6 +8,7 @@ import io
 import json
 import re
 
+import msgspec
 import pytest
 
 from discreet.client import ServiceError
@@ -58,6 +59,23 @@ def test_the_document_says_what_the_service_does(url):
     assert "Of a person one decision counts in a period" in page
     assert "are deleted after each month" in page
     assert "not private" in page  # there is a seed here
+
+
+@pytest.mark.parametrize("learner", ["PhasedSelector", "RollingSelector", "BestOfBothSelector", "auto"])
+def test_the_document_says_whose_state_holds_outcomes_as_they_came(url, learner):
+    config = taken(feedback="likes", learner=learner, rounds=4000, holdout=0.0, measure=0.0)
+    people = msgspec.structs.replace(PURE, delta=1e-6, definition="gdp")
+    page = queries.document(World(url, config, people).store, "people")
+    words = f"The state of {learner} also holds what was learned from as it was reported"
+    assert (words in page) == (learner != "auto")
+
+
+def test_a_promise_is_about_what_was_reported_in_its_period():
+    """Sets of a period begin with what earlier ones released: who came before has more than one budget."""
+    for personal in (False, True):
+        assert "had been reported about that person in that period" in queries.promise(
+            PURE, personal=personal
+        )
 
 
 def test_a_document_without_charges_says_what_it_takes_for_granted(url):

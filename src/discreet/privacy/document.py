@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING
 
 from ..core.page import Page
@@ -53,11 +54,11 @@ def document(
     if reproducible or not budget.private:
         page.notice("This is not private: " + _why_not(reproducible))
     page.heading("Promise")
-    page.text(promise or promised(latest))
+    page.text(promise or promised(latest if total is None else total, len(accounts)))
     header = ["period", "spent epsilon", "limit", "delta"]
     spent = {**accounts} | ({} if total is None else {"somebody who took part in every period": total})
     rows = [
-        [name, _number(one.epsilon()), _number(one.budget.epsilon), f"{one.budget.delta:g}"]
+        [name, _number(one.epsilon()), _number(one.budget.epsilon), _number(one.budget.delta)]
         for name, one in spent.items()
     ]
     page.table(header, rows)
@@ -79,7 +80,10 @@ def document(
     )
     page.heading("Assumptions and caveats")
     caveats = dict.fromkeys(line for one in accounts.values() for line in one.caveats)
-    page.points([_sentence(line) for line in caveats] or ["None besides what is stated above."])
+    page.points(
+        [_sentence(line) for line in caveats]
+        or ["None besides what is stated above, sensitivities included."]
+    )
     page.heading("Public information")
     counted = [_COUNTED] if budget.neighbours == "replace" else []
     page.points([*_PUBLIC, *counted, *public])
@@ -93,18 +97,26 @@ def document(
     return page.html()
 
 
-def promised(account: Account) -> str:
-    """The guarantee of an account in words."""
+def promised(account: Account, periods: int = 1) -> str:
+    """The guarantee of an account in words; of several periods, for somebody who took part in all of them."""
     budget, spent = account.budget, account.epsilon()
     if not budget.private or math.isinf(spent):
         return "There is none: the budget is infinite, and what was released may tell everything."
     change = "had been anything else" if budget.neighbours == "replace" else "had not been there"
-    beside = f", plus a probability of {budget.delta:g}" if budget.delta else ""
+    beside = f", plus a probability of {_number(budget.delta)}" if budget.delta else ""
+    every = f" in all {periods:,} periods" if periods > 1 else ""
+    ever = f"allowed in {periods:,} periods" if periods > 1 else "ever allowed"
+    # An account in pure epsilon holds whenever one stops; of the others that is true of the limit alone.
+    fixed = (
+        ""
+        if account.best_definition() == "pure epsilon"
+        else " This holds where it was settled in advance what would be released; otherwise the limit does."
+    )
     return (
         "Whatever somebody learns from everything that was released, they could have learned almost as well"
-        f" if the data of any one person {change}: each result is at most exp({_number(spent)}) ="
+        f" if the data of any one person {change}{every}: each result is at most exp({_number(spent)}) ="
         f" {_number(math.exp(spent)) if spent < 50 else 'very many'} times as likely with it as without"
-        f"{beside}. No more than exp({_number(budget.epsilon)}) is ever allowed."
+        f"{beside}.{fixed} No more than exp({_number(budget.epsilon)}) is {ever}."
     )
 
 
@@ -116,8 +128,11 @@ def _compared(account: Account) -> str:
 
 def _limited(account: Account) -> str:
     most = account.budget.max_rounds_per_person
-    often = "one contribution counts" if most == 1 else f"up to {most:,} contributions count"
-    return f"Per person, {often} in each period."
+    often = "one contribution" if most == 1 else f"up to {most:,} contributions"
+    return (
+        f"The promise is for people with {often} in each period. Learners that are told who people are leave"
+        " out further ones; elsewhere nothing checks it."
+    )
 
 
 def _why_not(reproducible: bool) -> str:
@@ -129,4 +144,6 @@ def _sentence(line: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}"
+    """In four digits, rounded up: no sentence says less than is true."""
+    rounded = Context(prec=4, rounding=ROUND_CEILING).plus(Decimal(repr(value)))
+    return f"{float(rounded):.4g}"

@@ -17,6 +17,7 @@ import msgspec
 
 from .config import ExperimentConfig, PopulationConfig
 from .database import ALLOCATED, CLOSING, OPEN, Database, Transaction
+from .learning import learner_of
 from .worker import periods_of
 
 
@@ -225,8 +226,10 @@ def account(store: Database, population: str) -> dict[str, Any]:
 def document(store: Database, population: str) -> str:
     """The account of a population as a document to hand over."""
     number, people = _population(store, population)
-    waits = [json.loads(config)["outcome_wait"] for config in _configs(store, number)]
+    configs = [ExperimentConfig.read(config) for config in _configs(store, number)]
+    waits = [config.outcome_wait for config in configs]
     personal = _has_own_sets(store, number)
+    row_by_row = sorted({learner_of(config) for config in configs} & _ROW_BY_ROW)
     return periods_of(store, number).to_html(
         f"Privacy account of {population}",
         promise=promise(people, personal=personal),
@@ -244,6 +247,7 @@ def document(store: Database, population: str) -> str:
                 "never: its period has no end." if people.period == "none" else f"after each {people.period}."
             ),
             "Sums of people in the state of learners, releases and charges are kept. Logs hold no people.",
+            *[_KEPT.format(learner) for learner in row_by_row],
             "Backups and the write-ahead log of a PostgreSQL server keep copies as long as they are kept.",
         ],
         uncovered=[
@@ -272,6 +276,12 @@ def _has_own_sets(store: Database, population: int) -> bool:
     return any(ExperimentConfig.read(config).personal for config in _configs(store, population))
 
 
+# Learners whose states hold what was reported as it came (docs/service/operations.md, "Retention").
+_ROW_BY_ROW = {"PhasedSelector", "RollingSelector", "BestOfBothSelector"}
+_KEPT = (
+    "The state of {} also holds what was learned from as it was reported, without keyed hashes of people: of"
+    " the open window, or as long as somebody has a vote. An erasure does not reach it."
+)
 _OWN_SETS = (
     "Somebody's own set, towards anyone who sees it: it follows from their own history, which comes with a"
     " request or stays on the device."
@@ -371,7 +381,7 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     seen = "published in it or shown to anybody else" if personal else "shown or published in it"
     return (
         f"{whose} was {seen} is at most exp({people.epsilon:g}) times as likely as it would have been if"
-        f" {change} had been reported about that person{beside}. Which decisions there were,"
+        f" {change} had been reported about that person in that period{beside}. Which decisions there were,"
         " when and for whom, is public."
         + (
             " A personal set also follows from its person's own history: it is for them alone."
