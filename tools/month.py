@@ -267,8 +267,10 @@ class Month:
 
     def measure(self) -> None:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            pages = int(Path(f"/proc/{self.child}/statm").read_text().split()[1])
-            self.memory.append(pages * os.sysconf("SC_PAGE_SIZE"))
+            # Pages of its own: it is forked from this process, which remembers every decision.
+            rows = Path(f"/proc/{self.child}/smaps_rollup").read_text().splitlines()
+            own = [int(row.split()[1]) for row in rows if row.startswith("Private_")]
+            self.memory.append(1024 * sum(own))
             self.log = max(self.log, Path(f"{self.file}-wal").stat().st_size)
 
     def judge(self) -> None:

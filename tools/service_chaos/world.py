@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import os
 import random
 import resource
@@ -180,6 +181,7 @@ class World:
             self.children.append(child)
             self._served[child] = reader
             return child
+        gc.freeze()  # what it inherits is not looked through, so that it stays shared
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.stderr = open(self.folder / "log", "a")  # noqa: SIM115

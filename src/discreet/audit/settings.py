@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import offline, online, privacy
 from ..constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
+from ..core.options import ContinuousNoise
 from ..objectives import Coverage, SetFunction
 from ..offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy, PrivateRecommender
 from ..online import OnlineLearner
@@ -568,7 +569,7 @@ def _gains() -> Iterator[Case]:
 def _continuous() -> Iterator[Case]:
     """Two steps of each, by picks and by noisy gradients."""
     one, pair, blocks = Cardinality(1), Cardinality(2), PartitionMatroid([[0, 1], [2]], 1)
-    settings: Sequence[tuple[type[ContinuousGreedy], str, str, Constraint, Budget, bool]] = [
+    settings: Sequence[tuple[type[ContinuousGreedy], ContinuousNoise, str, Constraint, Budget, bool]] = [
         # class, noise, in words, constraint, budget, only when deep
         (ContinuousGreedy, "exponential", "1 of 3 items", one, Budget(2.0), False),
         (CurvatureGreedy, "exponential", "1 of 3 items", one, Budget(2.0), False),
