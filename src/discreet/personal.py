@@ -284,7 +284,7 @@ def public_features(features: Any, n_items: int, labels: Sequence[Any] | None = 
         raise ValueError(f"features must have one row for each of the {n_items} items, got {found.shape}")
     checks.finite("features", found)
     lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found / np.where(lengths > 0.0, lengths, 1.0))
+    return np.asarray(found / np.where(lengths, lengths, 1))
 
 
 def _by_label(features: Any, labels: Sequence[Any]) -> list[Any]:
@@ -333,7 +333,7 @@ def word_features(*columns: Sequence[str], most: int = 128) -> Floats:
     places = ([row for row, _ in where], [number[word] for _, word in where])
     matrix = sp.csr_array((rare, places), shape=(n_items, len(number)))
     lengths = np.sqrt(matrix.multiply(matrix).sum(axis=1))
-    matrix = sp.csr_array(sp.diags_array(1.0 / np.where(lengths > 0.0, lengths, 1.0)) @ matrix)
+    matrix = sp.csr_array(sp.diags_array(1.0 / np.where(lengths, lengths, 1)) @ matrix)
     if min(matrix.shape) <= checks.whole("most", most, at_least=1):
         return np.asarray(matrix.toarray())
     left, values, _ = svds(matrix, k=most, v0=np.ones(min(matrix.shape)))
@@ -525,7 +525,7 @@ class Recommender:
         steps = np.rint(scores[free] * _ROUND)
         if constraint is None:
             assert k is not None
-            best = _largest(steps, min(k - len(first), free.size))
+            best = _largest(steps, k - len(first))
         else:
             free, best = self._within(constraint, steps, first, free)
             best = best[: None if k is None else k - len(first)]

@@ -20,7 +20,16 @@ from discreet.constraints import Knapsack, PartitionMatroid
 from discreet.kernels.pairs import UNIT, add_unit_pairs, add_units
 from discreet.objectives import Coverage, GraphCut, ProbabilisticCoverage
 from discreet.offline import PrivateRecommender, recommender
-from discreet.personal import Factors, PairPlan, Recommender, movement, pair_sums, places_of, unit_sums
+from discreet.personal import (
+    Factors,
+    PairPlan,
+    Recommender,
+    movement,
+    pair_sums,
+    places_of,
+    unit_sums,
+    word_features,
+)
 
 BUDGET, ALONE, FREE = dc.Budget(1.0, 1e-6), dc.Budget(1.0, 1e-6, "add_remove"), dc.Budget(math.inf)
 VALUES = (0.0, 0.5, 1.0)
@@ -338,6 +347,78 @@ def test_eigenvalues_of_noise_are_taken_for_noise():
     assert abs(float(found.vectors[:, 0] @ way)) > 0.9
 
 
+def test_eigenvalues_are_moved_to_before_the_noise_by_hand():
+    """Eight items, noise of deviation 1/2: an edge of 2. What is kept is above 2.04, and becomes x - 1/x."""
+    means = 0.01 * np.arange(1.0, 9.0)
+    signal = np.array([10.0, 2.05, 2.03, 1.0, 0.9, 0.8, 0.1, 0.0])
+    above = np.triu(np.ones((8, 8)), 1)  # noise that its mirror image takes away
+    pairs = np.diag(signal) + 1000.0 * np.outer(means, means) + above - above.T
+    found = Factors.of(1000.0 * means, pairs, 1000.0, 0.5)
+    before = np.array([(one + math.sqrt(one * one - 4.0)) / 2.0 for one in (2.05, 10.0)])
+    values = before - 1.0 / before
+    assert found.values == pytest.approx(values)
+    assert np.abs(found.vectors) == pytest.approx(np.eye(8)[:, [1, 0]])
+    own = signal - np.array([values[1], values[0], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    least = 20.0 * means  # a fiftieth of what people have
+    assert found.diagonal == pytest.approx(np.maximum(own, least) + 2.0 + 2.0)
+
+
+@pytest.mark.parametrize(("total", "prior"), [(0.5, 0.3), (1.5, 0.675), (3.0, 2.7)])
+def test_the_prior_of_a_history_by_hand(total, prior):
+    """0.3 times the square of what unit vectors sum to, and of 1 at least; a history has length 1 at most."""
+    rng = np.random.default_rng(4)
+    popularity = rng.random(6)
+    popularity *= total / popularity.sum()
+    half = 5.0 * rng.random((6, 3))
+    pairs = 1000.0 * (np.outer(popularity, popularity) + half @ half.T)
+    factors = Factors.of(1000.0 * popularity, pairs, 1000.0, 0.0)
+    account = PrivateRecommender(FREE).fit(Coverage(tastes(50))).privacy
+    model = Recommender.of(popularity, (np.arange(6), factors), 1000.0, None, (account, ""))
+    known = model.to_json()
+    assert known["prior_items"] == pytest.approx(prior)
+    for weight in (0.1, 0.6, 1.0):
+        x = weight / math.sqrt(max(1.0, weight**2 + prior))
+        expected = np.array(known["base"]) + x * np.array(known["right"]) @ known["left"][2]
+        assert model.scores({2: weight})[[0, 1, 3, 4, 5]] == pytest.approx(expected[[0, 1, 3, 4, 5]])
+    # Items without pairs come last, however popular; and one that noise made unpopular is not left out.
+    more = np.concatenate([popularity, [0.7, -0.2]])
+    model = Recommender.of(more, (np.arange(6), factors), 1000.0, None, (account, ""))
+    assert model.recommend([2], 8).items[-2:] == (6, 7)
+    everything = dc.constraints.Knapsack(np.ones(8), 8.0)
+    assert model.recommend([], 8, constraint=everything).items == tuple(np.argsort(-more).tolist())
+
+
+def test_likeness_to_a_whole_history_counts_up_to_e_to_the_sixth():
+    rows = np.ones((50, 20))
+    model = PrivateRecommender(BUDGET, seed=3, features=np.eye(2)[[0] * 17 + [1] * 3]).fit(Coverage(rows))
+    least = np.maximum(model.popularity, 0.0)
+    assert least[16:].min() > 0.0
+    for count, lift in ((4, 4.0), (9, 6.0), (16, 6.0)):  # twice the root of as many as are alike
+        scores = model.scores(range(count))
+        assert scores[16] == pytest.approx(least[16] * math.exp(lift))
+        assert scores[17:] == pytest.approx(least[17:])
+
+
+def test_directions_of_words_are_the_most_important_ones():
+    texts = ["red tea", "red jam", "blue tea", "blue jam tea", "jam", "blue"]
+    whole = word_features(texts, most=4)  # four words: none is left out
+    assert whole.shape == (6, 4)
+    left, values, right = np.linalg.svd(whole)
+    near = (left[:, :2] * values[:2]) @ right[:2]
+    few = word_features(texts, most=2)
+    assert few @ few.T == pytest.approx(near @ near.T)
+    # A word of two of six items counts log 3, of three log 2; all rows have length 1.
+    red, tea = (math.log(6 / sum(word in text.split() for text in texts)) for word in ("red", "tea"))
+    assert sorted(whole[0])[2:] == pytest.approx(sorted([red, tea] / np.hypot(red, tea)))
+
+
+def test_a_constraint_keeps_to_k_and_leaves_out_nothing_that_fits(shop):
+    everything = dc.constraints.Knapsack(np.ones(12), 12.0)
+    for k in (3, 12):
+        asked = {"history": ["tea 1"], "k": k, "include": ["tea 1"]}
+        assert shop.recommend(**asked, constraint=everything).items == shop.recommend(**asked).items
+
+
 def test_rank_0_is_popularity():
     rng = np.random.default_rng(2)
     popularity = rng.random(20)
@@ -358,7 +439,7 @@ def test_pairs_help_and_popularity_does_not_know():
             assert set(model.recommend([item], 3).items) == own - {item}
         near = {name for name, _ in model.neighbours(4 * cluster, 3)}
         assert near
-        assert near < own
+        assert near <= own - {4 * cluster}
     assert model.rank_ >= 2
     assert model.reason_ == "n x mu = 947: pairs of all 12 items"
 
@@ -424,6 +505,7 @@ def test_histories(shop):
     assert shop.recommend(["tea 1", "soap 2", "tea 1", "unheard of"], 4).labels == once.labels
     assert shop.recommend([1, 10], 4).items == once.items
     assert shop.recommend({"tea 1": 1.0, "soap 2": 1.0}, 4).items == once.items
+    assert (shop.scores({"tea 1": 1.0, "soap 2": 1.0}) == shop.scores(["tea 1", "soap 2"])).all()
     assert shop.recommend("tea 1", 3).items == shop.recommend(["tea 1"], 3).items
     weighted = shop.recommend({"tea 1": 1.0, "soap 2": 0.01}, 3)
     assert {label[:3] for label in weighted.labels} == {"tea"}
