@@ -7,6 +7,7 @@ import json
 import math
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -756,6 +757,16 @@ def test_certificates_of_linear_costs_are_the_published_sums(noise):
     for one in (experts, ball):
         for factor in (0.8, 1.25):
             assert replace(one, rate=factor * one.rate).certified_regret > one.certified_regret
+
+
+def test_the_leader_is_where_all_slopes_cancel():
+    """Of gradients, of quadratics around the points that were played, and of those around the center."""
+    inside, settings = Ball(2, 100.0, [1.0, -1.0]), SimpleNamespace(regularization=1.5, growing=0.5)
+    played = np.array([[1.0, 0.0], [3.0, 2.0], [0.0, -4.0]])
+    slopes = np.array([[0.5, 1.0], [-2.0, 0.0], [1.0, 7.0]])
+    point = convex.approximate_leader(settings, 2.0, inside, 3, played.sum(axis=0), slopes.sum(axis=0))
+    around = 2.0 * (point - played).sum(axis=0) + (1.5 + 3 * 0.5) * (point - inside.center)
+    assert slopes.sum(axis=0) + around == pytest.approx([0.0, 0.0], abs=1e-12)
 
 
 def test_certificates_have_units():
