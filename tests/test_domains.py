@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -181,3 +182,13 @@ def test_simplex_twin():
             middle = (low + high) / 2.0
             low, high = (middle, high) if np.maximum(x - middle, 0.0).sum() > 1.0 else (low, middle)
         assert np.allclose(Simplex(5).project(x), np.maximum(x - low, 0.0), atol=1e-9)
+
+
+@pytest.mark.parametrize("exactly", [True, False])
+def test_the_diameter_of_sets_of_items(exactly):
+    """The largest distance of two corners: sets of k, or of at most k, of n items."""
+    for n, k in ((4, 1), (4, 2), (4, 3), (5, 2), (5, 4)):
+        sizes = {k} if exactly else range(k + 1)
+        corners = [np.array(one) for one in itertools.product((0, 1), repeat=n) if sum(one) in sizes]
+        widest = max(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(corners, 2))
+        assert CappedSimplex(n, k, exactly=exactly).diameter == pytest.approx(widest)

@@ -7,6 +7,7 @@ import math
 import pickle
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 from unittest import mock
 
 import numpy as np
@@ -225,6 +226,13 @@ def test_stated_sensitivity_covers_any_objective_within_it():
     here = MutualInformation(features, classes)
     stated = here.sensitivity("replace", "value")
     change = Change.stated(stated, here.bound, 4, corners_only=False)
+    each = 2 * (stated + here.bound * 2.0**-40)
+    found = (change.entry, change.range, change.l1, change.l2)
+    assert found == pytest.approx((each, 2 * each, 4 * each, 2 * each), rel=1e-14)
+    for size in range(2, 12):  # rounded up, where it is rounded
+        around = Change.stated(stated, here.bound, size, corners_only=False)
+        assert Fraction(around.l2) ** 2 >= size * Fraction(around.entry) ** 2
+    assert Change.stated(stated, here.bound, 4, corners_only=True).range == pytest.approx(each, rel=1e-14)
     for person in range(5):
         other = features.copy()
         other[person] = 1 - other[person]

@@ -8,6 +8,7 @@ import math
 import pickle
 import re
 import warnings
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -38,7 +39,7 @@ from discreet.offline.estimators import (
     thresholds,
 )
 from discreet.offline.greedy import PrivateGreedy
-from discreet.privacy import FlippedChoice, samplers
+from discreet.privacy import ExponentialChoice, FlippedChoice, samplers
 from tests.privacy.audit import hockey_stick
 
 
@@ -181,6 +182,35 @@ def test_a_budget_that_is_too_small_names_what_would_do():
     assert 0.5 <= chances[0] < 0.51
     PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
     assert chance_of_a_copy(FlippedChoice(1e-30, 1.0), 20, 300) == 1 / 20  # all noise
+    for rate in (0.0001, 0.02, 0.1):
+        weights = np.exp(rate * np.array([300 / 4, *[0.0] * 19]))
+        found = chance_of_a_copy(ExponentialChoice(rate, 2.0), 20, 300)
+        assert found == pytest.approx(weights[0] / weights.sum())
+
+
+def test_the_choice_with_the_larger_rate_is_taken():
+    for share, count in ((dc.Budget(1.0).share(), 3), (dc.Budget(1.0, 1e-6).share(), 40)):
+        flipped = FlippedChoice.within(share, estimators.covariance_range(), count, "pure")
+        other = ExponentialChoice.within(share, estimators.covariance_range(), count)
+        found = estimators.covariance_choice(share, count, pure=True)
+        assert float(found.rate) == max(float(flipped.rate), float(other.rate))
+        assert isinstance(found, FlippedChoice) == (not share.delta)
+        assert estimators.covariance_choice(share, count, pure=False) == other
+
+
+def test_a_search_fits_every_candidate_on_every_split_and_the_best_again():
+    grid = SimpleNamespace(param_grid={"choose__epsilon": [0.5, 2.0, 1.0]}, refit=True)
+    assert estimators._epsilons_of(grid, 2, 9.0) == [
+        0.5,
+        0.5,
+        2.0,
+        2.0,
+        1.0,
+        1.0,
+        2.0,
+    ]
+    drawn = SimpleNamespace(n_iter=4, refit=False)
+    assert estimators._epsilons_of(drawn, 3, 0.7) == [0.7] * 12
 
 
 @pytest.mark.parametrize(

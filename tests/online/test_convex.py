@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -720,6 +722,51 @@ def test_an_adversary_who_follows_the_noise_is_within_the_certificate(dimension,
     slack = 5.0 * float(np.std(regrets)) / math.sqrt(runs)
     assert np.mean(regrets) <= learner.certified_regret + slack
     assert np.mean(regrets) >= 0.3 * learner.certified_regret
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "spherical"])
+def test_certificates_of_linear_costs_are_the_published_sums(noise):
+    """Learning and noise, term by term; the noise is that of draws, and the rate is the best one."""
+    rounds, size, budget = 100_000, 5, dc.Budget(8.0, 1e-6) if noise == "gaussian" else dc.Budget(8.0)
+    options = {"noise": noise, "lipschitz": 2.0} | ({} if noise == "gaussian" else {"sums": "tree"})
+    experts = LinearLeader(Simplex(size), rounds, budget, **options).settings
+    ball = LinearLeader(Ball(size, 3.0), rounds, budget, **options).settings
+    rng, spec = np.random.default_rng(7), experts.spec
+    unit, draws = spec.noise_std(experts.event, 1), 1 if noise == "gaussian" else spec.most_draws
+    if noise == "gaussian":
+        drawn = spec.noise_std(experts.event, spec.rounds) * rng.standard_normal((20_000, size))
+    elif noise == "laplace":
+        drawn = rng.laplace(0.0, unit / math.sqrt(2.0), (20_000, draws, size)).sum(axis=1)
+    else:
+        ways = rng.standard_normal((20_000, draws, size))
+        ways /= np.linalg.norm(ways, axis=2, keepdims=True)
+        lengths = rng.gamma(size, unit / math.sqrt(size + 1.0), (20_000, draws, 1))
+        drawn = (lengths * ways).sum(axis=1)
+    highest = drawn.max(axis=1).mean()
+    assert highest <= experts.noise_maximum <= (2.5 if noise == "spherical" else 1.6) * highest
+    assert experts.noise_length == pytest.approx(math.sqrt((drawn**2).sum(axis=1).mean()), rel=0.03)
+    if noise == "laplace":
+        exactly = dc.bounds.laplace_maximum(size, unit / math.sqrt(2.0), draws)
+        assert experts.noise_maximum == pytest.approx(exactly)
+    assert LinearLeader(Simplex(size), rounds, budget, box=(-1.0, 2.0)).settings.spread == 3.0
+    width = math.sqrt(2.0) * 2.0
+    parts = math.log(size) / experts.rate + experts.rate * rounds * width**2 / 8.0
+    assert experts.certified_regret == pytest.approx(parts + experts.noise_maximum)
+    parts = 3.0**2 / (2 * ball.rate) + ball.rate * rounds * 2.0**2 / 2
+    assert ball.certified_regret == pytest.approx(parts + 3.0 * ball.noise_length)
+    for one in (experts, ball):
+        for factor in (0.8, 1.25):
+            assert replace(one, rate=factor * one.rate).certified_regret > one.certified_regret
+
+
+def test_the_leader_is_where_all_slopes_cancel():
+    """Of gradients, of quadratics around the points that were played, and of those around the center."""
+    inside, settings = Ball(2, 100.0, [1.0, -1.0]), SimpleNamespace(regularization=1.5, growing=0.5)
+    played = np.array([[1.0, 0.0], [3.0, 2.0], [0.0, -4.0]])
+    slopes = np.array([[0.5, 1.0], [-2.0, 0.0], [1.0, 7.0]])
+    point = convex.approximate_leader(settings, 2.0, inside, 3, played.sum(axis=0), slopes.sum(axis=0))
+    around = 2.0 * (point - played).sum(axis=0) + (1.5 + 3 * 0.5) * (point - inside.center)
+    assert slopes.sum(axis=0) + around == pytest.approx([0.0, 0.0], abs=1e-12)
 
 
 def test_certificates_have_units():

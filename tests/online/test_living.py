@@ -667,6 +667,11 @@ DIVIDED = {
 }
 
 
+BATCHED = DIVIDED | {
+    "both": lambda: dc.online.BestOfBothSelector(6, 2, 400, BUDGET, resample_every=25, labels=SIX, seed=3)
+}
+
+
 def _answer(learner, shown, likes):
     """What a learner or a part is told of somebody who likes these items and was shown a set."""
     taken = [SIX[item] for item in likes if SIX[item] in shown.labels]
@@ -750,6 +755,20 @@ def test_people_of_parts_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="other people than it counts"):
         both.merge(part)
     assert phases.round == slots.round == both.round == 0
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_a_batch_ends_where_its_room_does(name):
+    """Its number stays until then and is another one afterwards: parts of it are late from then on."""
+    learner, seen = BATCHED[name](), {}
+    while learner.round < 120:
+        learner.choose(wait=False)
+        if learner.round not in seen:
+            batch, room = learner._batch(), learner._room()
+            assert batch not in seen.values()
+            seen |= dict.fromkeys(range(learner.round, learner.round + min(room, 400)), batch)
+        assert learner._batch() == seen[learner.round]
+    assert len(set(seen.values())) > 3
 
 
 @pytest.mark.parametrize("name", DIVIDED)

@@ -270,3 +270,12 @@ def test_features_that_cannot_be_meant_are_refused():
     with pytest.raises(ValueError, match="two rows for one item"):
         make(pandas.DataFrame(np.ones((13, 2)), index=[*LABELS, "tea 0"]))
     make(pandas.DataFrame(np.ones((12, 2))), labels=None)
+
+
+def test_estimates_are_averages_of_what_people_took():
+    likes = np.eye(4)[np.arange(400) % 10 // 4]  # four in ten the first, four the second, two the third
+    learner = PersonalSelector(4, 1, 401, FREE, first_batch=400, seed=0)
+    learner.run(Coverage(likes))
+    learner.choose()
+    assert learner.released.values == pytest.approx([0.4, 0.4, 0.2, 0.0], abs=1e-6)
+    assert learner.released.people == 400

@@ -441,3 +441,14 @@ def test_beliefs_are_held_together_for_as_many_items_as_that_is_quick():
     assert not together(301)
     assert not together(10, forget=0.1)
     assert not together(10, feedback="slots")
+
+
+def test_what_is_believed_is_in_units_of_value():
+    rows = (np.random.default_rng(0).random((400, 4)) < [0.2, 0.8, 0.4, 0.1]).astype(float)
+    values = []
+    for bound in (1.0, 4.0):
+        learner = ThompsonSelector(4, 1, 400, FREE, block=10, bound=bound, seed=3)
+        learner.run(dc.objectives.FacilityLocation(bound * rows, bound=bound))
+        values.append(learner.released)
+    assert values[1].values == pytest.approx(4 * values[0].values, nan_ok=True)
+    assert values[1].deviations == pytest.approx(4 * values[0].deviations, nan_ok=True)
