@@ -1,4 +1,4 @@
-"""What code printed, in the column of a page: long sentences are wrapped, wide tables get smaller letters."""
+"""What code printed, in the column of a page: long sentences are wrapped; tables are printed to fit."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ from typing import Any
 
 COLUMNS = 100  # that a page has room for
 _OUTPUT = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"\S {2,}\S")
+_TABLE = re.compile(r"\S {2,}\S|^ ")
 
 
 def fitted(found: re.Match[str]) -> str:
-    """An output, with sentences in lines as long as its widest table or the column."""
-    given = found[1].splitlines()
-    wide = max((len(line) for line in given if _TABLE.search(line)), default=0)
+    """An output, with sentences in lines of the column; one without a table is wrapped again on a phone."""
     lines: list[str] = []
-    for line in given:
+    for line in found[1].splitlines():
         if _TABLE.search(line):
             lines.append(line)
         else:
-            room = max(COLUMNS, min(wide, round(1.4 * COLUMNS)))
-            lines += textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) or [""]
-    size = "" if wide <= COLUMNS else " .wide" if wide <= 1.25 * COLUMNS else " .widest"
+            lines += textwrap.wrap(line, COLUMNS, break_long_words=False, break_on_hyphens=False) or [""]
+    words = "" if any(map(_TABLE.search, lines)) else " .words"
     text = "\n".join(lines)
-    return f"``` {{.text .output{size}}}\n{text}\n```"
+    return f"``` {{.text .output{words}}}\n{text}\n```"
 
 
 # --- called by mkdocs ------------------------------------------------------------------------------------

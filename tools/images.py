@@ -18,12 +18,13 @@ import numpy as np
 from tools.results import ROOT, stored
 
 IMAGES = ROOT / "docs" / "images"
-FONT = "Verdana,DejaVu Sans,sans-serif"
-# Lines of the picture: what results call it, what it is called, colour, dashes, height of its name.
+FONT = "DejaVu Sans,Verdana,sans-serif"
+# Lines of the picture: what results call it, what it is called, colour (of matplotlib, as in the other
+# pictures), dashes.
 LINES = (
-    ("steady streams", "discreet, steady streams", "#1d3f8f", ""),
-    ("any stream", "discreet, any stream", "#58a4d0", "7 3"),
-    ("published", "published constants", "#b3471d", ""),
+    ("steady streams", "discreet, steady streams", "#1f77b4", ""),
+    ("any stream", "discreet, any stream", "#2ca02c", "7 3"),
+    ("published", "published constants", "#ff7f0e", ""),
 )
 TITLES = {"msweb": "areas of a web site", "eshop_clicks": "products of a shop"}
 WIDTH, HEIGHT, LEFT, TOP, PANEL, TALL = 860, 400, 62, 74, 350, 236

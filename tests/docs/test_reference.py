@@ -113,14 +113,24 @@ def test_links_of_see_also_lead_to_pages():
                 assert place in made or (PAGES.parent / place).is_file(), (name, target)
 
 
-def test_outputs_fit_the_column():
-    """Sentences are wrapped; a wide table is kept as it is, in smaller letters."""
-    outputs = runpy.run_path(str(PAGES.parent / "_outputs.py"))
-    long, row = "word " * 60, "name" + " " * 110 + "12"
+OUTPUTS = runpy.run_path(str(PAGES.parent / "_outputs.py"))
+
+
+def test_sentences_of_an_output_are_wrapped_and_tables_kept():
+    long, row = "word " * 60, "name" + " " * 60 + "12\n  more"
     text = f"before\n\n```text\n{long}\n```\n\n```text\n{row}\n```\n"
-    made = outputs["on_page_markdown"](
+    made = OUTPUTS["on_page_markdown"](
         text, page=SimpleNamespace(file=SimpleNamespace(src_uri="a.md"), meta={})
     )
-    assert "``` {.text .output}\n" in made
-    assert max(map(len, made.split("```")[1].splitlines())) <= outputs["COLUMNS"]
-    assert f"``` {{.text .output .wide}}\n{row}\n```" in made
+    assert "``` {.text .output .words}\nword word" in made
+    assert max(map(len, made.split("```")[1].splitlines())) <= OUTPUTS["COLUMNS"]
+    assert f"``` {{.text .output}}\n{row}\n```" in made
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.parent.rglob("*.md")), ids=lambda page: page.stem)
+def test_outputs_fit_the_column(page):
+    """Tables are printed to fit; what they are made of can be broken at spaces."""
+    found = re.findall(r"^```text\n.*?^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    for block in found:
+        shown = re.sub(OUTPUTS["_OUTPUT"], OUTPUTS["fitted"], block).splitlines()[1:-1]
+        assert max(map(len, shown), default=0) <= OUTPUTS["COLUMNS"], block

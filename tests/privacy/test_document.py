@@ -147,7 +147,8 @@ def test_a_guarantee_as_a_whole_says_which_and_where_its_mechanisms_and_proof_ar
         shared = dc.Gate(dc.Budget(3.0, 1e-5), definition="pure")
         gate = RunGate(dc.Budget(1.0, delta), shared, "discreet select visits.csv")
         gate.laplace(1.0, 1.0, 1.0)
-        said[words] = str(shared.spent), text_of(shared.spent.to_html())
+        printed = " ".join(shared.spent.releases()[1][0]) + str(shared.spent)
+        said[words] = printed, text_of(shared.spent.to_html())
         assert "declared" not in str(gate.spent)
         assert "Laplace" in str(gate.spent)
     for words, texts in said.items():

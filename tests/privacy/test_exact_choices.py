@@ -223,7 +223,7 @@ def test_the_account_says_what_it_is_and_survives_a_restart():
     event = ExactChoices.within(BUDGET.share(), WIDTH, 5)
     gate = Gate(BUDGET, 0)
     gate.reserve(event, label="picks")
-    assert "exponential, 5 composed exactly at delta 1e-06" in str(gate.spent)
+    assert "exponential, 5 composed exactly at delta 1e-06" in str(gate.spent.releases())
     assert Event.from_json(json.loads(json.dumps(event.to_json()))) == event
     again = Gate.from_state(json.loads(json.dumps(gate.state())))
     assert again.spent.epsilon() == gate.spent.epsilon() <= 1.0

@@ -190,7 +190,7 @@ def test_the_account_of_a_person_is_exact_beside_other_releases():
     by_the_round = 4 * float(one.sensitivity / one.sigma)
     assert gate.spent.mu == pytest.approx(math.hypot(together, by_the_round), rel=1e-9)
     assert 0.999 < gate.spent.epsilon(1e-6) <= 1.0
-    assert "in 4 rounds" in str(gate.spent)
+    assert "in 4 rounds" in str(gate.spent.releases())
     with pytest.raises(dc.BudgetExceeded):
         gate.reserve(one, label="more")
     again = Gate.from_state(gate.state())

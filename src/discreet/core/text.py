@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, TypeVar
 
+PAGE = 100  # columns that a page, a notebook and most terminals have room for
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "", room: int | None = None
+) -> str:
     """Columns padded to their widest entry; numbers (anything that starts like one) to the right.
+
+    Where it would be wider than ``room``, cells of the widest columns go on in the next line.
 
     >>> print(table(["what", "how many"], [["apples", "12"], ["pears", "3"]]))
     what    how many
     apples        12
     pears          3
+    >>> print(table(["what", "how many"], [["a basket of apples", "12"], ["pears", "3"]], room=20))
+    what       how many
+    a basket         12
+    of apples
+    pears             3
     """
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     to_right = [bool(column[1:]) and all(_numeric(cell) for cell in column[1:]) for column in columns]
+    if room is not None:
+        widths = _narrowed(columns, widths, to_right, room - len(indent))
     lines = []
     for row in [header, *rows]:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, to_right, strict=True)
-        ]
-        lines.append((indent + "  ".join(cells)).rstrip())
+        split = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for part in itertools.zip_longest(*split, fillvalue=""):
+            cells = [
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(part, widths, to_right, strict=True)
+            ]
+            lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def _narrowed(
+    columns: Sequence[Sequence[str]], widths: list[int], whole: Sequence[bool], room: int
+) -> list[int]:
+    """Widths that fit into ``room``, as far as words do; cells of columns that are ``whole`` stay so."""
+    least = [
+        max(
+            len(word)
+            for cell in column
+            for word in ([cell] if keep and cell != column[0] else cell.split() or [""])
+        )
+        for column, keep in zip(columns, whole, strict=True)
+    ]
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        left = [place for place, width in enumerate(widths) if width > least[place]]
+        if not left:
+            break
+        widths[max(left, key=lambda place: widths[place])] -= 1
+    return [  # no wider than what is then in them
+        max(len(part) for cell in column for part in _broken(cell, width))
+        for column, width in zip(columns, widths, strict=True)
+    ]
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _numeric(cell: str) -> bool:

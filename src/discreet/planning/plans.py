@@ -16,7 +16,7 @@ from ..constraints import Cardinality, Constraint
 from ..constraints.domains import Domain
 from ..core import checks
 from ..core.options import Goal, PlanFeedback, Stream
-from ..core.text import looked_at, table, track
+from ..core.text import PAGE, looked_at, table, track
 from ..objectives import Population
 from ..privacy import Budget, Seed
 from .expected import CATALOGUES, FEWEST, Crowd, Expected, Size, crowds, people_needed, served, share_after
@@ -356,7 +356,7 @@ class Plan:
         return f"Plan({self.headline}; chosen: {self.best})"
 
     def __str__(self) -> str:
-        return "\n".join([self.reason, self.headline, table(*self.rows()), f"chosen: {self.best}"])
+        return "\n".join([self.reason, self.headline, table(*self.rows(), room=PAGE), f"chosen: {self.best}"])
 
     def _repr_html_(self) -> str:
         from ..core.text import card, grid, line

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core import checks
-from ..core.text import table
+from ..core.text import PAGE, table
 from . import conversions
 from .budget import DEFINITIONS, Budget, Share
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
@@ -773,9 +773,8 @@ class Account:
             how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
             yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
         header, rows = self.releases()
-        released = table(header, rows) if rows else "nothing has been released"
-        yield released
-        if _DECLARED in released:
+        yield table(header, rows, room=PAGE) if rows else "nothing has been released"
+        if any(row[1].startswith(_DECLARED) for row in rows):
             yield DECLARED
         if self.ledger.divided:
             yield "parallel composition over disjoint groups: the worst group counts, and all of the rest"
