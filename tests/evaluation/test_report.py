@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy import stats
 
 import discreet as dc
 from discreet.evaluation import plots
@@ -52,6 +53,12 @@ def test_curves_are_the_mean_regret(results):
     line = next(one for one in ax.get_lines() if one.get_label() == "PhasedSelector")
     np.testing.assert_allclose(line.get_ydata(), np.mean([one.regret(0.5).curve for one in runs], axis=0))
     np.testing.assert_array_equal(line.get_xdata(), runs[0].at)
+    found = [one.regret(0.5).total for one in runs]
+    low, high = stats.t.interval(0.95, 2, np.mean(found), stats.sem(found))
+    edges = ax.collections[0].get_paths()[0].vertices
+    assert sorted(set(edges[edges[:, 0] == 300, 1])) == pytest.approx([low, high])
+    with pytest.raises(ValueError, match="alpha=1.5 must be at most 1"):
+        plots.regret(results, axes(), stream="drifting", epsilon=2.0, alpha=1.5)
 
 
 def test_traces_and_regrets_can_be_drawn_too():
