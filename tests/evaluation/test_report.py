@@ -12,13 +12,16 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy import stats
 
 import discreet as dc
 from discreet.evaluation import plots
+from discreet.evaluation.regret import Regret
 from discreet.evaluation.report import NOT_PRIVATE, Report, simulation_report
 from discreet.evaluation.simulation import Config, simulate
 from discreet.objectives import Coverage
 from discreet.online import HedgeSelector
+from discreet.results import Trace
 
 GIVEN = {
     "title": "Shoes & <socks>",
@@ -50,6 +53,12 @@ def test_curves_are_the_mean_regret(results):
     line = next(one for one in ax.get_lines() if one.get_label() == "PhasedSelector")
     np.testing.assert_allclose(line.get_ydata(), np.mean([one.regret(0.5).curve for one in runs], axis=0))
     np.testing.assert_array_equal(line.get_xdata(), runs[0].at)
+    found = [one.regret(0.5).total for one in runs]
+    low, high = stats.t.interval(0.95, 2, np.mean(found), stats.sem(found))
+    edges = ax.collections[0].get_paths()[0].vertices
+    assert sorted(set(edges[edges[:, 0] == 300, 1])) == pytest.approx([low, high])
+    with pytest.raises(ValueError, match="alpha=1.5 must be at most 1"):
+        plots.regret(results, axes(), stream="drifting", epsilon=2.0, alpha=1.5)
 
 
 def test_traces_and_regrets_can_be_drawn_too():
@@ -66,6 +75,73 @@ def test_traces_and_regrets_can_be_drawn_too():
         plots.regret({"one": traces[0]}, axes())
     with pytest.raises(ValueError, match="nothing to draw"):
         plots.rewards({}, axes())
+
+
+def test_long_streams_are_drawn_in_few_points():
+    """All of them from the first round to the last; averages once a hundredth of the rounds is over."""
+    rewards = np.random.default_rng(1).random(5000)
+    trace = Trace(rewards, np.zeros((5000, 1), np.int32))
+    totals = np.cumsum(rewards)
+    (line,) = plots.rewards({"one": trace}, axes()).get_lines()
+    at = line.get_xdata()
+    assert 390 <= at.size <= 400
+    assert (at[0] >= 50, at[0] < 70, at[-1]) == (True, True, 5000)
+    np.testing.assert_allclose(line.get_ydata(), totals[at - 1] / at)
+    ax = plots.regret({"one": Regret((0,), True, 1.0, 1.0, 0.0, 0.0, totals, 1.0)}, axes())
+    assert "times" not in ax.get_ylabel()
+    line = ax.get_lines()[0]
+    at = line.get_xdata()
+    assert (at.size, at[0], at[-1]) == (400, 1, 5000)
+    np.testing.assert_allclose(line.get_ydata(), totals[at - 1])
+    assert (
+        "times 0.5"
+        in plots.regret({"one": Regret((0,), True, 1.0, 1.0, 0.0, 0.0, totals, 0.5)}, axes()).get_ylabel()
+    )
+
+
+def test_rewards_and_their_price_are_those_of_the_table(results):
+    rows = {(row["learner"], row["epsilon"]): row for row in results.table() if row["stream"] == "drifting"}
+    runs = results.by_learner("drifting", 2.0)["PhasedSelector"]
+    drawn = plots.rewards(results, axes(), stream="drifting", epsilon=2.0)
+    line = next(one for one in drawn.get_lines() if one.get_label() == "PhasedSelector")
+    assert line.get_ydata()[-1] == pytest.approx(rows["PhasedSelector", 2.0]["average"])
+    middle = np.mean([one.rewards[100] / one.at[100] for one in runs])
+    assert line.get_ydata()[list(line.get_xdata()).index(runs[0].at[100])] == pytest.approx(middle)
+    ax = plots.epsilon_curve(results, axes(), stream="drifting")
+    assert ax.get_xscale() == "log"
+    points = ax.containers[0].lines[0].get_xydata().tolist()
+    levels = sorted(GIVEN["epsilons"])
+    assert points == [[level, rows["PhasedSelector", level]["average"]] for level in levels]
+    alone = replace(results, config=replace(results.config, epsilons=(2.0,)))
+    assert plots.epsilon_curve(alone, axes(), stream="drifting").get_xscale() == "linear"
+
+
+def test_bars_stand_in_the_order_that_was_given():
+    """The first on top; of a plan the chosen one in its colour, beside what not learning loses per round."""
+    shares = {"random": 0.1, "private": 0.4, "not private": 0.5}
+    ax = plots.bars(shares, axes(), title="t", unit="u", dark=["private"])
+    assert [label.get_text() for label in ax.get_yticklabels()] == list(shares)[::-1]
+    assert [bar.get_width() for bar in ax.patches] == [0.5, 0.4, 0.1]
+    assert 0.5 < ax.get_xlim()[1] < 0.75
+    assert [bar.get_facecolor() == ax.patches[1].get_facecolor() for bar in ax.patches] == [
+        False,
+        True,
+        False,
+    ]
+    planned = dc.plan(20, 2, 10**4, dc.Budget(1.0, 1e-6), goal="certified")
+    ax = plots.plan(planned, axes())
+    count = len(planned.candidates)
+    assert [bar.get_width() for bar in ax.patches[:count]] == [one.average for one in planned.candidates][
+        ::-1
+    ]
+    name, loss = planned.question.without_learning
+    (line,) = ax.get_lines()
+    assert (line.get_label(), line.get_xdata()[0]) == (name, pytest.approx(loss / 10**4))
+
+
+def test_lines_look_different():
+    looks = [plots.style(place) for place in range(64)]
+    assert len({(one["color"], str(one["linestyle"]), one["marker"]) for one in looks}) == 64
 
 
 # --- reports -------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class _Search:
         """Open sets until the best is known, or there are too many."""
         people, constraint = self._people, self._constraint
         self._wait((), people.value([]), people.gains([]), constraint.addable([]))
-        opened, allowed = 1, _allowed(people, min(constraint.rank, people.n_items))
+        opened, allowed = 1, _allowed(people, constraint.rank)
         while not self.exact and opened < allowed:
             part = heapq.heappop(self._waiting)
             item = int(np.argmax(np.where(part.left, part.gains, -1.0)))
