@@ -271,3 +271,12 @@ def test_nobody_names_nothing():
     none = np.zeros(0, dtype=np.int64)
     assert select_partitions(none, none, 0, Gate(Budget(1.0, 1e-6))).tolist() == []
     assert select_partitions(none, none, 3, Gate(Budget(1.0, 1e-6))).tolist() == [False] * 3
+
+
+def test_a_pair_that_stands_twice_counts_once(monkeypatch):
+    monkeypatch.setattr(PartitionSelection, "named", lambda _, counts, __: counts)
+    pairs = [(3, 0), (1, 0), (1, 0), (2, 1), (2, 1), (1, 1), (4, 2), (4, 2), (4, 2), (4, 1)]
+    for order in (pairs, pairs[::-1], sorted(pairs)):
+        who, what = zip(*order, strict=True)
+        counts = select_partitions(who, what, 4, Gate(Budget(1.0, 1e-6)), keys_per_person=2)
+        assert counts.tolist() == [2, 3, 1, 0]

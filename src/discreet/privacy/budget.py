@@ -270,7 +270,7 @@ class Share:
     def part(self, fraction: Fraction | int | float) -> Share:
         """A fraction of this share."""
         if not isinstance(fraction, Fraction):
-            checks.real("fraction", fraction)
+            checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return replace(self, fraction=self.fraction * exact(fraction))
 
 

@@ -110,7 +110,7 @@ class PartitionSelection:
         if checks.whole("count", count, at_least=0) == 0:
             return 0.0
         beyond = (self.threshold - count * self.weight - 0.5) / _STEPS
-        return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(max(beyond, -745.0))
+        return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(beyond)
 
     def named(self, counts: NDArray[np.int64], release: Release) -> NDArray[np.bool_]:
         """Which keys are named, of keys with these counts. ``release`` has paid for them."""
