@@ -226,6 +226,8 @@ def test_whom_decisions_were_for_is_written_down_whoever_reports(url, monkeypatc
         await decide("cyd")
         await until(lambda: world.rows("SELECT sum(served) FROM block") == [(3,)])
         assert answer is None or await answer == ("recorded", True)
+        whose = {secrets.pseudonym(1, shop.period, name) for name in ("ann", "ben", "cyd")}
+        assert {bytes(one) for (one,) in world.rows("SELECT pseudonym FROM visit")} == whose
         await engine.stop()
 
     asyncio.run(story())

@@ -260,6 +260,7 @@ def test_the_visible_lift_by_its_formula(people, scale, holdout, segments):
     variance = sum(1 / (4 * one) + 2 * scale**2 * blocks / one**2 for one in n)
     found = visible_lift(people, scale=scale, holdout=holdout, segments=segments)
     assert float(found) == pytest.approx(high + 0.841621 * math.sqrt(variance))
+    assert float(visible_lift(300, scale=10.0, holdout=0.05)) == 1.0  # one block, of which noise is most
 
 
 def test_sizes_of_blocks_of_shares():
