@@ -17,9 +17,10 @@ import re
 import runpy
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import discreet
+from discreet.core import options
 
 PACKAGES = ("online", "offline", "objectives", "constraints", "privacy", "data")
 MARK = "<!-- classes -->"
@@ -126,11 +127,19 @@ def signature(name: str, thing: Any) -> str:
     return f"```python\nfrom discreet.{homes()[name]} import {name}\n\n{line}\n```\n"
 
 
+@functools.cache
+def _words() -> dict[str, str]:
+    """Types of options that are words, as these words."""
+    kinds = {name: get_args(kind) for name, kind in vars(options).items()}
+    return {name: " | ".join(f'"{word}"' for word in words) for name, words in kinds.items() if words}
+
+
 def parameters(thing: Any) -> str:
     """The table of a class's parameters: its name, what it is, its default and its type."""
     rows = []
     for one in given(thing):
         words = str(getattr(one.annotation, "__forward_arg__", one.annotation))
+        words = re.sub(r"\w+", lambda found: _words().get(found[0], found[0]), words)
         kind = "" if one.annotation is one.empty else f"`{words.replace(' | ', ' or ')}`"
         default = "required" if one.default is one.empty else f"`{_default(one)}`"
         cells = (f"`{one.name}`", about(thing, one.name), default, kind)

@@ -5,7 +5,7 @@
     python -m tools.outputs --check                      # write nothing; fail if something is out of date
 
 The ``python`` blocks of a page run in order in one namespace. ``$ discreet ...`` in a ``console`` block runs
-in the folder that this namespace calls ``folder``. What a block prints goes below it between
+in the folder that this namespace calls ``folder``, ``$ discreet serve ...`` until the page is over. What a block prints goes below it between
 ``<!-- output -->`` and ``<!-- /output -->``; figures of matplotlib that it leaves open become
 docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials are run, and
 every other page of docs that has such a mark. Where answers cannot be the same twice, as those of a live
@@ -26,6 +26,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -94,16 +95,42 @@ def run(page: Path, *, draw: bool = False) -> Iterator[tuple[re.Match[str], Show
 def _run(page: Path, *, draw: bool) -> Iterator[tuple[re.Match[str], Shown]]:
     names: dict[str, Any] = {}
     list(_figures(draw=False))  # what others have left open
-    for block in BLOCK.finditer(page.read_text()):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*FigureCanvasAgg is non-interactive")  # plt.show()
-            if block["kind"] == "console":
-                command(block["code"], Path(names["folder"]))
-            else:
-                exec(compile(block["code"], page.name, "exec"), names)
-        lines = [line.rstrip() for line in printed.getvalue().strip("\n").splitlines()]
-        yield block, Shown("\n".join(lines), list(_figures(draw=draw)))
+    with contextlib.ExitStack() as services:
+        for block in BLOCK.finditer(page.read_text()):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*FigureCanvasAgg is non-interactive")  # plt.show()
+                if block["kind"] == "console" and block["code"].startswith("$ discreet serve "):
+                    services.enter_context(_service(block["code"], Path(names["folder"])))
+                elif block["kind"] == "console":
+                    command(block["code"], Path(names["folder"]))
+                else:
+                    exec(compile(block["code"], page.name, "exec"), names)
+            lines = [line.rstrip() for line in printed.getvalue().strip("\n").splitlines()]
+            yield block, Shown("\n".join(lines), list(_figures(draw=draw)))
+
+
+@contextlib.contextmanager
+def _service(typed: str, folder: Path) -> Iterator[None]:
+    """A service that runs in ``folder``; what it says until it is ready is printed."""
+    words = shlex.split(typed.removeprefix("$ discreet "))
+    path = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
+    with subprocess.Popen(
+        [sys.executable, "-m", "discreet", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(2)]  # its address, and where its key is
+            if not said[1]:
+                raise ValueError(f"{typed!r}: the service did not start")
+            print(*said, sep="", end="")
+            yield
+        finally:
+            process.terminate()
 
 
 def command(typed: str, folder: Path) -> None:

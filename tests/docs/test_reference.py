@@ -134,3 +134,16 @@ def test_outputs_fit_the_column(page):
     for block in found:
         shown = re.sub(OUTPUTS["_OUTPUT"], OUTPUTS["fitted"], block).splitlines()[1:-1]
         assert max(map(len, shown), default=0) <= OUTPUTS["COLUMNS"], block
+
+
+def test_options_that_are_words_have_types_and_pages_list_the_words():
+    """Editors complete them; text of one's own, such as a name, is the exception."""
+    free = {"label", "catalogue"}
+    for package in reference.PACKAGES:
+        for name, thing in reference.classes(package).items():
+            for one in reference.given(thing):
+                kinds = re.split(r" \| ", str(one.annotation))
+                if isinstance(one.default, str) and one.name not in free and name != "AuditExample":
+                    assert "str" not in kinds or set(kinds) & set(reference._words()), (name, one.name)
+    table = reference.parameters(dc.online.SubmodularMinimizer)
+    assert '`float or "auto" or "optimistic"`' in table

@@ -61,6 +61,11 @@ def test_stale_outputs_and_pictures_are_noticed(tmp_path, monkeypatch):
     assert outputs.stale(page) == ["page.md: page-1.png is another picture"]
 
 
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_commands_are_typed_not_started_by_a_program(page):
+    assert not re.search(r"subprocess|Popen|os\.system", page.read_text())
+
+
 def test_notebooks_are_what_their_pages_make():
     for path, text in outputs.notebooks().items():
         assert path.read_text() == text, f"{path.name}: python -m tools.outputs makes it anew"

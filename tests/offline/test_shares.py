@@ -168,7 +168,7 @@ def test_all_of_them_at_one_gate_stay_within_it_and_stand_in_one_account(name):
         "multilinear gradient",
         "feature by cov",
     ):
-        assert label in str(account)
+        assert label in str(account.releases())
 
 
 @pytest.mark.parametrize("name", BUDGETS)

@@ -345,7 +345,7 @@ def test_disjoint_releases_differ_in_data_and_in_print():
         ["2", "sequential"],
     ]
     for text in (str(account), account._repr_html_()):
-        assert text.count("over disjoint groups") == 1
+        assert text.count("parallel over") == 1
     assert str(again) == str(account)
 
 

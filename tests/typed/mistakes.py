@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import discreet as dc
-from discreet.online import HedgeSelector
+from discreet.offline.estimators import PrivateFeatureSelector
+from discreet.online import HedgeSelector, LeaderSelector, SubmodularMinimizer
 
 budget = dc.Budget(epsilon="one", delta=1e-6)  # mistake: not a number
 learner = HedgeSelector(10, 3, 100, 1.0)  # mistake: not a budget
@@ -11,3 +12,8 @@ share: str = learner.privacy  # mistake: an account
 learner.choose(every=1)  # mistake: no such option
 every = learner.resampling  # mistake: no such attribute
 misspelt = HedgeSelector(10, 3, 100, dc.Budget(1.0), calibration="publised")  # mistake: no such word
+batch = LeaderSelector(10, 3, 100, dc.Budget(1.0), batch="geometrical")  # mistake: no such word
+bold = SubmodularMinimizer(10, 100, dc.Budget(1.0), regularization="bold")  # mistake: no such word
+features = PrivateFeatureSelector(3, 1.0, objective="information")  # mistake: no such word
+concave = dc.objectives.ConcaveOverModular([[1.0]], concave="root")  # mistake: no such word
+total = dc.Gate(dc.Budget(1.0)).running_sum(3, 10, method="trees")  # mistake: no such word

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, product
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -584,7 +584,7 @@ def _continuous() -> Iterator[Case]:
     noisy = (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
     for kind, noise, words, constraint, budget, deep in settings:
         picks = noise == "exponential"
-        make = partial(kind, constraint, budget, 2, noise=noise, max_people=8)
+        make = partial(kind, constraint, budget, 2, noise=cast(Any, noise), max_people=8)
         yield (ChoiceCase if picks else NoiseCase)(
             kind.__name__,
             f"{'picks' if picks else f'{noise} gradient'}, {words}, 2 steps",
@@ -660,7 +660,7 @@ def _estimators() -> Iterator[Case]:
         ("threshold", (*CHOICE_FAULTS, CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL), True),
         ("mutual_information", ("rate doubled", "charges forgotten", CHOICES_TELL), True),
     ):
-        features = partial(PrivateFeatureSelector, 1, 2.0, objective=objective, **labelled)
+        features = partial(PrivateFeatureSelector, 1, 2.0, **labelled | {"objective": objective})
         yield ChoiceCase(
             "PrivateFeatureSelector",
             f"{objective.replace('_', ' ')}, 1 of 4 features",

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import checks
 from ..core.checks import DataError, named_rows, one_of, one_person, vector, whole
 from ..core.guards import fixed
+from ..core.options import ContinuousConcave
 from ..privacy import PublicRandomness
 from .answers import ROUNDING
 from .base import Floats, Population
@@ -155,7 +156,7 @@ class ConcaveOfLinear(ContinuousPopulation):
     def __init__(
         self,
         weights: Any,
-        concave: str = "saturating",
+        concave: ContinuousConcave = "saturating",
         *,
         total: float = 1.0,
         upper: ArrayLike = 1.0,

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.checks import DataError, one_of, per_person, real, whole
 from ..core.names import names_of
-from ..core.options import UnknownItems
+from ..core.options import Concave, UnknownItems
 from ..kernels import rows as kernels
 from ..kernels.rows import Compressed
 from ..privacy.randomness import public_key
@@ -1239,7 +1239,7 @@ class ConcaveOverModular(RowPopulation):
         self,
         weights: Any,
         *,
-        concave: str | Callable[[Any], Any] = "sqrt",
+        concave: Concave | Callable[[Any], Any] = "sqrt",
         cap: ArrayLike | None = None,
         bound: float | None = None,
         at_most: int | None = None,

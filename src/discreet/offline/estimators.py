@@ -26,7 +26,7 @@ from .. import objectives
 from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..core.names import item_numbers
-from ..core.options import GreedyMethod, Scale
+from ..core.options import FeatureObjective, GreedyMethod, ItemObjective, Scale
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
@@ -629,7 +629,7 @@ class PrivateItemSelector(_PrivateSelector):
         k: int = 5,
         epsilon: float | None = None,
         delta: float = 0.0,
-        objective: str | Callable[[Any], Population] = "coverage",
+        objective: ItemObjective | Callable[[Any], Population] = "coverage",
         *,
         bound: float | None = None,
         constraint: Constraint | None = None,
@@ -752,7 +752,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         k: int = 5,
         epsilon: float | None = None,
         delta: float = 0.0,
-        objective: str = "auto",
+        objective: FeatureObjective = "auto",
         *,
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         classes: Iterable[Any] | None = None,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .. import bounds
 from ..bounds import bandit as limits
 from ..core import checks
-from ..core.options import BanditFeedback, Calibration, ExplorationForm
+from ..core.options import BanditFeedback, Calibration, Certified, ExplorationForm
 from ..core.state import in_range
 from ..core.text import track
 from ..kernels.experts import Exploration
@@ -1350,7 +1350,7 @@ class BanditSelector(OnlineSelector):
         exploration: ExplorationForm = "blocks",
         feedback: BanditFeedback = "set",
         calibration: Calibration = "tight",
-        rate: float | str | None = None,
+        rate: float | Certified | None = None,
         exploration_rate: float | None = None,
         block: int | None = None,
         repeats: int | None = None,

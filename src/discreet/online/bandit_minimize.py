@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
-from ..core.options import Auto, Calibration, MinimizerForm
+from ..core.options import Calibration, MinimizerForm, NoiseLaw, Regularization
 from ..kernels.minimization import Cuts
 from ..privacy import (
     Event,
@@ -156,7 +156,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         form: str = "values",
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | str = "auto",
+        regularization: float | Regularization = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
         """What is given, and the rest from the certificate; `HorizonTooShort` where it cannot be had."""
@@ -192,7 +192,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         form: str = "tree",
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | str = "auto",
+        regularization: float | Regularization = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
         """The constants of paper 001; a warning where the horizon is too short for its gamma.
@@ -230,7 +230,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         return self._estimates(self.releases) if self.form == "tree" and self.releases else None
 
     def _estimates(self, releases: int) -> SumSpec:
-        noise = "spherical" if self.calibration == "published" else "laplace"
+        noise: NoiseLaw = "spherical" if self.calibration == "published" else "laplace"
         longest = _largest_estimate(self.n_items, self.bound, self.exploration_rate)
         moves = _estimate_moves(self.n_items, self.bound, self.exploration_rate, self.neighbours)
         vectors = VectorBounds(self.n_items, 1 if noise == "laplace" else 2, longest, apart=moves)
@@ -415,7 +415,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         form: MinimizerForm = "values",
         batch: int | None = None,
         exploration_rate: float | None = None,
-        regularization: float | Auto = "auto",
+        regularization: float | Regularization = "auto",
         calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,
         clip: bool = False,

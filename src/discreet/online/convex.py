@@ -20,7 +20,7 @@ from ..bounds import convex as bounds
 from ..bounds.selection import gaussian_maximum, laplace_maximum
 from ..constraints.domains import Ball, Box, Domain, Simplex
 from ..core import checks
-from ..core.options import Auto, Calibration, NoiseLaw, Regularizer, SumMethod
+from ..core.options import Auto, Calibration, NoiseLaw, Regularization, Regularizer, SumMethod
 from ..core.text import track
 from ..kernels.convex import Leader, shorten
 from ..objectives import answers
@@ -291,7 +291,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
         *,
         sums: SumMethod | Auto = "auto",
         noise: NoiseLaw | Auto = "auto",
-        regularization: float | str = "auto",
+        regularization: float | Regularization = "auto",
         min_separation: int | None = None,
         **asked: Any,
     ) -> ApproximateLeaderSettings:
@@ -407,7 +407,7 @@ class ApproximateLeader(PointLearner):
         strong_convexity: float = 0.0,
         sums: SumMethod | Auto = "auto",
         noise: NoiseLaw | Auto = "auto",
-        regularization: float | Auto = "auto",
+        regularization: float | Regularization = "auto",
         min_separation: int | None = None,
         clip: bool = False,
         calibration: Calibration = "tight",

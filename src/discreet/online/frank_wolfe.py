@@ -22,7 +22,7 @@ from ..bounds.selection import ALPHA
 from ..constraints import Constraint, Matroid, PartitionMatroid
 from ..constraints.domains import Box
 from ..core import checks
-from ..core.options import Auto, Calibration, SumMethod
+from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
 from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.devices import row_sums
@@ -184,8 +184,8 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     domain: Constraint | Box
     bound: float = 1.0
     regularizer: str = "euclidean"
-    sums: str
-    noise: str
+    sums: SumMethod
+    noise: NoiseLaw
     steps: int = 1
     resample_every: int = 1
     rate: float = 1.0
@@ -781,7 +781,7 @@ class MetaFrankWolfePoints(OnlineLearner):
         steps: int | Auto = "auto",
         rate: float | None = None,
         sums: SumMethod | Auto = "auto",
-        resample_every: int | str = 1,
+        resample_every: int | Auto = 1,
         min_separation: int | None = None,
         bound: float = 1.0,
         clip: bool = False,
@@ -970,7 +970,7 @@ class MetaFrankWolfe(OnlineSelector):
         curvature: bool = False,
         sums: SumMethod | Auto = "auto",
         items_per_person: int | None = None,
-        resample_every: int | str = 1,
+        resample_every: int | Auto = 1,
         min_separation: int | None = None,
         bound: float = 1.0,
         samples: int = 200,

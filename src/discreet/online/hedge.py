@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..core.options import Calibration, HedgeComposition
+from ..core.options import Auto, Calibration, HedgeComposition
 from ..core.text import track
 from ..objectives import answers
 from ..objectives.rows import Rows
@@ -232,7 +232,7 @@ class HedgeSelector(OnlineSelector):
         rounds: int,
         budget: Spending,
         *,
-        resample_every: int | str = 1,
+        resample_every: int | Auto = 1,
         rate: float | None = None,
         composition: HedgeComposition = "summed",
         bound: float = 1.0,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Cardinality, Matroid
 from ..core import checks
-from ..core.options import SumMethod
+from ..core.options import Growth, SumMethod
 from ..kernels.selection import add_leave_one_out, norm_weight
 from ..objectives import Population, answers
 from ..privacy import (
@@ -220,7 +220,7 @@ class LeaderSelector(OnlineSelector):
         budget: Spending,
         *,
         constraint: Matroid | None = None,
-        batch: int | str = "geometric",
+        batch: int | Growth = "geometric",
         first_batch: int | None = None,
         min_separation: int | None = None,
         sums: SumMethod = "sqrt",

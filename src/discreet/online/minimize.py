@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..bounds import minimization as bounds
 from ..core import checks
-from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
+from ..core.options import Auto, Calibration, NoiseLaw, Regularization, SumMethod
 from ..core.text import track
 from ..kernels.minimization import Chain, Cuts
 from ..objectives import GraphCut, Population, answers
@@ -224,7 +224,7 @@ class MinimizerSettings(SetMinimizerSettings):
         *,
         sums: SumMethod | Auto = "auto",
         noise: NoiseLaw | Auto = "auto",
-        regularization: float | str = "auto",
+        regularization: float | Regularization = "auto",
         min_separation: int | None = None,
         **asked: Any,
     ) -> MinimizerSettings:
@@ -242,7 +242,7 @@ class MinimizerSettings(SetMinimizerSettings):
 
     @classmethod
     def published(
-        cls, share: Share, *, regularization: float | str = "auto", **asked: Any
+        cls, share: Share, *, regularization: float | Regularization = "auto", **asked: Any
     ) -> MinimizerSettings:
         """The constants of paper 001: noise for a difference of 4 bound, and one tree level too many."""
         asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
@@ -358,7 +358,7 @@ class SubmodularMinimizer(SetMinimizer):
         *,
         sums: SumMethod | Auto = "auto",
         noise: NoiseLaw | Auto = "auto",
-        regularization: float | Auto = "auto",
+        regularization: float | Regularization = "auto",
         empty_is_free: bool = False,
         check: int = 0,
         min_separation: int | None = None,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import bounds
 from ..core import checks
-from ..core.options import PhasedMethod
+from ..core.options import Doubling, PhasedMethod
 from ..objectives.fixed_point import FixedPointGains
 from ..privacy import (
     Account,
@@ -226,7 +226,7 @@ class PhasedSelector(OnlineSelector):
         budget: Spending,
         *,
         rounds: int | None = None,
-        window: int | str = "doubling",
+        window: int | Doubling = "doubling",
         first_window: int | None = None,
         restart_on_drift: bool = False,
         method: PhasedMethod = "auto",

@@ -15,7 +15,7 @@ from .. import bounds
 from ..bounds.convex import approximate_leader, worst_noise
 from ..constraints.domains import Simplex
 from ..core import checks
-from ..core.options import Calibration, NoiseLaw, SumMethod
+from ..core.options import Auto, Calibration, Falling, NoiseLaw, SumMethod, Weights
 from ..kernels.selection import OrderedRounds, UnitGains, norm_weight
 from ..kernels.softmax import draw_ordered
 from ..objectives import Population, answers
@@ -470,11 +470,11 @@ class RunningSumSelector(OnlineSelector):
         sums: SumMethod = "sqrt",
         noise: NoiseLaw = "gaussian",
         items_per_person: int | None = None,
-        weights: str | None = None,
-        resample_every: int | str = 1,
+        weights: Weights | None = None,
+        resample_every: int | Auto = 1,
         first_batch: int | None = None,
         min_separation: int | None = None,
-        rate: float | str | None = None,
+        rate: float | Falling | None = None,
         bound: float = 1.0,
         calibration: Calibration = "tight",
         labels: Sequence[Any] | None = None,

@@ -570,7 +570,7 @@ def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tu
 
 
 def released_sum(
-    settings: Any, vectors: VectorBounds, releases: int, noise: str = "gaussian"
+    settings: Any, vectors: VectorBounds, releases: int, noise: Any = "gaussian"
 ) -> SumSpec | None:
     """The running sum of such ``vectors`` by the method of ``settings``; None where nothing is released."""
     if not releases:
@@ -592,7 +592,7 @@ def claimed_epsilon(share: Share) -> Budget:
     return replace(share.budget, delta=0.0)
 
 
-def chosen_sums(sums: str, noise: str, share: Share, pure: Callable[[], str]) -> tuple[str, str]:
+def chosen_sums(sums: str, noise: str, share: Share, pure: Callable[[], str]) -> tuple[Any, Any]:
     """What ``"auto"`` stands for: Gaussian noise with a delta (or without privacy), else a tree.
 
     ``pure`` names the tree's noise: "laplace" or "spherical", whichever is better for the learner.

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.guards import fix, fixed, settle
+from ..core.options import SumMethod
 from ..core.state import refusing
 from ..core.text import card, line
 from . import randomness as sources
@@ -919,7 +920,9 @@ class Gate:
         noisy = self.reserve(event, label=label).noisy(array, grid)
         return float(noisy[0]) if scalar else noisy
 
-    def running_sum(self, dimension: int, rounds: int, *, method: str = "sqrt", **options: Any) -> RunningSum:
+    def running_sum(
+        self, dimension: int, rounds: int, *, method: SumMethod = "sqrt", **options: Any
+    ) -> RunningSum:
         """A private running sum of vectors, by ``method``: see `prefix_sum.METHODS`.
 
         ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core import checks
 from ..core.guards import fix, fixed
+from ..core.options import NoiseLaw, SumMethod
 from ..core.state import (
     State,
     capture,
@@ -290,8 +291,8 @@ class SumSpec:
 
     bounds: VectorBounds
     rounds: int
-    method: str = "sqrt"
-    noise: str = "gaussian"
+    method: SumMethod = "sqrt"
+    noise: NoiseLaw = "gaussian"
     variance_reduction: bool = False
     stacked: int = 1
     participation: Participation | None = None
@@ -454,8 +455,8 @@ class RunningSum(ABC):
         nonzeros: int | None = None,
         people_per_vector: int = 1,
         min_separation: int | None = None,
-        method: str | None = None,
-        noise: str = "gaussian",
+        method: SumMethod | None = None,
+        noise: NoiseLaw = "gaussian",
         variance_reduction: bool = False,
         share: Fraction | float | None = None,
         event: Event | None = None,
@@ -463,13 +464,13 @@ class RunningSum(ABC):
         seed: Seed = None,
         label: str = "running sum",
     ) -> None:
-        method = checks.one_of("method", self.methods[0] if method is None else method, self.methods)
+        chosen: Any = checks.one_of("method", self.methods[0] if method is None else method, self.methods)
         norm = 1 if noise == "laplace" else 2
         bounds = VectorBounds(dimension, norm, norm_bound, box, nonzeros, people_per_vector)
         part = _spending(budget, seed, share, event)
         assert part.gate is not None
         declared = Participation.declared(part, min_separation)
-        spec = SumSpec(bounds, rounds, method, noise, bool(variance_reduction), participation=declared)
+        spec = SumSpec(bounds, rounds, chosen, noise, bool(variance_reduction), participation=declared)
         self._begin(spec, part.gate, share=part, event=event, clip=clip, label=label)
 
     @classmethod
