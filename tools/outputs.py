@@ -7,9 +7,10 @@
 The ``python`` blocks of a page run in order in one namespace. ``$ discreet ...`` in a ``console`` block runs
 in the folder that this namespace calls ``folder``, ``$ discreet serve ...`` until the page is over. What a
 block prints goes below it between ``<!-- output -->`` and ``<!-- /output -->``; figures of matplotlib that it
-leaves open become docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials are run, and
-every other page of docs that has such a mark. Where answers cannot be the same twice, as those of a live
-service, the page says ``<!-- output: one run -->``: numbers and pictures may then differ from what is stored.
+leaves open become docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials
+are run, and every other page of docs that has such a mark. Where answers cannot be the same twice, as those
+of a live service, the page says ``<!-- output: one run -->``: numbers and pictures may then differ from what
+is stored.
 
 A picture carries a fingerprint of what is drawn, so that a check need not draw it. `NOTEBOOKS` are made
 from their pages, without running anything.
