@@ -5,7 +5,8 @@
     python -m tools.outputs --check                      # write nothing; fail if something is out of date
 
 The ``python`` blocks of a page run in order in one namespace. ``$ discreet ...`` in a ``console`` block runs
-in the folder that this namespace calls ``folder``, ``$ discreet serve ...`` until the page is over. What a block prints goes below it between
+in the folder that this namespace calls ``folder``, ``$ discreet serve ...`` until the page is over.
+What a block prints goes below it between
 ``<!-- output -->`` and ``<!-- /output -->``; figures of matplotlib that it leaves open become
 docs/images/tutorials/PAGE-N.png, with the title of the figure as their text. All tutorials are run, and
 every other page of docs that has such a mark. Where answers cannot be the same twice, as those of a live
