@@ -654,6 +654,12 @@ class Recommender:
     @classmethod
     def load(cls, path: str | os.PathLike[str] | bytes) -> Recommender:
         """A saved model."""
+        begin = path[:200] if isinstance(path, bytes) else Path(path).read_bytes()[:200]
+        if begin.startswith(f'{{"format": "{_FORMAT}"'.encode()) or b"about.npy" in begin:
+            raise ValueError(
+                f"{'the state' if isinstance(path, bytes) else path} is an export of a model, for a browser "
+                "or an app; give the file that `save`, or --to of discreet recommend fit, has written"
+            )
         header, arrays = read_state(path)
         path = "the state" if isinstance(path, bytes) else path
         if header.get("class") != "Recommender":

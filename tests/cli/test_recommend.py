@@ -115,7 +115,10 @@ def test_mistakes(files, capsys):
     assert_refused(inside(capsys, *fit, "--to", "m", "--max-people", "9"), "max_people= is for")
     no_list = [word for word in fit if word not in ("--items", "pages.csv")]
     assert_refused(inside(capsys, *no_list, "--to", "m"), "which items are there?")
-    inside(capsys, *fit, "--to", "model")
+    for export in ("m.json", "m.npz"):
+        inside(capsys, *fit, "--to", "model", "--export", export)
+        refused = f"{export} is an export of a model, for a browser or an app; give the file that `save`"
+        assert_refused(inside(capsys, "recommend", "for", export), refused)
     assert_refused(inside(capsys, "recommend", "for", "model", "--exclude", "cofee"), "is not an item")
     assert_refused(inside(capsys, "recommend", "for", "model", "--epsilon", "1"), "--epsilon is for")
     assert_refused(inside(capsys, "recommend", "for", "model", "--k", "13"), "k=13")

@@ -730,3 +730,13 @@ def test_no_privacy_is_the_baseline():
     assert learner.certified_regret == bounds.hedge(9, 3, 300, learner.rate)
     people = Coverage(np.tile([0, 0, 1, 0, 0, 0, 0, 0, 0], (300, 1)))
     assert learner.run(people).rewards[150:].mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", [HedgeSelector, dc.online.RunningSumSelector, dc.online.LeaderSelector])
+def test_a_constraint_in_place_of_k_is_led_to_the_learners_that_take_one(kind):
+    kinds = dc.constraints.PartitionMatroid([range(5), range(5, 10)], 1)
+    with pytest.raises(ValueError, match=r"is a constraint.*LeaderSelector.*MetaFrankWolfe"):
+        kind(10, kinds, 100, dc.Budget(1.0, 1e-6))
+    budget = dc.Budget(1.0, 1e-6)
+    assert dc.online.LeaderSelector(10, None, 100, budget, constraint=kinds).settings.k == 2
+    assert dc.online.MetaFrankWolfe(kinds, 100, budget).settings.constraint.rank == 2

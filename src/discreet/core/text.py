@@ -59,11 +59,12 @@ def _narrowed(
         )
         for column, keep in zip(columns, whole, strict=True)
     ]
-    while sum(widths) + 2 * (len(widths) - 1) > room:
-        left = [place for place, width in enumerate(widths) if width > least[place]]
-        if not left:
-            break
-        widths[max(left, key=lambda place: widths[place])] -= 1
+    left = [place for place, width in enumerate(widths) if width > least[place]]
+    while left and sum(widths) + 2 * (len(widths) - 1) > room:
+        widest = max(left, key=widths.__getitem__)
+        widths[widest] -= 1
+        if widths[widest] == least[widest]:
+            left.remove(widest)
     return [  # no wider than what is then in them
         max(len(part) for cell in column for part in _broken(cell, width))
         for column, width in zip(columns, widths, strict=True)

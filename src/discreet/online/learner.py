@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..constraints import Constraint
 from ..core import checks
 from ..core.guards import Turns, fix, fixed
 from ..core.names import check_distinct, plain_label
@@ -207,6 +208,11 @@ def common_settings(
 ) -> dict[str, Any]:
     """What every selector is asked for, checked, and ``others`` as they are: fields of its settings."""
     size = checks.whole("n_items", n_items, at_least=1)
+    if isinstance(k, Constraint):
+        raise ValueError(
+            f"k={k!r} is a constraint, which this learner does not take; give a number, or use "
+            "LeaderSelector(n_items, None, ..., constraint=) for a matroid, MetaFrankWolfe for any constraint"
+        )
     chosen = checks.whole("k", k, at_least=1)
     if chosen > size:
         raise ValueError(f"k={k} exceeds n_items={n_items}; choose k <= {n_items}")
