@@ -57,7 +57,7 @@ def test_curves_are_the_mean_regret(results):
     low, high = stats.t.interval(0.95, 2, np.mean(found), stats.sem(found))
     edges = ax.collections[0].get_paths()[0].vertices
     assert sorted(set(edges[edges[:, 0] == 300, 1])) == pytest.approx([low, high])
-    with pytest.raises(ValueError, match="alpha=1.5 must be at most 1"):
+    with pytest.raises(ValueError, match=r"alpha=1\.5 must be at most 1"):
         plots.regret(results, axes(), stream="drifting", epsilon=2.0, alpha=1.5)
 
 
