@@ -17,6 +17,7 @@ from scipy import stats
 import discreet as dc
 from discreet.kernels.softmax import decided_choice
 from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
+from discreet.privacy.ordered import OrderedExperts
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
 
@@ -462,3 +463,16 @@ def test_a_draw_near_a_border_is_decided_exactly(above, exactly, monkeypatch):
     source = SimpleNamespace(words=lambda count: np.full(count, word))
     assert samplers.exponential_choice(source, np.zeros(1000), 1.0) == 500
     assert bool(asked) == exactly
+
+
+def test_experts_prefer_items_and_open_others_in_the_middle_of_the_field():
+    experts = OrderedExperts(np.zeros((6, 2), dtype=np.int64), 0.5, Fraction(8), 8)
+    experts.prefer([4, 1, 3])  # the third is for an expert that there is not
+    wanted = np.zeros((6, 2), dtype=np.int64)
+    wanted[4, 0] = wanted[1, 1] = math.ceil(2 * math.log(6) * 16)  # 36 times as likely as others
+    assert experts.scores.tolist() == wanted.tolist()
+    scores = np.array([[0, 0], [5, -7], [9, 2], [1, 8], [3, 4], [6, 6]])
+    for among, start in (([1, 2, 3, 4], [5, 4]), ([4, 3, 1], [3, 4]), ([3], [1, 8])):
+        experts = OrderedExperts(scores.copy(), 0.5, Fraction(8), 8)
+        experts.open(np.array([0, 7]), np.array(among))  # at the second largest, or the only one
+        assert experts.scores.tolist() == [start, *scores[1:].tolist(), [0, 0], start]

@@ -131,8 +131,8 @@ def undercut(curve: NDArray[np.float64], width: float, steps: int, cells: int) -
 
 
 @pytest.mark.parametrize(("width", "steps"), [(1e-9, 3), (1e-5, 4), (0.1, 4), (1.0, 3), (8.0, 3)])
-def test_kernel_equals_the_slow_twin_to_the_last_digits(width: float, steps: int) -> None:
-    cells = 4
+@pytest.mark.parametrize("cells", [1, 2, 3, 4])
+def test_kernel_equals_the_slow_twin_to_the_last_digits(width: float, steps: int, cells: int) -> None:
     slow = slow_curve(width, steps, cells)
     fast = fast_curve(width, steps, cells)
     slack = steps * (16 + 32 * cells) * 2.0**-53
