@@ -92,8 +92,8 @@ class Window:
     def learn(self, person: Population | None) -> None:
         """Keep one person, if they are in the sample.
 
-        None is a person over their limit of rounds. A draw is made for them as well, so that the draws of
-        everybody else do not depend on who is over the limit.
+        None is a person over their limit of rounds, for whom a draw is made as well. Draws are independent:
+        those of everybody else do not depend on who is over the limit.
         """
         kept = self._sampled(1)
         if person is None:
