@@ -171,7 +171,7 @@ def _released(make, people, known):
     """What a learner releases, in units of noise and without it, when its sums are as scripted."""
     seen = []
     script = iter(known)
-    add, released = RunningSum._add, RunningSum._released
+    add, released = RunningSum.add, RunningSum._released
 
     def watched(total, sums):
         seen.extend(sums / UNIT)
@@ -187,7 +187,7 @@ def _released(make, people, known):
     with (
         mock.patch.object(samplers, "noise_steps", quiet),
         mock.patch.object(RunningSum, "_released", watched),
-        mock.patch.object(RunningSum, "_add", scripted),
+        mock.patch.object(RunningSum, "add", scripted),
     ):
         learner = make()
         for person in people:

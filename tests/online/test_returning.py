@@ -112,7 +112,7 @@ def test_the_account_is_the_budget_and_the_noise_is_less(kind, options):
     )
     for learner in (near, apart):
         assert 0.98 < learner.privacy.epsilon(1e-6) <= 1.0
-        assert "in 4 rounds" in str(learner.privacy)
+        assert "in 4 rounds" in str(learner.privacy.releases())
     settings = [getattr(one.settings, "experts", one.settings) for one in (plain, near, apart)]
     noise = [one.spec.deviation(one.event) for one in settings]
     assert noise[2] < noise[1] < 0.99 * noise[0]

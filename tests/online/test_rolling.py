@@ -369,7 +369,7 @@ def test_the_budget_is_paid_once_however_many_releases_there_are():
     learner.run(_crowd(2000))
     assert learner._votes.served > 20
     assert learner.privacy.epsilon(0.0) == 1.0
-    assert "largest noisy scores on a secret sample" in str(learner.privacy)
+    assert "largest noisy scores on a secret sample" in str(learner.privacy.releases())
     assert "no regret is certified" in str(learner.privacy)
     assert learner.certified_regret == math.inf
 

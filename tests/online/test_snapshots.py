@@ -7,7 +7,7 @@ import pytest
 import discreet as dc
 from discreet.core.state import read_state, write_state
 from discreet.objectives import SetFunction
-from discreet.online import PhasedSelector
+from discreet.online import BestOfBothSelector, PhasedSelector
 from tests.online.learners import EVERYBODY, N_ITEMS, ROUNDS, people, shown
 from tests.states import Meanwhile, as_bytes
 
@@ -101,9 +101,10 @@ def test_the_account_is_read_between_two_calls(kind, monkeypatch):
     learner = kind.make()
     _rounds(kind, learner, 0, 5)
     seen = []
+    step = "_new_set" if isinstance(learner, BestOfBothSelector) else "_due"
     with monkeypatch.context() as patched:
         looking = _meanwhile(
-            type(learner), "_due", lambda: seen.append(learner.privacy.spent.to_json()), patched
+            type(learner), step, lambda: seen.append(learner.privacy.spent.to_json()), patched
         )
         learner.choose()
     looking.finish()

@@ -128,15 +128,15 @@ def test_a_file_waits_for_an_addition(make, tmp_path, monkeypatch):
     _added(total, 0, 3)
     _added(twin, 0, 4)
     twin.save(tmp_path / "twin")
-    saving, honest = Meanwhile(lambda: total.save(tmp_path / "file")), type(total)._add
+    saving, honest = Meanwhile(lambda: total.save(tmp_path / "file")), type(total)._released
 
-    def slow(self, vector):
-        answer = honest(self, vector)
+    def slow(self, sums):
+        released = honest(self, sums)
         saving.start()
-        return answer
+        return released
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(total), "_add", slow)
+        patched.setattr(type(total), "_released", slow)
         total.add(VECTORS[3])
     saving.finish()
     assert as_bytes(*read_state(tmp_path / "file")) == as_bytes(*read_state(tmp_path / "twin"))

@@ -476,7 +476,8 @@ def test_how_an_experiment_stands(tmp_path, monkeypatch):
     said = (
         "Of a person up to 2 decisions count in a period. Whatever was shown or published in it is at most"
         " exp(1.5) times as likely as it would have been if anything else had been reported about that"
-        " person in that period, plus a probability of 1e-6. Which decisions there were, when and for whom, is public."
+        " person in that period, plus a probability of 1e-6. Which decisions there were, when and for whom,"
+        " is public."
     )
     assert queries.promise(people) == said
     own = " A personal set also follows from its person's own history: it is for them alone."

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.state import state_class
 from .common import add, as_json, service_settings
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ def _population(options: argparse.Namespace) -> tuple[str, str, object]:
 
 def _read(path: Path) -> Account | Periods:
     """The account of a ledger or a saved learner, or the one that a file of JSON holds."""
+    from ..core.state import state_class
     from ..online.learner import load
     from ..privacy import Account, Budget, Gate, Periods, SQLiteLedger
 

@@ -24,6 +24,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -280,9 +281,13 @@ def _labels(folder: Path, manifest: Mapping[str, Any]) -> list[Any]:
     return found
 
 
+_HEADERS = threading.Lock()  # some Pythons 3.11 fail where several threads parse literals at once
+
+
 def _mapped(path: Path, name: str) -> Any:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with _HEADERS:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         words = f"{name}: {path.name} is not there; was the store appended to? open it again"
         raise ValueError(words) from None
