@@ -11,7 +11,7 @@ import pytest
 
 import discreet as dc
 from discreet.online.registry import REGISTRY
-from discreet.service.config import ConstraintConfig, PopulationConfig
+from discreet.service.config import ConstraintConfig, ExperimentConfig, PopulationConfig
 from discreet.service.learning import (
     MOST_SEGMENTS,
     DecisionBlock,
@@ -19,6 +19,7 @@ from discreet.service.learning import (
     ReleasePlan,
     Wrong,
     _add,
+    check,
     check_segments,
     first_release,
 )
@@ -233,3 +234,9 @@ def test_segments_are_different_and_not_too_many():
     for wrong in (["a", "b", "a"], [f"s {number}" for number in range(MOST_SEGMENTS + 1)]):
         with pytest.raises(Wrong, match="distinct"):
             check_segments(wrong)
+
+
+def test_items_are_different():
+    check(ExperimentConfig(items=["a", "b", "c"], k=2))
+    with pytest.raises(Wrong, match="items must be distinct"):
+        check(ExperimentConfig(items=["a", "b", "a"], k=2))
