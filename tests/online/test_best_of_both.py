@@ -316,3 +316,16 @@ def test_without_an_end_noise_does_not_decide_who_is_followed():
         BestOfBothSelector(20, 3, 100, BUDGET, first_batch=5)
     with pytest.raises(ValueError, match="falls where no rounds are declared"):
         replace(settings, fastest=None)
+
+
+@pytest.mark.parametrize("rounds", [400, None])
+def test_the_unit_of_rewards_does_not_matter(rounds):
+    """Rewards four times as large under a bound that is so, too: the same sets."""
+    rows = np.random.default_rng(2).random((400, 6)) * [0.2, 0.9, 0.3, 1.0, 0.1, 0.5]
+    every = {"resample_every": 20} if rounds else {}
+    made = {b: BestOfBothSelector(6, 2, rounds, BUDGET, **every, bound=b, seed=1) for b in (1.0, 4.0)}
+    for number in (1, 50, 10**6):
+        rates = [one.settings.rate_after(number) for one in made.values()]
+        assert rates[0] == pytest.approx(rates[1])
+    shown = [one.run(FacilityLocation(b * rows, bound=b)).selections.tolist() for b, one in made.items()]
+    assert shown[0] == shown[1]
