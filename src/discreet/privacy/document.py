@@ -145,5 +145,5 @@ def _sentence(line: str) -> str:
 
 def _number(value: float) -> str:
     """In four digits, rounded up: no sentence says less than is true."""
-    rounded = Context(prec=4, rounding=ROUND_CEILING).plus(Decimal(repr(value)))
+    rounded = Context(prec=4, rounding=ROUND_CEILING).plus(Decimal(repr(float(value))))
     return f"{float(rounded):.4g}"
