@@ -268,10 +268,10 @@ def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_serv
     asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
     more = {"outcome_wait": 0.2, "block_size": 10, "measure": 0.5, "holdout": 0.0}
     client.request("POST", "/v1/experiments", asked | more)
-    for number in range(120):
+    for number in range(240):
         decision = client.decide("again", f"person {number % 30}")
         client.report(decision, taken=decision.items[0])
-    settled(client, "again", 6)
+    settled(client, "again", 4)  # one of people who come again, after the 30 of three blocks
     found = client.request("GET", "/v1/experiments/again/releases")["releases"]
     blocks = [block for one in found for block in one["shares"]]
     sequences, served = (sum(sum(one[name]) for one in blocks) for name in ("decisions", "served"))
