@@ -154,7 +154,7 @@ class Month:
         self.wrong: list[str] = []
         self.memory: list[int] = []  # bytes of the process, second by second
         self.log = 0  # most bytes of the log of writes
-        self.added: list[str] = []  # items that were added and are there
+        self.tried = 0  # changes of the catalogue that were asked for
         self.seen = self._month()
         self.charged: set[tuple[Any, ...]] = set()  # what a store was charged that was put back
         self._open()
@@ -205,13 +205,18 @@ class Month:
         self.happened["clock jumps"] += 1
 
     def change(self) -> None:
-        """An item is added; the oldest of those that were added is retired."""
-        new = f"new {self.happened['catalogue changes'] + 1}"
-        old = self.added[:1] if len(self.added) > 3 else []
-        changes = {"add_items": [new], "retire_items": old}
+        """An item is added; the oldest of those that were added is retired.
+
+        The service is asked which those are: an answer may be lost with its process, and a restore goes back.
+        """
+        found = self._ask("GET", "/v1/experiments/shop/items", None)
+        if found is None:
+            return
+        added = [one["item"] for one in found["items"] if one["item"].startswith("new ") and not one["retired"]]
+        self.tried += 1
+        changes = {"add_items": [f"new {self.tried}"], "retire_items": added[:1] if len(added) > 3 else []}
         if self._ask("PATCH", "/v1/experiments/shop", changes) is not None:
             self.happened["catalogue changes"] += 1
-            self.added = [*self.added[len(old) :], new]
 
     def _ask(self, method: str, path: str, body: object) -> Any:
         """An answer, if there was one and no refusal."""
