@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from typing import Any, TypeVar
 
@@ -79,6 +80,27 @@ def _broken(cell: str, width: int) -> list[str]:
 
 def _numeric(cell: str) -> bool:
     return cell in ("", "-", "inf") or cell.lstrip("+-~<").replace(",", "")[:1].isdigit() or cell[:1] == "."
+
+
+def at_most(value: float | Decimal, digits: int = 6) -> str:
+    """A bound in so many digits, rounded up: nothing that is printed says less than is true.
+
+    >>> at_most(1.0), at_most(1e-6), at_most(1.2345601), at_most(2 / 3, 3), at_most(float("inf"))
+    ('1', '1e-06', '1.23457', '0.667', 'inf')
+    """
+    number = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(number)):.{digits}g}"
+
+
+def likelier(epsilon: float, digits: int = 4) -> str:
+    """How many times as likely an epsilon can make something: e^epsilon, rounded up.
+
+    >>> likelier(1.0), likelier(1.0, 3), likelier(0.0), likelier(1000.0)
+    ('2.719', '2.72', '1', 'e^1000')
+    """
+    if epsilon > 700.0:  # beyond what a float can hold
+        return f"e^{at_most(epsilon)}"
+    return at_most(Decimal(repr(float(epsilon))).exp(Context(prec=40)), digits)
 
 
 # Colours are the page's own, or greys that show on black and on white.

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core import checks
-from ..core.text import PAGE, table
+from ..core.text import PAGE, at_most, table
 from . import conversions
 from .budget import DEFINITIONS, Budget, Share
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
@@ -598,7 +598,8 @@ def published_share(
 
 
 def _named(budget: Budget) -> str:
-    return f"epsilon {budget.epsilon:.4g}" + (f" at delta {budget.delta:.3g}" if budget.delta else "")
+    at = f" at delta {at_most(budget.delta, 3)}" if budget.delta else ""
+    return f"epsilon {at_most(budget.epsilon, 4)}{at}"
 
 
 # --- the account -----------------------------------------------------------------------------------------
@@ -734,8 +735,8 @@ class Account:
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.ledger.entries())
-        at = f" at delta {self.budget.delta:g}" if self.budget.delta else ""
-        spent = f"epsilon {self.epsilon():.6g} of {self.budget.epsilon:g}{at}"
+        at = f" at delta {at_most(self.budget.delta)}" if self.budget.delta else ""
+        spent = f"epsilon {at_most(self.epsilon())} of {at_most(self.budget.epsilon)}{at}"
         return f"{type(self).__name__}({spent}, {count} release{'s' * (count != 1)})"
 
     def _repr_html_(self) -> str:
@@ -766,12 +767,12 @@ class Account:
     def _lines(self) -> Iterator[str]:
         budget = self.budget
         epsilon = self.epsilon()
-        at = f" at delta {budget.delta:g}" if budget.delta else ""
+        at = f" at delta {at_most(budget.delta)}" if budget.delta else ""
         if not budget.private:
             yield f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
         else:
             how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
-            yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
+            yield f"epsilon {at_most(epsilon)}{at}{how}; limit {at_most(budget.epsilon)}; {_relation(budget)}"
         header, rows = self.releases()
         yield table(header, rows, room=PAGE) if rows else "nothing has been released"
         if any(row[1].startswith(_DECLARED) for row in rows):
@@ -793,7 +794,7 @@ def _rows(ledger: Releases, prefix: str, composed: str, neighbours: str) -> Iter
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
-        each = f"{float(loss.pure):.4g}" if has_pure and loss.pure is not None else "-"
+        each = at_most(float(loss.pure), 4) if has_pure and loss.pure is not None else "-"
         how = "parallel over disjoint groups" if disjoint else composed
         yield [prefix + label, *_described(event, neighbours), f"{count:,}", how, each]
     for name, part in ledger.parts.items():
@@ -804,7 +805,7 @@ def _rows(ledger: Releases, prefix: str, composed: str, neighbours: str) -> Iter
 def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
     """Mechanism, sensitivity and noise of an event, in words."""
     if isinstance(event, ExactChoices):
-        kind = f"exponential, {event.number:,} composed exactly at delta {float(event.delta):.4g}"
+        kind = f"exponential, {event.number:,} composed exactly at delta {at_most(float(event.delta), 4)}"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, ExponentialChoice | FlippedChoice):
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
@@ -839,8 +840,8 @@ def _argued(event: Event) -> tuple[str, str, str]:
     record = event.to_json()
     definition = _DEFINITIONS_OF.get(record.pop("kind"), "")
     if isinstance(event, ApproximateRelease) and not event.epsilon:
-        return "chance of failure", "", f"delta {float(event.delta):.4g}"
-    values = ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
+        return "chance of failure", "", f"delta {at_most(float(event.delta), 4)}"
+    values = ", ".join(f"{name} {at_most(float(Fraction(value)), 4)}" for name, value in record.items())
     return f"{_DECLARED}{definition}", "", values
 
 
