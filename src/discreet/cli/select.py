@@ -1108,8 +1108,7 @@ class SelectionReport:
             names = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
             more = len(result["excluded"]) - _MOST_SHOWN
             lines += [wrapped(f"excluded: {names}" + (f" and {more:,} more" if more > 0 else "")), ""]
-        above, below = account.summary()
-        header, rows = account.releases()
+        above, (header, rows), below = account.summary()
         released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
         lines += [wrapped(above), released, *map(wrapped, below)]
         if told := result.get("ledger"):

@@ -33,7 +33,7 @@ def table(
     """
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    to_right = [bool(column[1:]) and all(_numeric(cell) for cell in column[1:]) for column in columns]
+    to_right = [bool(column[1:]) and all(map(_numeric, column[1:])) for column in columns]
     if room is not None:
         widths = _narrowed(columns, widths, to_right, room - len(indent))
     lines = []

@@ -725,13 +725,32 @@ class Account:
         """Every release in words: the header of a table and its rows."""
         return _HEADER, list(_rows(self.ledger, "", "sequential", self.budget.neighbours))
 
-    def summary(self) -> tuple[str, list[str]]:
-        """What is printed above the table of releases, and what is printed below it."""
-        above, _, *below = self._lines()
-        return above, below
+    def summary(self) -> tuple[str, tuple[list[str], list[list[str]]], list[str]]:
+        """What is printed: the guarantee in a line, `releases`, and remarks."""
+        budget, epsilon, released = self.budget, self.epsilon(), self.releases()
+        above = f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
+        if budget.private:
+            at = f" at delta {at_most(budget.delta)}" if budget.delta else ""
+            how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
+            above = (
+                f"epsilon {at_most(epsilon)}{at}{how}; limit {at_most(budget.epsilon)}; {_relation(budget)}"
+            )
+        below = [DECLARED] if any(row[1].startswith(_DECLARED) for row in released[1]) else []
+        if self.ledger.divided:
+            below.append(
+                "parallel composition over disjoint groups: the worst group counts, and all of the rest"
+            )
+        below += self.caveats
+        if self.reproducible:
+            below.append(
+                "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
+            )
+        return above, released, below
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        above, (header, rows), below = self.summary()
+        released = table(header, rows, room=PAGE) if rows else "nothing has been released"
+        return "\n".join([above, released, *below])
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.ledger.entries())
@@ -742,8 +761,7 @@ class Account:
     def _repr_html_(self) -> str:
         from ..core.text import card, grid, line
 
-        above, below = self.summary()
-        header, rows = self.releases()
+        above, (header, rows), below = self.summary()
         released = grid(header, rows) if rows else line("nothing has been released")
         return card("Privacy account", line(above), released, *(line(remark) for remark in below))
 
@@ -763,25 +781,6 @@ class Account:
         from .document import document
 
         return document(title, {"the account": self}, **about)
-
-    def _lines(self) -> Iterator[str]:
-        budget = self.budget
-        epsilon = self.epsilon()
-        at = f" at delta {at_most(budget.delta)}" if budget.delta else ""
-        if not budget.private:
-            yield f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
-        else:
-            how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
-            yield f"epsilon {at_most(epsilon)}{at}{how}; limit {at_most(budget.epsilon)}; {_relation(budget)}"
-        header, rows = self.releases()
-        yield table(header, rows, room=PAGE) if rows else "nothing has been released"
-        if any(row[1].startswith(_DECLARED) for row in rows):
-            yield DECLARED
-        if self.ledger.divided:
-            yield "parallel composition over disjoint groups: the worst group counts, and all of the rest"
-        yield from self.caveats
-        if self.reproducible:
-            yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
 
 
 def _relation(budget: Budget) -> str:

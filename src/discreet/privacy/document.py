@@ -66,8 +66,8 @@ def document(
     page.points([_compared(latest), _limited(latest)])
     page.heading("Releases")
     for name, one in accounts.items():
-        columns, released = one.releases()
-        if DECLARED in one.summary()[1]:
+        _, (columns, released), remarks = one.summary()
+        if DECLARED in remarks:
             page.text(_sentence(DECLARED))
         if released:
             page.table(columns, released, f"Every release of {name}.")

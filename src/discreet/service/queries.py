@@ -201,7 +201,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
     accounts = {name: periods.account(name) for name in periods.names}
     told = []
     for name, spent in accounts.items():
-        columns, rows = spent.releases()
+        _, (columns, rows), remarks = spent.summary()
         told.append(
             {
                 "period": name,
@@ -212,7 +212,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
                 "table": str(spent),
                 "columns": columns,
                 "rows": rows,
-                "remarks": spent.summary()[1],
+                "remarks": remarks,
             }
         )
     return {
