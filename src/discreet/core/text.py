@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
@@ -182,30 +183,41 @@ def track(
 ) -> Iterator[T]:
     """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is.
 
-    ``after``: only once this many seconds have passed.
+    ``after``: only once this many seconds have passed, be it in the middle of an item.
     """
     if shown is not True:
         yield from work
         return
     count = total if total is not None else len(work)  # type: ignore[arg-type]
-    start, last = time.monotonic(), 0.0
+    start, last, done = time.monotonic(), 0.0, 0
+
+    def say(now: float) -> None:
+        nonlocal last
+        left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
+        print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
+        last = now
+
+    alarm = threading.Timer(after, lambda: last or say(time.monotonic()))
+    alarm.daemon = True
+    if after:
+        alarm.start()
     try:
         for place, item in enumerate(work):
             now, done = time.monotonic(), item.start if isinstance(item, slice) else place
             if now - last >= 0.2 and now - start >= after:
-                left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
-                print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
-                last = now
+                say(now)
             yield item
-    except (
-        GeneratorExit
-    ):  # the rest is not needed, or something went wrong: what is said next has its own line
+    except GeneratorExit:  # not needed any more, or something went wrong: what is said next has its own line
         if last:
             print(file=sys.stderr, flush=True)
         raise
-    if time.monotonic() - start < after:
-        return
-    print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)
+    finally:
+        if after:
+            alarm.cancel()
+            alarm.join()
+    if time.monotonic() - start >= after:
+        took = f"{count:,} in {time.monotonic() - start:,.1f} s"
+        print(f"\r{what}: {took}{' ' * 12}", file=sys.stderr, flush=True)
 
 
 def looked_at(progress: bool | None) -> bool:
