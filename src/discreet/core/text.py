@@ -84,7 +84,7 @@ def _numeric(cell: str) -> bool:
 
 
 def at_most(value: float | Decimal, digits: int = 6) -> str:
-    """A bound in so many digits, rounded up: nothing that is printed says less than is true.
+    """A bound in this many digits, rounded up: what is printed is never below the true number.
 
     >>> at_most(1.0), at_most(1e-6), at_most(1.2345601), at_most(2 / 3, 3), at_most(float("inf"))
     ('1', '1e-06', '1.23457', '0.667', 'inf')
@@ -197,7 +197,11 @@ def track(
         print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
         last = now
 
-    alarm = threading.Timer(after, lambda: last or say(time.monotonic()))
+    def ring() -> None:
+        if not last:
+            say(time.monotonic())
+
+    alarm = threading.Timer(after, ring)
     alarm.daemon = True
     if after:
         alarm.start()
