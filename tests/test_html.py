@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -170,3 +172,19 @@ def test_progress_is_said_when_it_takes_long_and_not_too_often(capsys, monkeypat
     parts = [part.strip() for part in found.split("\r") if part]
     assert parts == ["steps: 1 of 4 (6 s left)", "steps: 3 of 4 (1 s left)", "steps: 4 in 2.5 s"]
     assert said(100.0, 100.2, 100.6, 101.0, 101.5, 101.9) == ""
+
+
+def test_progress_is_said_in_the_middle_of_a_long_step(capsys):
+    steps = texts.track(range(2), "steps", True, after=0.05)
+    assert next(steps) == 0
+    said, deadline = "", time.monotonic() + 60.0
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.01)
+        said = capsys.readouterr().err
+    assert said.strip() == "steps: 0 of 2"
+    steps.close()
+    assert capsys.readouterr().err == "\n"  # what is said next has its own line
+    quick = threading.active_count()
+    assert list(texts.track(range(2), "steps", True, after=600.0)) == [0, 1]
+    assert threading.active_count() <= quick
+    assert capsys.readouterr().err == ""

@@ -306,6 +306,14 @@ def test_a_benchmark_gets_its_arguments_and_returns_its_code(checkout):
     assert 0.0 < json.loads(ended.stdout)["seconds"] < time.monotonic() - began
 
 
+@pytest.mark.usefixtures("checkout")
+def test_who_looks_is_told_that_a_benchmark_runs(capsys, monkeypatch):
+    """Most of them print nothing until they are done, which may take minutes."""
+    assert inside(capsys, "bench", "quick").err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert inside(capsys, "bench", "quick").err == "quick: running\n"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_benchmark_that_is_killed_ends_as_a_shell_says(checkout, capsys):
     (checkout / "benchmarks" / "killed.py").write_text(

@@ -119,7 +119,7 @@ def test_what_is_said_of_all_lists_together(run):
     second = json.loads(run().out)["reading"]
     assert "more than 2.719 times" in second[0]  # e^1, of this list alone
     assert "have spent epsilon 2 of 3." in second[1]
-    assert "more than 7.390 times as likely" in second[1]  # e^2
+    assert "more than 7.39 times as likely" in second[1]  # e^2
     assert any("Guarantees add up" in said and "refuses what does not fit" in said for said in second)
     assert "Of at least one of them: " not in first[1] + second[1]
 
@@ -214,3 +214,17 @@ def test_what_would_still_fit_does(tmp_path):
     full.reserve(dc.privacy.ApproximateRelease(0.5, 1e-6))
     asked = common._refusal(tmp_path / "some.ledger", dc.Budget(0.5, 1e-7), full)
     assert asked.endswith("--epsilon 0.5 without --delta would still fit")
+
+
+def test_what_is_said_to_be_spent_is_no_less_than_what_was(capsys, tmp_path):
+    """Six digits of 1.2345644 are 1.23456 to the nearest."""
+    (tmp_path / "a.csv").write_text("user,page\n" + "".join(f"u{n},tea\n" for n in range(60)))
+    (tmp_path / "items.csv").write_text("page\ntea\njam\n")
+    asked = ("select", tmp_path / "a.csv", "--person", "user", "--item", "page", "--k", 1)
+    asked += ("--items", tmp_path / "items.csv", "--ledger", tmp_path / "people.ledger", "--epsilon")
+    first = inside(capsys, *asked, 1.2345644, "--ledger-epsilon", 2.3456744)
+    assert first.code == 0, first.err
+    said = " ".join(first.out.split())
+    assert "have spent epsilon 1.23457 of 2.34568. If any" in said
+    assert "epsilon 1.23457 of 2.34568 spent, with this run" in said
+    assert "epsilon 1.23457 of 2.34568 is spent" in inside(capsys, *asked, 2).err

@@ -180,6 +180,10 @@ def test_what_does_not_fit_is_refused():
         Experts(lambda share: HedgeSelector(4, 1, 9, share.budget), 2, PURE, n_items=4)
     with pytest.raises(TypeError, match=r"with choose\(\) and learn\(\)"):
         Experts(lambda _: object(), 2, PURE, n_items=4)
+    once = Own(dc.Gate(PURE).split(1, definition="pure")[0], 4, 9)
+    with pytest.raises(ValueError, match="the same object twice: make a new expert in every call"):
+        Experts(lambda _: once, 2, PURE, n_items=4)
+    assert Experts(lambda _: once, 1, PURE, n_items=4).experts == (once,)
     with pytest.raises(ValueError, match="a budget of its own"):
         Experts(lambda share: RunningSumSelector(4, 1, 9, share, calibration="published"), 2, PURE, n_items=4)
     learner = Experts(lambda share: HedgeSelector(4, 1, 9, share), 2, PURE, n_items=4)

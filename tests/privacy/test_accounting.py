@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from fractions import Fraction
 
 import dp_accounting
@@ -456,3 +457,40 @@ def test_rates_of_picks_that_are_paid_for_together(neighbours, part):
     assert found.temperature == pytest.approx(found.rate * found.chance)
     share = dc.Budget(0.9, neighbours=neighbours).share(Fraction(1, 3))
     assert picks.basic(share, 4.0, 5).rate == pytest.approx(0.3 / 5 / 4)
+
+
+def test_no_printed_bound_is_below_the_true_one():
+    """Six digits of 1.2345644 are 1.23456 to the nearest, which is less than was spent."""
+    epsilon, delta = 1.2345644, 1.2345644e-6
+    budget = dc.Budget(epsilon, delta)
+    gate = dc.Gate(budget, definition="pure")
+    gate.reserve(pv.ApproximateRelease(epsilon, delta))
+    periods = pv.Periods(budget, definition="pure")
+    periods.gate("2026-11").reserve(pv.ApproximateRelease(epsilon, delta))
+    learner = dc.online.HedgeSelector(4, 1, 9, budget, seed=0)
+    printed = {
+        "account": str(gate.spent),
+        "repr": repr(gate.spent),
+        "card": gate.spent._repr_html_(),
+        "gate": repr(gate).replace(repr(budget), ""),  # a budget is printed with all of its digits
+        "preview": str(gate.preview(pv.PureRelease(0.5))),
+        "periods": str(periods),
+        "budget": budget._repr_html_(),
+        "guarantee": str(learner.privacy).partition("\n")[0],
+        "plan": dc.plan(4, 1, 100, budget).headline,
+    }
+    for what, text in printed.items():
+        numbers = re.findall(r"1\.23\d*", text)
+        assert numbers, f"{what}: {text}"
+        assert min(map(float, numbers)) >= epsilon, f"{what}: {text}"
+    assert "which makes 1.73457, limit" in printed["preview"]
+    assert "3.44 times" in printed["budget"]  # e^epsilon is 3.4369
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-9), (0.1, 1e-6), (3.0, 1e-5)])
+def test_bounds_that_are_exact_in_a_few_digits_are_printed_as_they_are(epsilon, delta):
+    gate = dc.Gate(dc.Budget(epsilon, delta), definition="pure")
+    for _ in range(10):
+        gate.reserve(pv.ApproximateRelease(Fraction(str(epsilon)) / 10, Fraction(str(delta)) / 10))
+    said = f"epsilon {epsilon:g} at delta {delta:g} by pure epsilon; limit {epsilon:g};"
+    assert str(gate.spent).startswith(said)

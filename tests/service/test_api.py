@@ -187,6 +187,18 @@ def test_refusals_say_where_a_new_experiment_is_wrong(shared_service, change, at
     assert detail is None or detail in found["detail"]
 
 
+def test_a_promise_with_a_seed_says_that_it_is_none(shared_service):
+    """In the words of the document, which has them first."""
+    client = shared_service.client()
+    first = "This is not private: anyone who knows the seed can remove the noise. "
+    for name, seed in (("seeded", 3), ("unseeded", None)):
+        experiment(client, name, seed=seed, anonymous=False)
+        account = client.request("GET", f"/v1/experiments/{name}/account")
+        assert account["promise"].startswith(first) == (seed is not None)
+        assert account["promise"].removeprefix(first).startswith("Of a person one decision counts")
+        assert account["periods"][0]["reproducible"] == (seed is not None)
+
+
 def test_a_person_is_named_unless_a_population_is_anonymous(shared_service):
     """Whoever is promised that people are counted has decisions that say whom they are for."""
     client = shared_service.client()

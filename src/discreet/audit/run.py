@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.text import table, track
+from ..core.text import at_most, table, track
 from .cases import DEEP, QUICK, Finding
 from .settings import chosen
 
@@ -113,8 +113,8 @@ def _row(one: Finding) -> list[str]:
         one.name,
         one.setting,
         one.neighbours,
-        f"{one.claimed:.4g}",
-        f"{one.delta:g}",
+        at_most(one.claimed, 4),
+        at_most(one.delta),
         f"{one.exact:.4g}",
         "-" if not math.isfinite(share) else f"{100 * share:.0f} %",
         f"{one.lower_bound:.3g}",

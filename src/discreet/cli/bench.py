@@ -81,6 +81,8 @@ def _about(script: Path) -> str:
 
 def _one(script: Path, arguments: list[str], json: bool) -> int:
     start = time.monotonic()
+    if sys.stderr.isatty():  # most say nothing until they are done
+        print(f"{script.stem}: running", file=sys.stderr, flush=True)
     # With --json standard output is for the summary, so the benchmark's own words go beside it.
     stdout = sys.stderr if json else None
     module = [sys.executable, "-m", f"benchmarks.{script.stem}", *arguments]

@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.text import install, table
+from ..core.text import at_most, install, table
 
 if TYPE_CHECKING:
     from ..data.read import Source
@@ -265,9 +265,9 @@ def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
 
     asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
     account = shared.spent
-    spent = f"epsilon {account.epsilon():.6g} of {account.budget.epsilon:g}"
+    spent = f"epsilon {at_most(account.epsilon())} of {at_most(account.budget.epsilon)}"
     if account.budget.delta:
-        spent += f" and delta {float(account.loss.delta):.6g} of {account.budget.delta:g}"
+        spent += f" and delta {at_most(float(account.loss.delta))} of {at_most(account.budget.delta)}"
     more = "nothing fits any more"
     for delta in dict.fromkeys((budget.delta, 0.0)):
         event = ApproximateRelease(budget.epsilon, delta) if delta else PureRelease(budget.epsilon)

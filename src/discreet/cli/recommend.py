@@ -10,6 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..core.text import at_most
 from .common import (
     EVENTS,
     LEDGER,
@@ -276,7 +277,9 @@ def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
         settings = {
             "files": ", ".join(options.files),
             "people; items": f"{len(people):,}; {people.n_items:,}",
-            "epsilon, delta, neighbours": f"{budget.epsilon:g}, {budget.delta:g}, {budget.neighbours}",
+            "epsilon, delta, neighbours": ", ".join(
+                [at_most(budget.epsilon), at_most(budget.delta), budget.neighbours]
+            ),
             "items shown (k)": str(k),
             "splits": f"{splits}, seeds {first} to {first + splits - 1}",
             "public features of items": ", ".join(filter(None, (options.features, options.vectors)))

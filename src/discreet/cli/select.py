@@ -13,12 +13,11 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..core.text import install, table
+from ..core.text import at_most, install, likelier, table
 from .common import (
     EVENTS,
     LEDGER,
@@ -707,24 +706,16 @@ def _ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
 def _together(change: str, options: argparse.Namespace, spent: Account) -> str:
     """What holds for all runs that were charged to the ledger, in words."""
     known, limit = _ledger(options, spent), spent.budget
-    beside = f", up to a probability of {limit.delta:g}" if limit.delta else ""
+    beside = f", up to a probability of {at_most(limit.delta)}" if limit.delta else ""
     said = (
         f"All lists charged to the ledger {known['file']} together, this one included, have spent epsilon"
-        f" {known['epsilon']:.6g} of {limit.epsilon:g}. {change}, no combination of them would have become"
-        f" more than {_factor(known['epsilon'])} times as likely or unlikely{beside}; when all of it is"
-        f" spent, {_factor(limit.epsilon)} times."
+        f" {at_most(known['epsilon'])} of {at_most(limit.epsilon)}. {change}, no combination of them would"
+        f" have become more than {likelier(known['epsilon'])} times as likely or unlikely{beside}; when all"
+        f" of it is spent, {likelier(limit.epsilon)} times."
     )
     for caveat in spent.caveats:
         said += f" Of at least one of them: {caveat}."
     return said
-
-
-def _factor(epsilon: float) -> str:
-    """e^epsilon in four digits, rounded up."""
-    if epsilon > 700.0:
-        return f"e^{epsilon!r}"
-    power = Decimal(repr(epsilon)).exp(Context(prec=40))
-    return f"{Context(prec=4, rounding=ROUND_CEILING).plus(power):.4g}"
 
 
 # --- the report -------------------------------------------------------------------------------------
@@ -982,9 +973,9 @@ class SelectionReport:
         else:
             change = "If any one person had not been in the file at all"
         condition = ", and the list of items stayed as it is" if options.items_from_data else ""
-        beside = f", up to a probability of {budget.delta:g}" if budget.delta else ""
+        beside = f", up to a probability of {at_most(budget.delta)}" if budget.delta else ""
         said = (
-            f"{change}{condition}, no list would have become more than {_factor(budget.epsilon)} times as"
+            f"{change}{condition}, no list would have become more than {likelier(budget.epsilon)} times as"
             f" likely or unlikely{beside}."
         )
         if options.items_from_data:
@@ -1014,7 +1005,7 @@ class SelectionReport:
         least = rule_for(Gate(budget), share, 1).least_people
         votes = (
             f"each person voted for one of their items, and about {least:,} votes list one. An item that only"
-            f" one person has is listed with a probability of at most {budget.delta:g}."
+            f" one person has is listed with a probability of at most {at_most(budget.delta)}."
         )
         if self.chosen.greedy is None:
             more = "More people, or a larger --epsilon or --items-private, list more."
@@ -1117,13 +1108,12 @@ class SelectionReport:
             names = ", ".join(map(printable, result["excluded"][:_MOST_SHOWN]))
             more = len(result["excluded"]) - _MOST_SHOWN
             lines += [wrapped(f"excluded: {names}" + (f" and {more:,} more" if more > 0 else "")), ""]
-        above, below = account.summary()
-        header, rows = account.releases()
+        above, (header, rows), below = account.summary()
         released = fitted(header, rows) if rows else "nothing has been released: there was nothing to choose"
         lines += [wrapped(above), released, *map(wrapped, below)]
         if told := result.get("ledger"):
-            spent = f"epsilon {told['epsilon']:.6g} of {told['epsilon_limit']:g} spent, with this run"
-            lines.append(wrapped(f"ledger {printable(told['file'])}: {spent}"))
+            spent = f"epsilon {at_most(told['epsilon'])} of {at_most(told['epsilon_limit'])} spent"
+            lines.append(wrapped(f"ledger {printable(told['file'])}: {spent}, with this run"))
         if result["method"] is not None:
             lines.append(wrapped(f"method {result['method']}: {result['why_this_method']}"))
         if "arithmetic" in result and greedy is not None:

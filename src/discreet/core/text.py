@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from typing import Any, TypeVar
 
@@ -32,7 +34,7 @@ def table(
     """
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    to_right = [bool(column[1:]) and all(_numeric(cell) for cell in column[1:]) for column in columns]
+    to_right = [bool(column[1:]) and all(map(_numeric, column[1:])) for column in columns]
     if room is not None:
         widths = _narrowed(columns, widths, to_right, room - len(indent))
     lines = []
@@ -79,6 +81,27 @@ def _broken(cell: str, width: int) -> list[str]:
 
 def _numeric(cell: str) -> bool:
     return cell in ("", "-", "inf") or cell.lstrip("+-~<").replace(",", "")[:1].isdigit() or cell[:1] == "."
+
+
+def at_most(value: float | Decimal, digits: int = 6) -> str:
+    """A bound in this many digits, rounded up: what is printed is never below the true number.
+
+    >>> at_most(1.0), at_most(1e-6), at_most(1.2345601), at_most(2 / 3, 3), at_most(float("inf"))
+    ('1', '1e-06', '1.23457', '0.667', 'inf')
+    """
+    number = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(number)):.{digits}g}"
+
+
+def likelier(epsilon: float, digits: int = 4) -> str:
+    """How many times as likely an epsilon can make something: e^epsilon, rounded up.
+
+    >>> likelier(1.0), likelier(1.0, 3), likelier(0.0), likelier(1000.0)
+    ('2.719', '2.72', '1', 'e^1000')
+    """
+    if epsilon > 700.0:  # beyond what a float can hold
+        return f"e^{at_most(epsilon)}"
+    return at_most(Decimal(repr(float(epsilon))).exp(Context(prec=40)), digits)
 
 
 # Colours are the page's own, or greys that show on black and on white.
@@ -160,30 +183,45 @@ def track(
 ) -> Iterator[T]:
     """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is.
 
-    ``after``: only once this many seconds have passed.
+    ``after``: only once this many seconds have passed, be it in the middle of an item.
     """
     if shown is not True:
         yield from work
         return
     count = total if total is not None else len(work)  # type: ignore[arg-type]
-    start, last = time.monotonic(), 0.0
+    start, last, done = time.monotonic(), 0.0, 0
+
+    def say(now: float) -> None:
+        nonlocal last
+        left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
+        print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
+        last = now
+
+    def ring() -> None:
+        if not last:
+            say(time.monotonic())
+
+    alarm = threading.Timer(after, ring)
+    alarm.daemon = True
+    if after:
+        alarm.start()
     try:
         for place, item in enumerate(work):
             now, done = time.monotonic(), item.start if isinstance(item, slice) else place
             if now - last >= 0.2 and now - start >= after:
-                left = f" ({(now - start) / done * (count - done):,.0f} s left)" if done else ""
-                print(f"\r{what}: {done:,} of {count:,}{left}  ", end="", file=sys.stderr, flush=True)
-                last = now
+                say(now)
             yield item
-    except (
-        GeneratorExit
-    ):  # the rest is not needed, or something went wrong: what is said next has its own line
+    except GeneratorExit:  # not needed any more, or something went wrong: what is said next has its own line
         if last:
             print(file=sys.stderr, flush=True)
         raise
-    if time.monotonic() - start < after:
-        return
-    print(f"\r{what}: {count:,} in {time.monotonic() - start:,.1f} s{' ' * 12}", file=sys.stderr, flush=True)
+    finally:
+        if after:
+            alarm.cancel()
+            alarm.join()
+    if time.monotonic() - start >= after:
+        took = f"{count:,} in {time.monotonic() - start:,.1f} s"
+        print(f"\r{what}: {took}{' ' * 12}", file=sys.stderr, flush=True)
 
 
 def looked_at(progress: bool | None) -> bool:

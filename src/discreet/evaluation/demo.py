@@ -25,7 +25,7 @@ import numpy as np
 
 from ..client import Client
 from ..core import checks
-from ..core.text import install, table
+from ..core.text import at_most, install, table
 from ..objectives import Population, greedy
 from ..objectives.base import value_to_each
 from ..offline import PrivateRecommender
@@ -86,9 +86,9 @@ def show(
     start = time.perf_counter()
     say(
         _wrapped(
-            f"All data are synthetic or public. Each job guarantees each person epsilon {epsilon:g} and delta"
-            f" {delta:g}: replacing one person by another changes the probability of whatever is released by"
-            " no more than that."
+            f"All data are synthetic or public. Each job guarantees each person epsilon {at_most(epsilon)}"
+            f" and delta {at_most(delta)}: replacing one person by another changes the probability of"
+            " whatever is released by no more than that."
         )
     )
     say(_title(1, f"One set for everybody: {SLOTS} of {PRODUCTS} products for {SHOPPERS:,} shoppers, online"))
@@ -504,7 +504,7 @@ def _report(
     page = Report(
         "A shop with 30,000 visitors, and the cost of privacy",
         f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."
-        f" Each person is guaranteed epsilon {budget.epsilon:g} and delta {budget.delta:g}.",
+        f" Each person is guaranteed epsilon {at_most(budget.epsilon)} and delta {at_most(budget.delta)}.",
     )
     page.notice(
         "Shoppers are synthetic, so their rewards can be shown. In a real shop only the products on display"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.page import Page, safe
+from ..core.text import at_most
 from . import plots
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def level(epsilon: float | None) -> str:
 
 def account(epsilon: float) -> str:
     """The epsilon of an account; 0 where no data was looked at."""
-    return "not private" if math.isinf(epsilon) else f"{epsilon:.3g}"
+    return "not private" if math.isinf(epsilon) else at_most(epsilon, 3)
 
 
 def source(stream: StreamSpec) -> str:

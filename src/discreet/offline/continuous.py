@@ -17,7 +17,7 @@ from ..bounds.continuous import places
 from ..constraints import Cardinality, Constraint, Knapsack, Matroid, swap_round
 from ..core import checks
 from ..core.options import Auto, Calibration, ContinuousComposition, ContinuousNoise
-from ..core.text import track
+from ..core.text import at_most, track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
@@ -445,7 +445,7 @@ class Setting:
         warnings.warn(
             f"{spent_from} is too small for a choice better than chance: the noise of"
             f" one choice ({alone._noise_loss(steps, event):.3g}) drowns even an item that everybody wants"
-            f" ({most:.3g}); epsilon={least_epsilon(enough, share):.2g} would do, or more people",
+            f" ({most:.3g}); epsilon={at_most(least_epsilon(enough, share), 2)} would do, or more people",
             stacklevel=5,
         )
 

@@ -27,6 +27,7 @@ from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..core.names import item_numbers
 from ..core.options import FeatureObjective, GreedyMethod, ItemObjective, Scale
+from ..core.text import at_most
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
@@ -373,11 +374,11 @@ class Fits:
         spent = [one.budget for one in mine or family.accounts if one.epsilon()] + [budget]
         epsilon, delta = _added_up(spent)
         what = "this estimator is fitted again" if mine else "clones of one estimator are fitted"
-        beside = f" and delta {delta:g}" if delta else ""
+        beside = f" and delta {at_most(delta)}" if delta else ""
         warnings.warn(
             f"{what}: each fit is a release of its own, and {len(spent)} so far come to epsilon"
-            f" {epsilon:g}{beside} for those who are in all of them; every further one adds to that. Give"
-            " budget=Gate(Budget(...)) to hold all of them to one budget",
+            f" {at_most(epsilon)}{beside} for those who are in all of them; every further one adds to that."
+            " Give budget=Gate(Budget(...)) to hold all of them to one budget",
             RepeatedFitWarning,
             stacklevel=6,
         )
@@ -500,8 +501,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
             refused = BudgetExceeded(preview)
             refused.add_note(
                 f"The search needs {fits}{f' to {max(each):g}' if max(each) > min(each) else ''},"
-                f" {sum(each):g} added up; the gate has spent {preview.spent:g} of {preview.limit:g}. Nothing"
-                " was fitted."
+                f" {at_most(float(sum(map(exact, each))))} added up; the gate has spent"
+                f" {at_most(preview.spent)} of {at_most(preview.limit)}. Nothing was fitted."
             )
             raise refused
 

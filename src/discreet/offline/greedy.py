@@ -25,7 +25,7 @@ from ..core import checks
 from ..core.guards import Turns, fixed, settle
 from ..core.names import item_numbers, listed
 from ..core.options import GreedyMethod
-from ..core.text import track
+from ..core.text import at_most, track
 from ..objectives import MutualInformation, Population, SetFunction, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import (
@@ -371,7 +371,7 @@ def least_epsilon(enough: Callable[[Share], bool], share: Share) -> float:
     while high - low > 1e-3 * low:
         middle = (low + high) / 2.0
         low, high = (low, middle) if reached(middle) else (middle, high)
-    return float(f"{high:.3g}") if float(f"{high:.3g}") >= high else float(f"{high * 1.005:.3g}")
+    return float(at_most(high, 3))
 
 
 def _given(argument: str, items: Any) -> tuple[Any, ...]:

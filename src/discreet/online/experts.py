@@ -92,6 +92,8 @@ class Experts:
             definition = None if not spending.private else "zcdp" if spending.delta else "pure"
             shares = self._gate.split(self.k, definition=definition)
         self.experts = tuple(make(share) for share in shares)
+        if len(set(map(id, self.experts))) < self.k:
+            raise ValueError("make gave the same object twice: make a new expert in every call, of its share")
         for expert in self.experts:
             self._check(expert)
         self._shown: NDArray[np.int64] | None = None

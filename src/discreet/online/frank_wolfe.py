@@ -23,6 +23,7 @@ from ..constraints import Constraint, Matroid, PartitionMatroid
 from ..constraints.domains import Box
 from ..core import checks
 from ..core.options import Auto, Calibration, NoiseLaw, SumMethod
+from ..core.text import at_most
 from ..objectives import Population, answers
 from ..objectives.continuous import ContinuousPopulation, MultilinearExtension
 from ..objectives.devices import row_sums
@@ -635,8 +636,8 @@ def _calibrated(kind: Any, given: dict[str, Any]) -> tuple[Any, Share]:
     true_loss: float = settings.expert_epsilon(share.budget.max_rounds_per_person)
     if claimed is not None and share.budget == given["budget"] and true_loss > claimed * (1.0 + 1e-12):
         checks.warn(
-            f"{kind.paper}: each expert claims epsilon {claimed:.4g} and has {true_loss:.4g}, which is"
-            f" {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
+            f"{kind.paper}: each expert claims epsilon {at_most(claimed, 4)} and has {at_most(true_loss, 4)},"
+            f" which is {true_loss / claimed:.2f} times as much; slack in the composition of all experts"
             " still makes up for it. See docs/errata.md.",
             PublishedCalibrationWarning,
         )

@@ -348,10 +348,9 @@ class Guarantee(Account):
     spent: Account | None = None
     note: str | None = None  # of the learner, below the account
 
-    def _lines(self) -> Iterator[str]:
-        yield from super()._lines()
-        if self.note is not None:
-            yield self.note
+    def summary(self) -> tuple[str, tuple[list[str], list[list[str]]], list[str]]:
+        above, released, below = super().summary()
+        return above, released, below if self.note is None else [*below, self.note]
 
 
 def guarantee(gate: Gate, ledger: Releases, note: str | None = None, *, own_gate: bool) -> Guarantee:

@@ -16,7 +16,7 @@ from ..constraints import Cardinality, Constraint
 from ..constraints.domains import Domain
 from ..core import checks
 from ..core.options import Goal, PlanFeedback, Stream
-from ..core.text import PAGE, looked_at, table, track
+from ..core.text import PAGE, at_most, looked_at, table, track
 from ..objectives import Population
 from ..privacy import Budget, Seed
 from .expected import CATALOGUES, FEWEST, Crowd, Expected, Size, crowds, people_needed, served, share_after
@@ -333,8 +333,8 @@ class Plan:
     def headline(self) -> str:
         """The question in one line."""
         budget = self.budget
-        delta = f", delta {budget.delta:g}" if budget.delta else ""
-        return f"{self.question.headline}; epsilon {budget.epsilon:g}{delta} ({budget.neighbours})"
+        delta = f", delta {at_most(budget.delta)}" if budget.delta else ""
+        return f"{self.question.headline}; epsilon {at_most(budget.epsilon)}{delta} ({budget.neighbours})"
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """The candidates in words: the header of a table and its rows; the chosen one has a star."""
@@ -455,7 +455,7 @@ def _remedy(rounds: int | None, epsilon: float | None, question: Question) -> st
     if rounds is not None:
         known.append(f"{rounds:,} rounds at this epsilon")
     if epsilon is not None:
-        known.append(f"epsilon {epsilon:.3g} with {question.rounds:,} rounds")
+        known.append(f"epsilon {at_most(epsilon, 3)} with {question.rounds:,} rounds")
     return f"Enough would be {' or '.join(known)}." if known else "No number of rounds or epsilon was found."
 
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core import checks
-from ..core.text import PAGE, table
+from ..core.text import PAGE, at_most, table
 from . import conversions
 from .budget import DEFINITIONS, Budget, Share
 from .conversions import HALF_PI, exact, root_below, rounded_down, rounded_up
@@ -598,7 +598,8 @@ def published_share(
 
 
 def _named(budget: Budget) -> str:
-    return f"epsilon {budget.epsilon:.4g}" + (f" at delta {budget.delta:.3g}" if budget.delta else "")
+    at = f" at delta {at_most(budget.delta, 3)}" if budget.delta else ""
+    return f"epsilon {at_most(budget.epsilon, 4)}{at}"
 
 
 # --- the account -----------------------------------------------------------------------------------------
@@ -724,25 +725,43 @@ class Account:
         """Every release in words: the header of a table and its rows."""
         return _HEADER, list(_rows(self.ledger, "", "sequential", self.budget.neighbours))
 
-    def summary(self) -> tuple[str, list[str]]:
-        """What is printed above the table of releases, and what is printed below it."""
-        above, _, *below = self._lines()
-        return above, below
+    def summary(self) -> tuple[str, tuple[list[str], list[list[str]]], list[str]]:
+        """What is printed: the guarantee in a line, `releases`, and remarks."""
+        budget, epsilon, released = self.budget, self.epsilon(), self.releases()
+        above = f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
+        if budget.private:
+            at = f" at delta {at_most(budget.delta)}" if budget.delta else ""
+            how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
+            above = (
+                f"epsilon {at_most(epsilon)}{at}{how}; limit {at_most(budget.epsilon)}; {_relation(budget)}"
+            )
+        below = [DECLARED] if any(row[1].startswith(_DECLARED) for row in released[1]) else []
+        if self.ledger.divided:
+            below.append(
+                "parallel composition over disjoint groups: the worst group counts, and all of the rest"
+            )
+        below += self.caveats
+        if self.reproducible:
+            below.append(
+                "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
+            )
+        return above, released, below
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        above, (header, rows), below = self.summary()
+        released = table(header, rows, room=PAGE) if rows else "nothing has been released"
+        return "\n".join([above, released, *below])
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.ledger.entries())
-        at = f" at delta {self.budget.delta:g}" if self.budget.delta else ""
-        spent = f"epsilon {self.epsilon():.6g} of {self.budget.epsilon:g}{at}"
+        at = f" at delta {at_most(self.budget.delta)}" if self.budget.delta else ""
+        spent = f"epsilon {at_most(self.epsilon())} of {at_most(self.budget.epsilon)}{at}"
         return f"{type(self).__name__}({spent}, {count} release{'s' * (count != 1)})"
 
     def _repr_html_(self) -> str:
         from ..core.text import card, grid, line
 
-        above, below = self.summary()
-        header, rows = self.releases()
+        above, (header, rows), below = self.summary()
         released = grid(header, rows) if rows else line("nothing has been released")
         return card("Privacy account", line(above), released, *(line(remark) for remark in below))
 
@@ -763,25 +782,6 @@ class Account:
 
         return document(title, {"the account": self}, **about)
 
-    def _lines(self) -> Iterator[str]:
-        budget = self.budget
-        epsilon = self.epsilon()
-        at = f" at delta {budget.delta:g}" if budget.delta else ""
-        if not budget.private:
-            yield f"no privacy: epsilon inf (the budget is infinite), {_relation(budget)}"
-        else:
-            how = "" if epsilon == 0.0 else f" by {self.best_definition()}"
-            yield f"epsilon {epsilon:.6g}{at}{how}; limit {budget.epsilon:g}; {_relation(budget)}"
-        header, rows = self.releases()
-        yield table(header, rows, room=PAGE) if rows else "nothing has been released"
-        if any(row[1].startswith(_DECLARED) for row in rows):
-            yield DECLARED
-        if self.ledger.divided:
-            yield "parallel composition over disjoint groups: the worst group counts, and all of the rest"
-        yield from self.caveats
-        if self.reproducible:
-            yield "reproducible randomness: not private (anyone who knows the seed can remove the noise)"
-
 
 def _relation(budget: Budget) -> str:
     adjacency = "replace-one" if budget.neighbours == "replace" else "add-remove"
@@ -793,7 +793,7 @@ def _rows(ledger: Releases, prefix: str, composed: str, neighbours: str) -> Iter
     for (label, event, disjoint), count in ledger.counts.items():
         loss = event_loss(event)
         has_pure = loss.pure is not None and not loss.rest_rho
-        each = f"{float(loss.pure):.4g}" if has_pure and loss.pure is not None else "-"
+        each = at_most(float(loss.pure), 4) if has_pure and loss.pure is not None else "-"
         how = "parallel over disjoint groups" if disjoint else composed
         yield [prefix + label, *_described(event, neighbours), f"{count:,}", how, each]
     for name, part in ledger.parts.items():
@@ -804,7 +804,7 @@ def _rows(ledger: Releases, prefix: str, composed: str, neighbours: str) -> Iter
 def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
     """Mechanism, sensitivity and noise of an event, in words."""
     if isinstance(event, ExactChoices):
-        kind = f"exponential, {event.number:,} composed exactly at delta {float(event.delta):.4g}"
+        kind = f"exponential, {event.number:,} composed exactly at delta {at_most(float(event.delta), 4)}"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, ExponentialChoice | FlippedChoice):
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
@@ -839,8 +839,8 @@ def _argued(event: Event) -> tuple[str, str, str]:
     record = event.to_json()
     definition = _DEFINITIONS_OF.get(record.pop("kind"), "")
     if isinstance(event, ApproximateRelease) and not event.epsilon:
-        return "chance of failure", "", f"delta {float(event.delta):.4g}"
-    values = ", ".join(f"{name} {float(Fraction(value)):.4g}" for name, value in record.items())
+        return "chance of failure", "", f"delta {at_most(float(event.delta), 4)}"
+    values = ", ".join(f"{name} {at_most(float(Fraction(value)), 4)}" for name, value in record.items())
     return f"{_DECLARED}{definition}", "", values
 
 

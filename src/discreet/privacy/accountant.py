@@ -27,7 +27,7 @@ from ..core import checks
 from ..core.guards import fix, fixed, settle
 from ..core.options import SumMethod
 from ..core.state import refusing
-from ..core.text import card, line
+from ..core.text import at_most, card, line
 from . import randomness as sources
 from . import samplers
 from .account import (
@@ -103,12 +103,12 @@ class Preview:
     definition: str | None = None
 
     def __str__(self) -> str:
-        at = f" at delta {self.delta:g}" if self.delta else ""
+        at = f" at delta {at_most(self.delta)}" if self.delta else ""
         times = "" if self.count == 1 else f"{self.count:,} x "
         by = f" by {_WORDS[self.definition]}" if self.definition else ""
         text = (
-            f"spent epsilon {self.spent:.6g}, asked {times}{_shown(self.asked)} which makes {self.after:.6g},"
-            f" limit {self.limit:g}{at}{by}"
+            f"spent epsilon {at_most(self.spent)}, asked {times}{_shown(self.asked)} which makes"
+            f" {at_most(self.after)}, limit {at_most(self.limit)}{at}{by}"
         )
         if self.fits:
             return text + "; it fits"
@@ -1122,7 +1122,7 @@ class Gate:
         return self
 
     def __repr__(self) -> str:
-        return f"Gate({self.budget}, spent epsilon {self.spent.epsilon():.6g})"
+        return f"Gate({self.budget}, spent epsilon {at_most(self.spent.epsilon())})"
 
     def _repr_html_(self) -> str:
         return card("Gate", self.budget._repr_html_(), self.spent._repr_html_())

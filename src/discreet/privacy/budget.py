@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import checks
 from ..core.options import Adjacency
-from ..core.text import card, line
+from ..core.text import at_most, card, likelier, line
 from . import conversions
 from .conversions import exact, root_below
 
@@ -131,8 +131,8 @@ class Budget:
 
     def _repr_html_(self) -> str:
         adjacency = "replaced by any other" if self.neighbours == "replace" else "added or removed"
-        delta = f", plus a probability of {self.delta:g}" if self.delta else ""
-        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"e^{self.epsilon:g}"
+        delta = f", plus a probability of {at_most(self.delta)}" if self.delta else ""
+        factor = likelier(self.epsilon, 3) if self.epsilon < 20 else f"e^{at_most(self.epsilon)}"
         promise = (
             f"One person {adjacency}, with at most {self.max_rounds_per_person}"
             f" contribution{'s' * (self.max_rounds_per_person > 1)}, makes no output more than {factor} times"
@@ -140,7 +140,8 @@ class Budget:
             if self.private
             else "No privacy: outputs may tell everything about everybody."
         )
-        return card(f"Privacy budget: epsilon {self.epsilon:g}, delta {self.delta:g}", line(promise))
+        title = f"Privacy budget: epsilon {at_most(self.epsilon)}, delta {at_most(self.delta)}"
+        return card(title, line(promise))
 
 
 def _asked_for() -> bool:

@@ -8,11 +8,11 @@ cannot know, such as how long data is kept, is left open unless somebody says it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Context, Decimal
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.page import Page
+from ..core.text import at_most, likelier
 from .account import DECLARED
 
 if TYPE_CHECKING:
@@ -49,16 +49,16 @@ def document(
     ``uncovered`` add to these sections.
     """
     latest = [*accounts.values()][-1]
-    budget, reproducible = latest.budget, any(one.reproducible for one in accounts.values())
+    budget = latest.budget
     page = Page(title, "What was released, what it can reveal about one person, and what it cannot.")
-    if reproducible or not budget.private:
-        page.notice("This is not private: " + _why_not(reproducible))
+    if warning := not_private(accounts.values()):
+        page.notice(warning.strip())
     page.heading("Promise")
     page.text(promise or promised(latest if total is None else total, len(accounts)))
     header = ["period", "spent epsilon", "limit", "delta"]
     spent = {**accounts} | ({} if total is None else {"somebody who took part in every period": total})
     rows = [
-        [name, _number(one.epsilon()), _number(one.budget.epsilon), _number(one.budget.delta)]
+        [name, at_most(one.epsilon(), 4), at_most(one.budget.epsilon, 4), at_most(one.budget.delta, 4)]
         for name, one in spent.items()
     ]
     page.table(header, rows)
@@ -66,8 +66,8 @@ def document(
     page.points([_compared(latest), _limited(latest)])
     page.heading("Releases")
     for name, one in accounts.items():
-        columns, released = one.releases()
-        if DECLARED in one.summary()[1]:
+        _, (columns, released), remarks = one.summary()
+        if DECLARED in remarks:
             page.text(_sentence(DECLARED))
         if released:
             page.table(columns, released, f"Every release of {name}.")
@@ -103,7 +103,7 @@ def promised(account: Account, periods: int = 1) -> str:
     if not budget.private or math.isinf(spent):
         return "There is none: the budget is infinite, and what was released may tell everything."
     change = "had been anything else" if budget.neighbours == "replace" else "had not been there"
-    beside = f", plus a probability of {_number(budget.delta)}" if budget.delta else ""
+    beside = f", plus a probability of {at_most(budget.delta, 4)}" if budget.delta else ""
     every = f" in all {periods:,} periods" if periods > 1 else ""
     ever = f"allowed in {periods:,} periods" if periods > 1 else "ever allowed"
     # An account in pure epsilon holds whenever one stops; of the others that is true of the limit alone.
@@ -114,9 +114,9 @@ def promised(account: Account, periods: int = 1) -> str:
     )
     return (
         "Whatever somebody learns from everything that was released, they could have learned almost as well"
-        f" if the data of any one person {change}{every}: each result is at most exp({_number(spent)}) ="
-        f" {_number(math.exp(spent)) if spent < 50 else 'very many'} times as likely with it as without"
-        f"{beside}.{fixed} No more than exp({_number(budget.epsilon)}) is {ever}."
+        f" if the data of any one person {change}{every}: each result is at most exp({at_most(spent, 4)}) ="
+        f" {likelier(spent) if spent < 50 else 'very many'} times as likely with it as without"
+        f"{beside}.{fixed} No more than exp({at_most(budget.epsilon, 4)}) is {ever}."
     )
 
 
@@ -135,15 +135,14 @@ def _limited(account: Account) -> str:
     )
 
 
-def _why_not(reproducible: bool) -> str:
-    return "anyone who knows the seed can remove the noise." if reproducible else "the budget is infinite."
+def not_private(accounts: Collection[Account]) -> str:
+    """What comes before a promise that protects nobody; nothing before one that does."""
+    if any(one.reproducible for one in accounts):
+        return "This is not private: anyone who knows the seed can remove the noise. "
+    if not all(one.budget.private for one in accounts):
+        return "This is not private: the budget is infinite. "
+    return ""
 
 
 def _sentence(line: str) -> str:
     return line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".")
-
-
-def _number(value: float) -> str:
-    """In four digits, rounded up: no sentence says less than is true."""
-    rounded = Context(prec=4, rounding=ROUND_CEILING).plus(Decimal(repr(float(value))))
-    return f"{float(rounded):.4g}"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core import checks
 from ..core.guards import fixed
 from ..core.names import canonical
-from ..core.text import block, card, table
+from ..core.text import at_most, block, card, table
 from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
 from .budget import Budget
@@ -143,19 +143,19 @@ class Periods:
                 [
                     name,
                     f"{sum(count for _, _, count in account.ledger.entries()):,}",
-                    f"{account.epsilon():.6g}",
-                    f"{self.budget.epsilon:g}",
+                    at_most(account.epsilon()),
+                    at_most(self.budget.epsilon),
                     "current" if name == names[-1] else "over",
                 ]
             )
         if not rows:
             return "nothing has been released"
         total = self.total()
-        at = f" at delta {total.budget.delta:g}" if total.budget.delta else ""
+        at = f" at delta {at_most(total.budget.delta)}" if total.budget.delta else ""
         return (
             table(["period", "releases", "epsilon", "limit", ""], rows)
-            + f"\nsomebody who took part in every period: epsilon {total.epsilon():.6g}{at}"
-            f"; limit {total.budget.epsilon:.6g}"
+            + f"\nsomebody who took part in every period: epsilon {at_most(total.epsilon())}{at}"
+            f"; limit {at_most(total.budget.epsilon)}"
         )
 
     def _repr_html_(self) -> str:

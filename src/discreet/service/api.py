@@ -28,6 +28,7 @@ from starlette.routing import Route
 from .. import __version__
 from ..core.names import name_of
 from ..core.page import STYLE
+from ..core.text import at_most
 from ..privacy import Budget, BudgetExceeded
 from . import groups, queries, webhooks
 from .auth import BROWSER, HEADERS, ROLES, BrowserToken, DecisionId, Key, Keys, LastAdmin, new_token
@@ -174,8 +175,8 @@ def over_budget(refused: BudgetExceeded) -> Problem:
     """What was spent, asked for and allowed: all of it public."""
     shown = refused.preview
     detail = (
-        f"Of epsilon {shown.limit:g} of this period {shown.spent:.3g} is spent or reserved. What has released"
-        " something stays charged until the period is over, also if it has ended."
+        f"Of epsilon {at_most(shown.limit)} of this period {at_most(shown.spent, 3)} is spent or reserved."
+        " What has released something stays charged until the period is over, also if it has ended."
     )
     return OVER_BUDGET.with_(
         detail=detail,

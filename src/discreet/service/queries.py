@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from ..core.text import at_most
+from ..privacy.document import not_private
 from .config import ExperimentConfig, PopulationConfig
 from .database import ALLOCATED, CLOSING, OPEN, Database, Transaction
 from .learning import learner_of
@@ -196,10 +198,10 @@ def account(store: Database, population: str) -> dict[str, Any]:
     number, people = _population(store, population)
     periods = periods_of(store, number)
     total = periods.total() if periods.names else None
+    accounts = {name: periods.account(name) for name in periods.names}
     told = []
-    for name in periods.names:
-        spent = periods.account(name)
-        columns, rows = spent.releases()
+    for name, spent in accounts.items():
+        _, (columns, rows), remarks = spent.summary()
         told.append(
             {
                 "period": name,
@@ -210,7 +212,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
                 "table": str(spent),
                 "columns": columns,
                 "rows": rows,
-                "remarks": spent.summary()[1],
+                "remarks": remarks,
             }
         )
     return {
@@ -219,7 +221,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
         "periods": told,
         "every_period": None if total is None else {"epsilon": total.epsilon(), "delta": total.budget.delta},
         "text": str(periods),
-        "promise": promise(people, personal=_has_own_sets(store, number)),
+        "promise": not_private(accounts.values()) + promise(people, personal=_has_own_sets(store, number)),
     }
 
 
@@ -367,7 +369,7 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     covered then (joint differential privacy), and somebody's own set is not.
     """
     rounds = people.max_rounds_per_person
-    beside = f", plus a probability of {people.delta:g}".replace("e-0", "e-") if people.delta else ""
+    beside = f", plus a probability of {at_most(people.delta)}".replace("e-0", "e-") if people.delta else ""
     change = "anything else" if people.neighbours == "replace" else "nothing"
     if people.anonymous:
         often = "one decision was" if rounds == 1 else f"up to {rounds} decisions were"
@@ -380,9 +382,9 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
         whose = f"Of a person {often} in a period. Whatever"
     seen = "published in it or shown to anybody else" if personal else "shown or published in it"
     return (
-        f"{whose} was {seen} is at most exp({people.epsilon:g}) times as likely as it would have been if"
-        f" {change} had been reported about that person in that period{beside}. Which decisions there were,"
-        " when and for whom, is public."
+        f"{whose} was {seen} is at most exp({at_most(people.epsilon)}) times as likely as it would have been"
+        f" if {change} had been reported about that person in that period{beside}. Which decisions there"
+        " were, when and for whom, is public."
         + (
             " A personal set also follows from its person's own history: it is for them alone."
             if personal

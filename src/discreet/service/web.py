@@ -28,6 +28,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 
+from ..core.text import at_most
 from ..personal import STATEMENT
 from ..privacy import BudgetExceeded
 from . import limits, queries, shares, webhooks
@@ -139,12 +140,12 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s"
 
 
-def epsilon(value: float) -> str:
-    return f"{value:.3g}"
+def epsilon(value: float, digits: int = 3) -> str:
+    return at_most(value, digits)
 
 
 def delta(value: float) -> str:
-    return f"{value:g}".replace("e-0", "e-")
+    return at_most(value).replace("e-0", "e-")
 
 
 def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str, float]:
@@ -871,7 +872,7 @@ class Pages:
     def _form(
         self, visit: PageVisit, given: Fields, errors: Fields, people: dict[str, PopulationConfig]
     ) -> Response:
-        options = [(name, f"{name} (epsilon {one.epsilon:g})") for name, one in people.items()]
+        options = [(name, f"{name} (epsilon {epsilon(one.epsilon)})") for name, one in people.items()]
         shown = {"given": given, "errors": errors, "options": options, "learners": list(LEARNERS.items())}
         return self.page("new.html", visit, 422 if errors else 200, **shown)
 
@@ -905,8 +906,8 @@ class Pages:
         except BudgetExceeded as refused:
             shown = refused.preview
             form.errors["share"] = (
-                f"In this period epsilon {shown.spent:.3g} of {shown.limit:g} is spent, and this would make"
-                f" it {shown.after:.3g}. Take a smaller share, or another population."
+                f"In this period epsilon {epsilon(shown.spent)} of {epsilon(shown.limit)} is spent, and this"
+                f" would make it {epsilon(shown.after)}. Take a smaller share, or another population."
             )
         except Conflict:
             form.errors["name"] = "There is one of this name already."
