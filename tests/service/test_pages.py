@@ -344,7 +344,7 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"learner": "Nobody"}, "Choose one of these"),
         ({"learner": "BanditSelector"}, "how many rounds"),
         ({"feedback": "full", "learner": "MetaFrankWolfe", "rounds": "99"}, "is for groups"),
-        ({"groups": "a: a; b\nb (2): c; d"}, "Groups are for likes"),
+        ({"groups": "a: a; b\nb (2): c; d"}, "Groups need full feedback"),
         ({"feedback": "full", "groups": "x: a; b"}, "in one group"),
         ({"feedback": "full", "groups": "x: a; b; c; d; e"}, "in one group"),
         ({"feedback": "full", "groups": "a; b; c; d"}, "One group in a line"),
