@@ -45,7 +45,7 @@ from discreet.privacy.account import PublishedCalibrationWarning
 from tools.results import exponent, store, stored
 
 ROUNDS, ITEMS, K = 100_000, 10, 2
-FEEDBACK = ("set", "slots")
+FEEDBACK = ("bandit", "slots")
 DELTA = 1e-6
 PUBLISHED = "published constants (paper 000, Algorithm 3)"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -303,7 +303,9 @@ def main() -> None:
             print_clicks(data, served)
             made["share_served" if data == "eshop_clicks" else f"share_served_{data}"] = served
         served = made["share_served"]
-        ratio = float(np.mean(served['`feedback="slots"`']["1"]) / np.mean(served['`feedback="set"`']["1"]))
+        ratio = float(
+            np.mean(served['`feedback="slots"`']["1"]) / np.mean(served['`feedback="bandit"`']["1"])
+        )
         print(f"the clicked item is worth {ratio:.2f} times the value{target(ratio, 2.0)}")
     store("bandit", stored("bandit") | made, made)
 

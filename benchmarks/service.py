@@ -2,7 +2,7 @@
 
     python -m benchmarks.service [--quick] [--pairs [--earlier SRC]]
 
-n = 1,000 items, k = 5, feedback "taken", over loopback, clients and servers on the same two cores, each pair
+n = 1,000 items, k = 5, feedback "slots", over loopback, clients and servers on the same two cores, each pair
 of requests from a connection that is kept open (32 of them, closed loop). Processor time is that of the
 server's processes alone (without PostgreSQL's own), by the operating system. Every rival in turn, several
 times; the least is taken. What two requests to an application cost that does nothing is beside it. With 8 and
@@ -149,7 +149,7 @@ def ours(
                 "POST", "/v1/populations", {"name": name, "epsilon": 1.0, "max_rounds_per_person": 1}
             )
             asked = {"name": name, "population": name, "items": [f"item {i}" for i in range(items)], "k": K}
-            asked |= {"feedback": "taken", "outcome_wait": 1.0}
+            asked |= {"feedback": "slots", "outcome_wait": 1.0}
             client.request("POST", "/v1/experiments", asked)
         yield server, key
     finally:

@@ -311,8 +311,8 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             on.RollingSelector,
             {k: v for k, v in learner.items() if k != "rounds"} | {"first_window": 5},
         ),
-        "online.BanditSelector": (on.BanditSelector, learner | {"block": 4, "feedback": "set"}),
-        "online.ThompsonSelector": (on.ThompsonSelector, learner | {"block": 2, "feedback": "set"}),
+        "online.BanditSelector": (on.BanditSelector, learner | {"block": 4, "feedback": "bandit"}),
+        "online.ThompsonSelector": (on.ThompsonSelector, learner | {"block": 2, "feedback": "bandit"}),
         "online.MetaFrankWolfe": (
             on.MetaFrankWolfe,
             {"constraint": c.Cardinality(K, N), "rounds": ROUNDS, "budget": BUDGET, "steps": 2, "seed": 1},
@@ -1120,7 +1120,7 @@ def warm(learner: Any, rounds: int) -> None:
     for i in range(rounds):
         shown = learner.choose("de") if isinstance(learner, dc.online.Segments) else learner.choose()
         if isinstance(learner, _HEARS_VALUES):
-            slots = getattr(learner, "feedback", "set") == "slots"
+            slots = getattr(learner, "feedback", "bandit") == "slots"
             learner.learn(np.zeros(len(shown.items)) if slots else 0.5, person_id=f"{LABEL} {i}")
         elif isinstance(learner, dc.online.BanditApproximateLeader):
             learner.learn(0.5, person_id=f"{LABEL} {i}")

@@ -137,7 +137,7 @@ def size_case(rng: random.Random) -> str:
         ),
         lambda: on.BanditSelector(n, k, rounds, budget, feedback="slots", block=block, seed=seed),
         lambda: on.ThompsonSelector(
-            n, k, rounds, budget, feedback=rng.choice(["set", "slots"]), block=rng.choice([None, 1, 3]),
+            n, k, rounds, budget, feedback=rng.choice(["bandit", "slots"]), block=rng.choice([None, 1, 3]),
             forget=rng.choice([0.0, 0.1]), seed=seed,
         ),
         lambda: on.MetaFrankWolfe(limit, rounds, budget, steps=steps, resample_every=batch, seed=seed),

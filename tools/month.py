@@ -212,7 +212,8 @@ class Month:
         found = self._ask("GET", "/v1/experiments/shop/items", None)
         if found is None:
             return
-        added = [one["item"] for one in found["items"] if one["item"].startswith("new ") and not one["retired"]]
+        offered = [one["item"] for one in found["items"] if not one["retired"]]
+        added = [item for item in offered if item.startswith("new ")]
         self.tried += 1
         changes = {"add_items": [f"new {self.tried}"], "retire_items": added[:1] if len(added) > 3 else []}
         if self._ask("PATCH", "/v1/experiments/shop", changes) is not None:

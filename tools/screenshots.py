@@ -117,7 +117,7 @@ def main() -> None:
         child = world.start()
         try:
             client = Client(f"http://127.0.0.1:{world.port}", world.key, timeout=60)
-            client.create_experiment("newsletter", "visitors", ITEMS[:8], 2, feedback="taken", share=0.2)
+            client.create_experiment("newsletter", "visitors", ITEMS[:8], 2, feedback="slots", share=0.2)
             client.request("POST", "/v1/keys", {"name": "web site", "role": "app", "days": 365})
             visits(client, began + SECONDS)
             world.kill(child)

@@ -225,7 +225,7 @@ class Client:
     def create_experiment(
         self, /, name: str, population: str, items: Iterable[str], k: int, **settings: Any
     ) -> None:
-        """A new experiment; ``settings`` are those of the route, such as ``feedback="taken"``."""
+        """A new experiment; ``settings`` are those of the route, such as ``feedback="slots"``."""
         asked = {"name": name, "population": population, "items": list(items), "k": k} | settings
         self.request("POST", "/v1/experiments", asked)
 

@@ -359,8 +359,8 @@ def test_feedback_of_a_configuration_is_that_of_its_learners():
 
     assert settings("bandit", "planner", "bandit", "random") == [{"feedback": "bandit"}, {}, {}]
     assert settings("full", "planner", "hedge") == [{"feedback": "full"}, {}]
-    own = {"learner": "thompson", "feedback": "set"}
-    assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "set"}]
+    own = {"learner": "thompson", "feedback": "bandit"}
+    assert settings("slots", "bandit", own) == [{"feedback": "slots"}, {"feedback": "bandit"}]
     with pytest.raises(ValueError, match="feedback='clicks'"):
         settings("clicks", "planner")
 

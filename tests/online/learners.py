@@ -113,7 +113,7 @@ def _k_items(learner, decision):
     items = decision.items
     distinct = len(set(items)) == len(items) and all(0 <= i < learner.n_items for i in items)
     # sets that explore may be short
-    fewest = 1 if getattr(learner, "feedback", None) == "set" else learner.k
+    fewest = 1 if getattr(learner, "feedback", None) == "bandit" else learner.k
     return distinct and fewest <= len(items) <= learner.k
 
 
@@ -137,7 +137,7 @@ def _crowd(count):
 def _reward(learner, person, decision):
     """What a bandit learner sees of a person: what the set was worth, or what each of its items added."""
     items = decision.items
-    if learner.feedback == "set":
+    if learner.feedback == "bandit":
         return person.value(items)
     values = [person.value(items[:i]) for i in range(len(items) + 1)]
     return np.maximum(np.diff(values), 0.0)
@@ -145,11 +145,11 @@ def _reward(learner, person, decision):
 
 def _no_rewards(learner):
     always = ["a lot", math.nan, math.inf, -0.25, 1.5, people()[0], [0.1] * 9]
-    return [*always, None, [0.5]] if learner.feedback == "set" else [*always, [0.5] * K, [0.1], N_ITEMS]
+    return [*always, None, [0.5]] if learner.feedback == "bandit" else [*always, [0.5] * K, [0.1], N_ITEMS]
 
 
 def _no_reward(learner):
-    return 0.0 if learner.feedback == "set" else np.zeros(K)
+    return 0.0 if learner.feedback == "bandit" else np.zeros(K)
 
 
 def _gradients(count):
@@ -270,7 +270,7 @@ FAMILIES = {
 
 def _setting(name: str, example: Example) -> Setting:
     entry = REGISTRY[name]
-    family = FAMILIES[entry.feedback]
+    family = FAMILIES[entry.learns_from]
 
     def make(seed: Any = 1, **more: Any) -> Any:
         """Published constants do not say where they do not work."""

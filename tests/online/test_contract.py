@@ -689,7 +689,7 @@ def test_a_learner_of_ones_own_is_registered_by_name():
 
     with pytest.raises(ValueError, match="must be defined at the top of its module"):
         register(Local, "function")
-    with pytest.raises(ValueError, match="feedback='clicks' is not one of"):
+    with pytest.raises(ValueError, match="learns_from='clicks' is not one of"):
         register(ToySelector, "clicks")
 
 

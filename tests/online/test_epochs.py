@@ -113,7 +113,7 @@ def test_items_of_which_nothing_is_known_are_taken_for_ordinary_ones():
     rng = np.random.default_rng(0)
     chances = (0.6 * 0.8 ** np.arange(400) + 0.001)[rng.permutation(400)]
     before, people = (Coverage(rng.random((count, 400)) < chances) for count in (4000, 2000))
-    for feedback in ("slots", "set"):
+    for feedback in ("slots", "bandit"):
         old = dc.online.ThompsonSelector(400, 5, None, dc.Budget(1.0), feedback=feedback, seed=0)
         late = old.run(before).rewards[-500:].mean()
         assert np.isnan(old.released.values).mean() > 0.2

@@ -116,7 +116,7 @@ def test_the_account_is_one_pure_release_however_many_rounds():
 # --- nothing but released sums --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("feedback", ["set", "slots"])
+@pytest.mark.parametrize("feedback", ["bandit", "slots"])
 def test_sets_follow_from_released_sums_and_public_coins(feedback):
     """Other people, and noise that makes the same sums of them: the same sets, and the same beliefs."""
     rng = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_sets_follow_from_released_sums_and_public_coins(feedback):
                 items = learner.choose().items
                 shown.append(items)
                 reward = people.random()
-                learner.learn(reward if feedback == "set" else [reward, 0.0])
+                learner.learn(reward if feedback == "bandit" else [reward, 0.0])
         seen.append((shown, capture(learner._sum._values)[1]))
     assert seen[0][0] == seen[1][0]
     assert len(set(seen[0][0])) > 5
@@ -265,7 +265,7 @@ def test_many_items_need_no_matrix():
 
 
 def test_sums_below_their_noise_still_make_a_belief():
-    for feedback in ("set", "slots"):
+    for feedback in ("bandit", "slots"):
         settings = ThompsonSettings.tight(30, 4, None, PURE.share(), feedback=feedback)
         values = ItemValues(settings)
         for _ in range(WARM_UP + 1):

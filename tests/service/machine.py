@@ -205,7 +205,7 @@ class ServiceMachine(RuleBasedStateMachine):
             return
         signed, person, period = decision
         known = self.engine.secrets.verify(signed)
-        body = json.dumps(ITEMS[number] if self.config.feedback == "taken" else [ITEMS[number]]).encode()
+        body = json.dumps(ITEMS[number] if self.config.feedback == "slots" else [ITEMS[number]]).encode()
         answer = self._run(self._record(known, body))
         where = known.epoch, known.sequence
         status, counted = answer

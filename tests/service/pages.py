@@ -53,7 +53,7 @@ def key_of(admin, role, experiments=None):
 def make(client, name, items, *, epsilon=8.0, **more):
     """An experiment that releases soon."""
     client.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon, "anonymous": True})
-    asked = {"name": name, "population": name, "items": items, "k": 2, "feedback": "taken"}
+    asked = {"name": name, "population": name, "items": items, "k": 2, "feedback": "slots"}
     client.request(
         "POST",
         "/v1/experiments",

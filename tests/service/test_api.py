@@ -172,7 +172,7 @@ def test_what_cannot_be_meant_is_refused_as_such(shared_service):
         ({"k": 13}, "$.k", "from 1 to the number of items"),
         ({"k": "3"}, "$.k", "Expected `int`, got `str`"),
         ({"items": ["a", "b", "a"]}, "$.items", "twice"),
-        ({"feedback": "click"}, "$.feedback", "None of the values: likes, taken, value."),
+        ({"feedback": "taken"}, "$.feedback", "None of the values: bandit, full, slots."),
         ({"feedbak": "taken"}, "$", "A field is not known. Known ones: items, k,"),
         ({"population": "none"}, "$.population", None),
     ],
@@ -277,7 +277,7 @@ def test_people_who_come_again_are_not_learned_to_have_taken_nothing(shared_serv
     client = shared_service.client()
     people = {"name": "again", "epsilon": 4000.0}
     client.request("POST", "/v1/populations", people)
-    asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "taken"}
+    asked = {"name": "again", "population": "again", "items": ["a", "b"], "k": 1, "feedback": "slots"}
     more = {"outcome_wait": 0.2, "block_size": 10, "measure": 0.5, "holdout": 0.0}
     client.request("POST", "/v1/experiments", asked | more)
     for number in range(240):

@@ -318,7 +318,7 @@ def test_there_is_a_method_for_every_route(shared_service):
     client = Recorded(shared_service.url, shared_service.key, timeout=60.0)
     name = "every-route"
     client.create_population(name, 1.0, anonymous=True)
-    client.create_experiment(name, name, ["a", "b", "c"], 2, feedback="taken", outcome_wait=3600.0)
+    client.create_experiment(name, name, ["a", "b", "c"], 2, feedback="slots", outcome_wait=3600.0)
     assert name in [one["name"] for one in client.populations()]
     assert name in [one["name"] for one in client.experiments()]
     assert client.experiment(name)["population"] == name
@@ -337,7 +337,7 @@ def test_there_is_a_method_for_every_route(shared_service):
     assert client.account(name)["population"] == client.population_account(name)["population"] == name
     assert client.ledger(name)[-1]["experiment"] == name
     client.erase(name, ["ann", "ben"])
-    assert client.plan(20, 2, 1000, 1.0, feedback="taken")["lift"]["visible"] > 0
+    assert client.plan(20, 2, 1000, 1.0, feedback="slots")["lift"]["visible"] > 0
     hook = client.create_webhook(name, "https://example.com/x")
     assert client.webhooks(name)[0]["id"] == hook["id"]
     client.delete_webhook(name, hook["id"])
@@ -345,7 +345,7 @@ def test_there_is_a_method_for_every_route(shared_service):
     client.resume(name)
     client.end(name)
     client.create_population("unused", 1.0)
-    client.create_experiment("unused", "unused", ["a", "b"], 1, feedback="taken")
+    client.create_experiment("unused", "unused", ["a", "b"], 1, feedback="slots")
     client.delete_experiment("unused")
     client.delete_population("unused")
     made = client.create_key("a", "app", days=1)

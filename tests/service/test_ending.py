@@ -413,7 +413,7 @@ def test_the_default_share_leaves_room_for_a_second_experiment(url):
 
     world = World(url)
     world.worker.create_population("people", PopulationConfig(epsilon=1.0))
-    config = ExperimentConfig(items=["a", "b", "c"], k=1, feedback="taken")
+    config = ExperimentConfig(items=["a", "b", "c"], k=1, feedback="slots")
     for name in ("first", "second"):
         world.worker.create(name, "people", config)
     assert spent(world) == {"2026-11": 1.0}

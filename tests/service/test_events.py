@@ -36,7 +36,7 @@ def decide(client, name, **asked):
 def shop(client, name="shop", **more):
     """Somebody has two decisions that count."""
     client.request("POST", "/v1/populations", {"name": name, "epsilon": 1.0, "max_rounds_per_person": 2})
-    asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "feedback": "taken"}
+    asked = {"name": name, "population": name, "items": ITEMS, "k": 3, "feedback": "slots"}
     client.request("POST", "/v1/experiments", asked | {"outcome_wait": 600.0} | more)
 
 
@@ -140,7 +140,7 @@ def test_many_decisions_at_once_are_those_of_their_people(anywhere):
 
 def test_decisions_that_are_fetched_ahead(shared_service):
     client = shared_service.client()
-    experiment(client, "ahead", feedback="taken", outcome_wait=600.0)
+    experiment(client, "ahead", feedback="slots", outcome_wait=600.0)
     taken_up = list(itertools.islice(client.prefetched("ahead", 40), 100))
     assert len({one.id for one in taken_up}) == 100
     assert {one.status for one in client.report_many([{"decision_id": taken_up[-1].id, "taken": None}])} == {
@@ -187,7 +187,7 @@ def test_a_propensity_is_how_often_a_set_is_shown():
 
 def test_propensities_are_told_where_they_are_public(shared_service):
     client = shared_service.client()
-    experiment(client, "likely", feedback="likes", holdout=0.5)
+    experiment(client, "likely", feedback="full", holdout=0.5)
     chances = {round(one.propensity, 9) for one in client.decide_many("likely", 64)}
     apart = 0.5 / math.comb(20, 3)
     assert chances == {round(apart, 9), round(0.5 + apart, 9)}
@@ -200,7 +200,7 @@ def test_rankings_have_offered_actions_only(shared_service):
     """Whatever is offered, in whatever order: all of these, and no other."""
     client = shared_service.client()
     client.request("POST", "/v1/populations", {"name": "front", "epsilon": 1.0, "anonymous": True})
-    asked = {"name": "front", "population": "front", "items": ITEMS, "k": 2, "feedback": "value"}
+    asked = {"name": "front", "population": "front", "items": ITEMS, "k": 2, "feedback": "bandit"}
     client.request("POST", "/v1/experiments", asked)
     rng = np.random.default_rng(4)
     for _ in range(40):

@@ -63,7 +63,7 @@ def test_the_document_says_what_the_service_does(url):
 
 @pytest.mark.parametrize("learner", ["PhasedSelector", "RollingSelector", "BestOfBothSelector", "auto"])
 def test_the_document_says_whose_state_holds_outcomes_as_they_came(url, learner):
-    config = taken(feedback="likes", learner=learner, rounds=4000, holdout=0.0, measure=0.0)
+    config = taken(feedback="full", learner=learner, rounds=4000, holdout=0.0, measure=0.0)
     people = msgspec.structs.replace(PURE, delta=1e-6, definition="gdp")
     page = queries.document(World(url, config, people).store, "people")
     words = f"The state of {learner} also holds what was learned from as it was reported"
@@ -179,7 +179,7 @@ def test_the_audit_log_names_what_was_made(world):
     assert admin.post("/new", **form).status == 422  # there is one already
     assert admin.post("/keys", name="till", role="app").status == 200
     client.create_population("asked", epsilon=1.0)
-    client.create_experiment("asked", "asked", ["a", "b"], 1, feedback="taken")
+    client.create_experiment("asked", "asked", ["a", "b"], 1, feedback="slots")
     made = client.request("POST", "/v1/keys", {"name": "one", "role": "app"})["id"]
     actions = [one["action"] for one in client.request("GET", "/v1/audit?limit=5")["audit"]]
     assert actions[:3] == [

@@ -253,7 +253,7 @@ def test_a_token_of_a_browser_is_over_when_it_says(tmp_path, monkeypatch):
 
 def test_the_verbs_of_personalizer(tmp_path):
     async def story():
-        config = likes(feedback="value", items=ITEMS, k=1, bound=2.0, outcome_wait=3600.0)
+        config = likes(feedback="bandit", items=ITEMS, k=1, bound=2.0, outcome_wait=3600.0)
         whose = PopulationConfig(epsilon=4.0, anonymous=True)
         async with inside(tmp_path, config, people=whose) as here:
             path = "/v1/experiments/shop/personalizer/v1.0"
@@ -534,7 +534,7 @@ def test_a_form_becomes_the_settings_that_it_shows():
     assert (found.share, found.holdout, found.measure) == (0.4, 0.25, 0.15)
     assert (found.outcome_wait, found.sticky, found.bound) == (180.0, 300.0, 1.0)
     assert found.control == ["a", "b"]
-    assert Form(FORM | {"feedback": "value", "bound": "5"}, {}).config.bound == 5.0
+    assert Form(FORM | {"feedback": "bandit", "bound": "5"}, {}).config.bound == 5.0
 
 
 @pytest.mark.parametrize(

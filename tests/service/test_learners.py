@@ -31,14 +31,14 @@ PEOPLE = PopulationConfig(epsilon=4.0, delta=1e-6, definition="zcdp", period="mo
 SERVING = [
     (name, feedback)
     for name, one in REGISTRY.items()
-    for feedback in {"function": ["likes"], "reward": ["taken", "value"]}.get(one.feedback, [])
+    for feedback in {"function": ["full"], "reward": ["slots", "bandit"]}.get(one.learns_from, [])
 ]
 
 
 def outcome(feedback, labels, rng):
-    if feedback == "likes":
+    if feedback == "full":
         return [ITEMS[i] for i in np.flatnonzero(rng.random(len(ITEMS)) < 0.3)]
-    if feedback == "taken":
+    if feedback == "slots":
         return labels[0] if rng.random() < 0.5 else None
     return float(rng.random() < 0.5)
 
@@ -100,7 +100,7 @@ FEW = [ITEMS[7], ITEMS[2], ITEMS[9], ITEMS[4]]
 def test_candidates_alone_are_shown_and_the_best_of_them_first(url, config):
     world = World(url, config)
     segment = config.queues[0]
-    if config.feedback == "likes":
+    if config.feedback == "full":
         block, _, _ = world.serve()
         first = [world.one.learning.labels[item] for item in block.lists[block.runs[0][0]]]
         assert first == FEW[:3]
@@ -147,7 +147,7 @@ def begun(config, **more):
 
 def test_what_is_read_of_an_outcome():
     """A value up to its bound, and its part of that; a taken item if it was shown."""
-    value = begun(likes(feedback="value", bound=4.0))
+    value = begun(likes(feedback="bandit", bound=4.0))
     assert [value._read(body, [0]) for body in (b"1.0", b"9.0", b"-1.0", None)] == [
         *((1.0, 0.25), (4.0, 1.0), (0.0, 0.0), (None, 0.0)),
     ]

@@ -241,7 +241,7 @@ def test_a_key_that_asks_too_often_is_told_to_wait(tmp_path):
 
 # --- plans ---------------------------------------------------------------------------------------------
 
-_PLAN = {"items": 50, "k": 3, "people": 1000, "epsilon": 1.0, "feedback": "taken"}
+_PLAN = {"items": 50, "k": 3, "people": 1000, "epsilon": 1.0, "feedback": "slots"}
 
 
 def test_a_plan_is_made_for_the_defaults_of_an_experiment():

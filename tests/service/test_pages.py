@@ -338,17 +338,17 @@ def test_a_form_makes_an_experiment(world, operator):
         ({"epsilon": "0"}, "above 0"),
         ({"epsilon": "nan"}, "above 0"),
         ({"epsilon": "1e400"}, "above 0"),
-        ({"delta": "0", "feedback": "likes"}, "needs a delta"),
+        ({"delta": "0", "feedback": "full"}, "needs a delta"),
         ({"feedback": "mood"}, "Nothing was made"),
         ({"learner": "HedgeSelector", "rounds": "99"}, "learner must be one of"),
         ({"learner": "Nobody"}, "Choose one of these"),
         ({"learner": "BanditSelector"}, "how many rounds"),
-        ({"feedback": "likes", "learner": "MetaFrankWolfe", "rounds": "99"}, "is for groups"),
-        ({"groups": "a: a; b\nb (2): c; d"}, "Groups are for likes"),
-        ({"feedback": "likes", "groups": "x: a; b"}, "in one group"),
-        ({"feedback": "likes", "groups": "x: a; b; c; d; e"}, "in one group"),
-        ({"feedback": "likes", "groups": "a; b; c; d"}, "One group in a line"),
-        ({"feedback": "likes", "groups": "x (0): a; b; c; d"}, "One group in a line"),
+        ({"feedback": "full", "learner": "MetaFrankWolfe", "rounds": "99"}, "is for groups"),
+        ({"groups": "a: a; b\nb (2): c; d"}, "Groups need full feedback"),
+        ({"feedback": "full", "groups": "x: a; b"}, "in one group"),
+        ({"feedback": "full", "groups": "x: a; b; c; d; e"}, "in one group"),
+        ({"feedback": "full", "groups": "a; b; c; d"}, "One group in a line"),
+        ({"feedback": "full", "groups": "x (0): a; b; c; d"}, "One group in a line"),
         ({"options": "no value"}, "One option in a line"),
         ({"options": "mood = 3"}, "which ThompsonSelector does not take"),
         ({"rounds": "many"}, "An integer"),
@@ -391,12 +391,12 @@ def test_a_control_set_is_up_to_k_different_items(operator, control, status):
 
 def test_a_form_offers_learners_groups_and_options(world, operator):
     text = operator.get("/new").text
-    fit = [name for name, one in REGISTRY.items() if one.feedback in ("function", "reward")]
+    fit = [name for name, one in REGISTRY.items() if one.learns_from in ("function", "reward")]
     assert set(LEARNERS) == {"auto", *fit} - {"ToySelector"}  # which other tests register
     assert all(f'<option value="{name}"' in text for name in LEARNERS)
     groups = {
         "name": "grouped",
-        "feedback": "likes",
+        "feedback": "full",
         "k": "3",
         "groups": "x (2): a; b ;\ny: c;d",
         "holdout": "50",
@@ -409,7 +409,7 @@ def test_a_form_offers_learners_groups_and_options(world, operator):
         assert len(items & {"a", "b"}) <= 2
     config = client.request("GET", "/v1/experiments/grouped")["config"]
     assert config["constraint"] == {"groups": {"x": ["a", "b"], "y": ["c", "d"]}, "limits": {"x": 2, "y": 1}}
-    more = {"name": "optional", "feedback": "likes", "learner": "HedgeSelector", "rounds": "1,000"}
+    more = {"name": "optional", "feedback": "full", "learner": "HedgeSelector", "rounds": "1,000"}
     found = operator.post("/new", **FORM | more | {"options": "resample_every = 10"})
     assert found.status == 303
     config = client.request("GET", "/v1/experiments/optional")["config"]
@@ -483,19 +483,19 @@ def test_parts_are_sent_when_something_has_changed(world, analyst):
     assert analyst.get(again).status == 200
 
 
-@pytest.mark.parametrize("feedback", ["taken", "likes", "value"])
+@pytest.mark.parametrize("feedback", ["slots", "full", "bandit"])
 def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
     """What the plan says is read off the learner that would be made: its block and noise."""
     form = FORM | {"feedback": feedback, "items": "\n".join(map(str, range(20))), "visitors": "2000"}
     form |= {"share": "100", "measure": "10", "holdout": "5"}
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
     words = {
-        "taken": "Every 54 people counts leave, with noise of about ± 3.1 people",
-        "likes": "The first counts leave after 81 people",
-        "value": "Every 34 people counts leave, with noise of about ± 1.6 people",
+        "slots": "Every 54 people counts leave, with noise of about ± 3.1 people",
+        "full": "The first counts leave after 81 people",
+        "bandit": "Every 34 people counts leave, with noise of about ± 1.6 people",
     }
     assert words[feedback] in text
-    assert f"after {503 if feedback == 'likes' else 300} people" in text
+    assert f"after {503 if feedback == 'full' else 300} people" in text
     assert "exp(1) times" in text
     assert "None with 2,000 people" in text  # a lift: by 100 people of the hold-out
     better = operator.post(

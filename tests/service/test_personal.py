@@ -66,8 +66,8 @@ def serve(world, blocks):
 @pytest.mark.parametrize(
     ("more", "field", "words"),
     [
-        ({"feedback": "taken"}, "feedback", "not public"),
-        ({"feedback": "value"}, "feedback", "not public"),
+        ({"feedback": "slots"}, "feedback", "not public"),
+        ({"feedback": "bandit"}, "feedback", "not public"),
         ({"sticky": 60.0}, "sticky", "kept nowhere"),
         ({"segments": ["de"]}, "segments", "leave segments out"),
         ({"control": ITEMS[:3]}, "control", "most popular"),
@@ -233,7 +233,7 @@ def test_the_form_says_when_own_sets_begin_and_simulates_nothing(running):
         "name": "made",
         "items": "\n".join(ITEMS),
         "k": "3",
-        "feedback": "likes",
+        "feedback": "full",
         "holdout": "20",
     }
     form |= {"learner": "PersonalSelector", "visitors": "20000", "epsilon": "4", "share": "100"}
@@ -338,7 +338,7 @@ def test_features_that_say_nothing_are_refused_at_their_place(running):
 
 
 def test_the_form_takes_words_about_items(running):
-    form = DEFAULTS | {"name": "about", "items": "\n".join(ITEMS), "feedback": "likes", "delta": "1e-6"}
+    form = DEFAULTS | {"name": "about", "items": "\n".join(ITEMS), "feedback": "full", "delta": "1e-6"}
     form |= {"learner": "PersonalSelector", "people_name": "readers", "epsilon": "4"}
     operator = Visitor(running.port, running.key)
 

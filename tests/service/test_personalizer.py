@@ -56,7 +56,7 @@ class PlainClient:
 def personalizer(service, name, **more):
     """A client whose key is for one experiment."""
     admin = service.client()
-    experiment(admin, name, **{"k": 1, "feedback": "value", "holdout": 0.0, "outcome_wait": 600.0, **more})
+    experiment(admin, name, **{"k": 1, "feedback": "bandit", "holdout": 0.0, "outcome_wait": 600.0, **more})
     asked = {"name": name, "role": "app", "experiments": [name]}
     return PlainClient(service, admin.request("POST", "/v1/keys", asked)["key"])
 
@@ -218,7 +218,7 @@ def test_what_is_kept(service):
 
 
 def values(**more):
-    return likes(**{"feedback": "value", "k": 1, "holdout": 0.25, **more})
+    return likes(**{"feedback": "bandit", "k": 1, "holdout": 0.25, **more})
 
 
 def shown(url, plan, config=None):

@@ -15,7 +15,7 @@ from .conftest import Running
 from .test_api import refused
 
 MARKER = "zqx9"
-GOOD = {"name": "e", "population": "visitors", "items": ["a", "b", "c"], "k": 1, "feedback": "taken"}
+GOOD = {"name": "e", "population": "visitors", "items": ["a", "b", "c"], "k": 1, "feedback": "slots"}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -37,7 +37,7 @@ def anywhere(request, tmp_path_factory):
 
 BODIES = [
     # path, body, where, a word of what is allowed
-    ("/v1/experiments", {**GOOD, "feedback": "likes"}, "$.feedback", "delta"),
+    ("/v1/experiments", {**GOOD, "feedback": "full"}, "$.feedback", "delta"),
     ("/v1/experiments", {k: v for k, v in GOOD.items() if k != "feedback"}, "$.feedback", "delta"),
     ("/v1/experiments", {**GOOD, "k": 0}, "$.k", ">= 1"),
     ("/v1/experiments", {**GOOD, "k": 4}, "$.k", "number of items"),
@@ -62,7 +62,7 @@ BODIES = [
     ("/v1/experiments", {**GOOD, "segments": ["a", "a"]}, "$.segments", "distinct"),
     ("/v1/experiments", {**GOOD, "candidates": ["nothing"]}, "$.candidates", "not among the items"),
     ("/v1/experiments", {**GOOD, "options": {"nonsense": 1}}, "$", "does not take"),
-    ("/v1/experiments", {**GOOD, "feedback": MARKER}, "$.feedback", "likes, taken, value"),
+    ("/v1/experiments", {**GOOD, "feedback": MARKER}, "$.feedback", "bandit, full, slots"),
     ("/v1/experiments", {**GOOD, MARKER: 1}, "$", "Known ones"),
     ("/v1/experiments", {"name": "e"}, "$", "required field"),
     ("/v1/experiments", {**GOOD, "name": ""}, "$.name", "64 letters"),
@@ -106,7 +106,7 @@ def test_a_body_that_is_refused(anywhere, number):
 
 
 def test_the_population_of_the_documentation(anywhere):
-    """With feedback "taken" it works; two of them fit."""
+    """With feedback "slots" it works; two of them fit."""
     client = anywhere.client()
     client.request("POST", "/v1/experiments", GOOD | {"name": "second"})
     asked = GOOD | {"name": "third", "share": 0.1}

@@ -136,7 +136,7 @@ def test_a_crash_in_the_middle_of_aggregating_keeps_every_segment_in_order(url, 
     def kill():
         raise Killed
 
-    world = World(url, config, NOISY if config.feedback == "likes" else PURE)
+    world = World(url, config, NOISY if config.feedback == "full" else PURE)
     rng, points = np.random.default_rng(2), itertools.cycle(("outcomes read", "noise drawn", "block closed"))
     counted = dict.fromkeys(VALUES, 0)
     for number in range(30):
@@ -144,7 +144,7 @@ def test_a_crash_in_the_middle_of_aggregating_keeps_every_segment_in_order(url, 
         reports = []
         for _ in range(4):
             _, sequence, labels = world.serve(segment)
-            reports.append((sequence, labels[:1] if config.feedback == "likes" else labels[0]))
+            reports.append((sequence, labels[:1] if config.feedback == "full" else labels[0]))
         world.report_all(reports)
         if number % 5 == 4:
             world.write()
@@ -324,7 +324,7 @@ def test_decisions_name_their_segment(shared_service):
 def test_pages_of_segments(shared_service):
     """All segments together, or one of them."""
     admin, client = Visitor(shared_service.port, shared_service.key), shared_service.client()
-    form = {"name": "lands", "items": "\n".join(ITEMS), "k": "2", "feedback": "taken", "epsilon": "8"}
+    form = {"name": "lands", "items": "\n".join(ITEMS), "k": "2", "feedback": "slots", "epsilon": "8"}
     form |= {"anonymous": "yes", "block_size": "32", "wait": "0", "holdout": "25", "visitors": "20000"}
     hostile = "<b>\"'&</b>"
     for wrong in ("de\nde", "x" * 65):

@@ -273,7 +273,7 @@ def test_sizes_of_blocks_of_shares():
 def test_counts_leave_in_their_blocks_with_the_noise_of_their_share():
     """A gate that draws no noise: an epsilon of 4, a half of which is the experiment's, and 0.25 of that."""
     config = ExperimentConfig(
-        items=["a"], k=1, feedback="value", share=0.5, measure=0.25, segments=["x", "y"]
+        items=["a"], k=1, feedback="bandit", share=0.5, measure=0.25, segments=["x", "y"]
     )
     measure = Measure.of(config, Gate(PURE.budget, 1))
     assert measure.deviation == pytest.approx(math.sqrt(2) * 2)
@@ -333,7 +333,7 @@ def test_the_visible_lift_is_seen_four_times_in_five():
 
 
 def test_the_plan_says_what_lift_can_be_seen():
-    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="taken")
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="slots")
     found = lift_plan(config, PopulationConfig(epsilon=1.0), 10_000)
     assert found.visible < 0.1  # the defaults have power
     grid = dict(found.rows)
@@ -354,7 +354,7 @@ def test_the_plan_says_what_lift_can_be_seen():
 
 
 def test_the_hold_out_shows_the_control_set():
-    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="taken", control=["d", "b"], holdout=0.5)
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="slots", control=["d", "b"], holdout=0.5)
     learning = Learning.begin(config, Gate(PURE.budget, 1))
     block = learning.allocate(1, 0, 0, 200, b"")
     assert 60 < len(block.baseline) < 140
@@ -374,7 +374,7 @@ def test_the_hold_out_shows_the_control_set():
     ],
 )
 def test_control_sets_that_could_not_be_shown_are_refused(more, said):
-    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="taken", **more)
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="slots", **more)
     with pytest.raises(ValueError, match=said):
         Learning.begin(config, Gate(PURE.budget, 1))
 
@@ -402,10 +402,10 @@ def test_shares_are_read_from_where_one_was(url):
     assert queries.shares(world.store, "shop", whole.seq) == []
 
 
-@pytest.mark.parametrize("feedback", ["likes", "taken", "value"])
+@pytest.mark.parametrize("feedback", ["full", "slots", "bandit"])
 def test_the_outlook_is_what_happens(feedback):
     """Shares leave after as many decisions as was said, and with that noise."""
-    likes = feedback == "likes"
+    likes = feedback == "full"
     people = PopulationConfig(
         epsilon=4.0, delta=1e-6 if likes else 0.0, definition="gdp" if likes else "pure"
     )
@@ -413,13 +413,13 @@ def test_the_outlook_is_what_happens(feedback):
     said = release_plan(config, people)
     learning = Learning.begin(config, Gate(people.budget, 1, definition=people.definition))
     if not likes:  # Laplace noise for 4 x .5 x .7; another answer moves two counts of slots, or one value
-        assert said.noise == pytest.approx(math.sqrt(2) * (2 if feedback == "taken" else 1) / 1.4)
+        assert said.noise == pytest.approx(math.sqrt(2) * (2 if feedback == "slots" else 1) / 1.4)
     sequence = learned = 0
     first_share = first_value = None
     while first_share is None or first_value is None:
         block = learning.allocate(1, 0, sequence, 8, b"")
         block.served = 8
-        body = {"likes": ["a"], "taken": "a", "value": 0.5}[feedback]
+        body = {"full": ["a"], "slots": "a", "bandit": 0.5}[feedback]
         learning.aggregate(
             block, {sequence + offset: (False, json.dumps(body).encode()) for offset in range(8)}
         )
@@ -453,7 +453,7 @@ def test_a_forecast_is_of_values_up_to_one_and_of_a_segments_people(monkeypatch)
     plain = expected.Size.of
     monkeypatch.setattr(expected.Size, "of", size)
     monkeypatch.setattr(learning_module, "_begun", begun)
-    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="value", bound=8.0, segments=["x", "y"])
+    config = ExperimentConfig(items=list("abcdef"), k=2, feedback="bandit", bound=8.0, segments=["x", "y"])
     for visitors, each in ((1001, 500), (1, 1)):
         asked.clear()
         with pytest.raises(Enough):
@@ -471,7 +471,7 @@ def test_less_than_a_tenth_of_the_way_is_hopeless(learned, hopeless):
 
 def test_a_forecast_beats_chance_and_is_remembered():
     people = PopulationConfig(epsilon=4.0)
-    config = ExperimentConfig(items=[str(item) for item in range(30)], k=3, feedback="taken")
+    config = ExperimentConfig(items=[str(item) for item in range(30)], k=3, feedback="slots")
     found = forecast(config, people, 4000)
     assert found.learned.share > found.random.share + 0.2
     assert forecast(config, people, 4000) is found

@@ -103,7 +103,7 @@ def learned(path):
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("feedback", ["likes", "taken"])
+@pytest.mark.parametrize("feedback", ["full", "slots"])
 def test_markers_are_found_nowhere(service, feedback):
     """In persons, bodies and wrong requests; in logs, answers and, once aggregated, in all files."""
     client = service.client()
@@ -111,7 +111,7 @@ def test_markers_are_found_nowhere(service, feedback):
     marker = "marker-4711"
     for number in range(64):
         decision = client.decide("shop", f"{marker} person {number}")
-        outcome = {"likes": [f"{marker} item", "item 1"]} if feedback == "likes" else {"taken": None}
+        outcome = {"likes": [f"{marker} item", "item 1"]} if feedback == "full" else {"taken": None}
         client.report(decision, **outcome)
         client.report_many([{"decision_id": marker, "likes": [marker]}])
     settled(client, "shop", 1)

@@ -210,9 +210,9 @@ def test_whether_somebody_reported_changes_no_number_of_rounds(config):
     found = []
     for outcomes in (
         {},
-        {2: (True, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},  # altered, and reported
-        {3: (False, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},
-        {7: (False, b'"item 1"' if config.feedback == "taken" else b'["item 1"]')},  # was never served
+        {2: (True, b'"item 1"' if config.feedback == "slots" else b'["item 1"]')},  # altered, and reported
+        {3: (False, b'"item 1"' if config.feedback == "slots" else b'["item 1"]')},
+        {7: (False, b'"item 1"' if config.feedback == "slots" else b'["item 1"]')},  # was never served
     ):
         learning = Learning.begin(config, dc.Gate(dc.Budget(1.0, 1e-6), 5, definition="zcdp"))
         block = learning.allocate(1, 0, 0, 8, b"")

@@ -26,7 +26,7 @@ def likes(**more):
 
 
 def taken(**more):
-    return likes(**{"feedback": "taken", **more})
+    return likes(**{"feedback": "slots", **more})
 
 
 class World:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import discreet as dc
+from discreet.offline import PrivateGreedy
 from discreet.offline.estimators import PrivateFeatureSelector
-from discreet.online import HedgeSelector, LeaderSelector, SubmodularMinimizer
+from discreet.online import HedgeSelector, LeaderSelector, SubmodularMinimizer, ThompsonSelector
 
 budget = dc.Budget(epsilon="one", delta=1e-6)  # mistake: not a number
 learner = HedgeSelector(10, 3, 100, 1.0)  # mistake: not a budget
@@ -17,3 +18,8 @@ bold = SubmodularMinimizer(10, 100, dc.Budget(1.0), regularization="bold")  # mi
 features = PrivateFeatureSelector(3, 1.0, objective="information")  # mistake: no such word
 concave = dc.objectives.ConcaveOverModular([[1.0]], concave="root")  # mistake: no such word
 total = dc.Gate(dc.Budget(1.0)).running_sum(3, 10, method="trees")  # mistake: no such word
+whom = dc.Budget(1.0, neighbours="replaced")  # mistake: no such word
+greedy = PrivateGreedy(3, dc.Budget(1.0), method="fast")  # mistake: no such word
+heard = dc.plan(10, 3, 100, dc.Budget(1.0), feedback="likes")  # mistake: no such word
+slots = ThompsonSelector(10, 3, None, dc.Budget(1.0), feedback="set")  # mistake: no such word
+costs = dc.plan_minimization(10, 100, dc.Budget(1.0), feedback="slots")  # mistake: no such word

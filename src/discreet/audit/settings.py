@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, product
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from .. import offline, online, privacy
 from ..constraints import Cardinality, Constraint, Knapsack, PartitionMatroid
-from ..core.options import ContinuousNoise
+from ..core.options import Adjacency, ContinuousNoise, GreedyMethod
 from ..objectives import Coverage, SetFunction
 from ..offline import ContinuousGreedy, CurvatureGreedy, PrivateGreedy, PrivateRecommender
 from ..online import OnlineLearner
@@ -122,8 +122,8 @@ def chosen(names: Iterable[str] | None, deep: bool) -> list[Case]:
 # --- mechanisms -------------------------------------------------------------------------------------
 
 
-ADD_REMOVE = "add_remove"
-NEIGHBOURS = ("replace", ADD_REMOVE)
+ADD_REMOVE: Adjacency = "add_remove"
+NEIGHBOURS: tuple[Adjacency, ...] = get_args(Adjacency)
 CHOICE_FAULTS = ("rate doubled", "charges forgotten", "sensitivity halved")
 CHOICE_SAMPLER_FAULTS = ("drawn at twice the rate", "drawn with the sign lost")
 NOISE_FAULTS = ("noise halved", "charges forgotten", "sensitivity halved")
@@ -281,7 +281,7 @@ def cases_of(name: str) -> Iterator[Case]:
     """The settings of one registered learner."""
     entry = REGISTRY[name]
     for example in entry.audits:
-        play = _play(name, example, _FEEDBACK[entry.feedback])
+        play = _play(name, example, _FEEDBACK[entry.learns_from])
         shape = (example.rows, example.columns * example.visits)
         space = Space(*shape, example.values, nobody=example.nobody)
         choices, watched = example.mechanism == "choices", example.mechanism == "batches"
@@ -342,7 +342,7 @@ def _covers(_: Any, row: Floats, __: Any) -> Coverage:
 
 def _reward(learner: Any, row: Floats, decision: Any) -> Any:
     """The value of the set; or, with slot feedback, which item was taken, if any."""
-    if learner.feedback == "set":
+    if learner.feedback == "bandit":
         return float(row[0])
     return None if row[0] < 0 else int(decision.items[int(row[0])])
 
@@ -490,7 +490,7 @@ def _greedy() -> Iterator[Case]:
     knapsack, all_large = Knapsack([0.6, 0.3, 0.3], 1.0), Knapsack([0.6, 0.6, 0.6], 1.0)
     # A doubled rate is not among them: see `_FEW_PICKS`.
     decomposable = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
-    settings: list[tuple[str, str, Constraint, Budget, tuple[int, int], tuple[str, ...], bool]] = [
+    settings: list[tuple[GreedyMethod, str, Constraint, Budget, tuple[int, int], tuple[str, ...], bool]] = [
         # method, description, constraint, budget, (people, items), injected faults, in deep audits only
         ("basic", "2 of 3 items", pair, Budget(2.0), (6, 3), _PICKS, False),
         ("zcdp", "2 of 3 items", pair, Budget(2.0, 0.05, ADD_REMOVE), (4, 3), _PICKS, True),
@@ -543,7 +543,7 @@ def _many_picks() -> Iterator[Case]:
 def _gains() -> Iterator[Case]:
     """Picks, and noisy numbers of what each of them added."""
     doubled = ("rate doubled",)
-    settings: Sequence[tuple[str, int, int, Budget, int, tuple[str, ...], bool]] = [
+    settings: Sequence[tuple[GreedyMethod, int, int, Budget, int, tuple[str, ...], bool]] = [
         # method, picks, items, budget, people, what else has to be noticed, only when deep
         ("basic", 1, 5, Budget(2.0, 0.0, ADD_REMOVE), 3, doubled, False),
         ("basic", 2, 3, Budget(4.0), 4, (), True),

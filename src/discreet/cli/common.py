@@ -20,8 +20,9 @@ from contextlib import contextmanager
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from ..core.options import Adjacency
 from ..core.text import at_most, install, table
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--epsilon": {"type": float, "help": "privacy budget"},
     "--delta": {"type": float, "default": 0.0, "help": "probability outside of that (default 0)"},
     "--neighbours": {
-        "choices": ("replace", "add_remove"),
+        "choices": get_args(Adjacency),
         "default": "replace",
         "help": "what is protected: a person's rows for anybody else's (replace, the number of people is"
         " public; default), or their presence as well (add_remove)",

@@ -14,9 +14,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from .. import __version__
+from ..core.options import GreedyMethod
 from ..core.text import at_most, install, likelier, table
 from .common import (
     EVENTS,
@@ -169,7 +170,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     budget.add_argument(
         "--method",
-        choices=("auto", "basic", "zcdp", "decomposable", "subsampled", "exact"),
+        choices=get_args(GreedyMethod),
         default="auto",
         help="how the picks are accounted for (default auto: whichever lets the data count most)",
     )

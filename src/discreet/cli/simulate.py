@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from .. import __version__
+from ..core.options import Feedback
 from ..core.text import install
 from .common import (
     EVENTS,
@@ -97,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"repeatable (default {', '.join(_LEARNERS)}; for clicks {', '.join(_BANDITS)})",
     )
-    add(plain, "--feedback", choices=("full", "bandit", "slots"), metavar=None)
+    add(plain, "--feedback", choices=get_args(Feedback), metavar=None)
     plain.add_argument(
         "--candidates",
         action="append",

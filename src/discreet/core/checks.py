@@ -6,13 +6,14 @@ import math
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Set
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _LARGEST = (1 << 63) - 1  # what compiled loops and NumPy can count to
 ANY = 10**300  # what a float can still tell: for numbers that are only multiplied with
+_Word = TypeVar("_Word", bound=str)
 _NUMBERS = "biufO"  # kinds of arrays that may hold real numbers; objects are asked one by one
 
 
@@ -201,11 +202,12 @@ def one_person(which: Any, count: int) -> int | None:
     return index % count
 
 
-def one_of(name: str, value: Any, allowed: Collection[str]) -> str:
+def one_of(name: str, value: Any, allowed: Collection[_Word]) -> _Word:
     """``value`` if it is among the allowed words, or an error that lists them."""
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
-    return str(value)
+    for word in allowed:
+        if isinstance(value, str) and value == word:
+            return word
+    raise ValueError(f"{name}={shown(value)} is not one of {', '.join(map(repr, allowed))}")
 
 
 def warn(message: str, kind: type[Warning] = UserWarning) -> None:

@@ -467,7 +467,7 @@ def _visits(client: Client, budget: Budget) -> list[bool]:
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
     more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "block_size": 50, "share": 1.0}
     more |= {"holdout": 0.05, "measure": 0.1}  # so few visitors show no lift: nearly all are learned from
-    client.request("POST", "/v1/experiments", shop | {"feedback": "likes"} | more)
+    client.request("POST", "/v1/experiments", shop | {"feedback": "full"} | more)
     rng = PublicRandomness.seeded(4).generator
     took = []
     for number in range(_CUSTOMERS):

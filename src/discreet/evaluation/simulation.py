@@ -24,13 +24,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import __version__
 from ..core import checks
+from ..core.options import Adjacency, Feedback
 from ..core.state import replacing
 from ..core.text import install, track
 from ..privacy import PublicRandomness
@@ -44,7 +45,6 @@ BASELINES = ("random", "popularity", "greedy")
 PLANNER = "planner"
 EVENTS = "events"
 COMPARATORS = ("greedy", "best")
-FEEDBACK = ("full", "bandit", "slots")
 RESULTS, CELLS = "results.parquet", "cells"
 _MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "start", "seed")
 _CANDIDATES = "candidates"  # a public list of items, the best first: what learners are given as their start
@@ -162,7 +162,7 @@ class Config:
     epsilons: tuple[float, ...] = (1.0,)
     k: int = 5
     delta: float = 1e-6
-    neighbours: str = "replace"
+    neighbours: Adjacency = "replace"
     repeats: int = 5
     seed: int = 0
     comparator: str = "greedy"
@@ -305,7 +305,7 @@ def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
         raise ValueError(f"a learner needs learner= ({', '.join(learner_names())})")
     kind = _kind(options.pop("learner"))
     if feedback is not None:
-        options = _heard(kind, checks.one_of("feedback", feedback, FEEDBACK)) | options
+        options = _heard(kind, checks.one_of("feedback", feedback, get_args(Feedback))) | options
     epsilon, delta = options.pop("epsilon", None), options.pop("delta", None)
     if epsilon is not None:
         epsilon = checks.real("epsilon", epsilon, above=0.0, infinite=True)
@@ -322,7 +322,7 @@ def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
     return LearnerSpec(name, kind, settings, epsilon, delta)
 
 
-def _heard(kind: str, feedback: str) -> dict[str, Any]:
+def _heard(kind: str, feedback: Feedback) -> dict[str, Any]:
     """The setting with which a learner observes this much after a round; refused where it needs more."""
     if kind in BASELINES:
         return {}
@@ -500,7 +500,8 @@ def _sizes(people: Population, cell: Cell) -> dict[str, Any]:
     from ..privacy import Budget
 
     assert cell.epsilon is not None
-    budget = Budget(cell.epsilon, cell.delta, cell.neighbours)
+    neighbours: Adjacency = checks.one_of("neighbours", cell.neighbours, get_args(Adjacency))
+    budget = Budget(cell.epsilon, cell.delta, neighbours)
     return {"n_items": people.n_items, "k": cell.k, "budget": budget, "bound": people.bound}
 
 

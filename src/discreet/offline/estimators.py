@@ -26,7 +26,7 @@ from .. import objectives
 from ..constraints import Cardinality, Constraint
 from ..core import checks
 from ..core.names import item_numbers
-from ..core.options import FeatureObjective, GreedyMethod, ItemObjective, Scale
+from ..core.options import Adjacency, FeatureObjective, GreedyMethod, ItemObjective, Scale
 from ..core.text import at_most
 from ..objectives import MutualInformation, Population
 from ..objectives.mutual_information import LARGEST_TABLE
@@ -452,8 +452,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     n_features_in_: int
     epsilon: float | None
     delta: float
-    method: str
-    neighbours: str | None
+    method: GreedyMethod
+    neighbours: Adjacency | None
     max_rows_per_person: int | None
     include: Any
     exclude: Any
@@ -639,7 +639,7 @@ class PrivateItemSelector(_PrivateSelector):
         include: Any = None,
         exclude: Any = None,
         candidates: Any = None,
-        neighbours: str | None = None,
+        neighbours: Adjacency | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
         random_state: int | None = None,
@@ -763,7 +763,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         include: Any = None,
         exclude: Any = None,
         candidates: Any = None,
-        neighbours: str | None = None,
+        neighbours: Adjacency | None = None,
         max_rows_per_person: int | None = None,
         budget: Spending | None = None,
         random_state: int | None = None,

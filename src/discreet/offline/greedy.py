@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import exp, log
 from operator import itemgetter
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -383,7 +383,7 @@ def _given(argument: str, items: Any) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(listed(argument, items)))
 
 
-METHODS = ("basic", "zcdp", "decomposable", "subsampled", "exact")
+METHODS: tuple[GreedyMethod, ...] = get_args(GreedyMethod)[1:]  # without "auto"
 # What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
 _QUICK = METHODS[:4]
 # What is left of a share when cost-benefit picks have an account of their own, for the best single item and
@@ -807,7 +807,7 @@ class PrivateGreedy(OfflineSelector):
     Selection(milk, jam)
     """
 
-    method: str
+    method: GreedyMethod
     release_gains: float | None
     _for_gains: Fraction
     _plan: GreedyPlan | None = None
@@ -817,7 +817,7 @@ class PrivateGreedy(OfflineSelector):
         self,
         constraint: Constraint | int,
         budget: Spending | Allowance,
-        method: GreedyMethod | str = "auto",
+        method: GreedyMethod = "auto",
         *,
         bound: float = 1.0,
         sensitivity: float | None = None,

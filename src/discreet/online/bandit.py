@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ from .released import Estimates, Released
 from .sums import BatchTotal
 
 EXPLORATIONS = ("blocks", "online", "presampled", "every_round")
-FEEDBACK = ("set", "slots")
+FEEDBACK: tuple[BanditFeedback, ...] = get_args(BanditFeedback)
 
 # --- rewards ------------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class BanditSettings(SelectorSettings):
 
     rounds: int
     exploration: str = "blocks"
-    feedback: str = "set"
+    feedback: BanditFeedback = "bandit"
     block: int = 1
     repeats: int = 1
     rate: float | None = None
@@ -380,7 +380,7 @@ class BanditSettings(SelectorSettings):
         if asked.exploration == "blocks":
             raise ValueError(
                 'calibration="published" is for exploration="online", "presampled" or "every_round" with'
-                ' feedback="set"; blocks and slots are not in the paper'
+                ' feedback="bandit"; blocks and slots are not in the paper'
             )
         if not share.private or share.delta == 0.0:
             raise ValueError(
@@ -500,7 +500,7 @@ class BanditSettings(SelectorSettings):
         short = self.exploration_rate is None and self.block < self.k * self.repeats
         if (self.noise is not None) != blocks or (not blocks and self.rate is None):
             raise ValueError(f"exploration={self.exploration!r} does not go with the other settings")
-        if short and self.feedback == "set":
+        if short and self.feedback == "bandit":
             raise ValueError(f"block={self.block} is too short for {self.k} experts")
         if blocks:
             check_reward_noise(self, neighbours, self.rounds if self.feedback == "slots" else self.repeats)
@@ -580,7 +580,7 @@ def _check_numbers(asked: BanditSettings, given: dict[str, Any]) -> None:
     if asked.exploration != "blocks" and given.get("rate") == "certified":
         del given["rate"]  # the others have no other
     repeats = given.get("repeats", 1)
-    by_blocks = asked.feedback == "set" and asked.exploration in ("blocks", "presampled")
+    by_blocks = asked.feedback == "bandit" and asked.exploration in ("blocks", "presampled")
     if by_blocks and given.get("block", math.inf) < asked.k * repeats:
         raise ValueError(
             f"block={given['block']} is too short for {asked.k} experts to try an item {repeats} times each;"
@@ -620,7 +620,7 @@ def _block_options(
         # Averaging more often than this makes the noise of a sample smaller than the values' own spread.
         most = max(1, min(rounds // k, math.ceil(8.0 / float(share.epsilon))))
     for times in (repeats,) if repeats is not None else _grid(1, most):
-        noise = reward_noise(share, "set", bound, times) if noisy else None
+        noise = reward_noise(share, "bandit", bound, times) if noisy else None
         # Half of the rounds at most explore: a learner that cannot learn in those would only show short sets.
         least = 2 * k * times if noisy else k
         for length in (block,) if block is not None else _grid(least, max(rounds, least)):
@@ -1316,10 +1316,10 @@ class BanditSelector(OnlineSelector):
     that much of what a run can lose.
 
     Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it
-    later. With ``feedback="set"`` an exploration sample of several rounds waits for the last of its rewards
-    and is then learned once; with ``"slots"`` a reward enters the block that is open when it comes. Either
-    way nobody is in two releases. That rewards come late, or never, is taken to be public; for one that will
-    never come, 0 (or None for slots) lets the others of its sample be learned.
+    later. With ``feedback="bandit"`` an exploration sample of several rounds waits for the last of its
+    rewards and is then learned once; with ``"slots"`` a reward enters the block that is open when it comes.
+    Either way nobody is in two releases. That rewards come late, or never, is taken to be public; for one
+    that will never come, 0 (or None for slots) lets the others of its sample be learned.
 
     Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
     round passes with nothing learned; also if later people depend on what was shown. Sums are integers, noise
@@ -1348,7 +1348,7 @@ class BanditSelector(OnlineSelector):
         budget: Spending,
         *,
         exploration: ExplorationForm = "blocks",
-        feedback: BanditFeedback = "set",
+        feedback: BanditFeedback = "bandit",
         calibration: Calibration = "tight",
         rate: float | Certified | None = None,
         exploration_rate: float | None = None,

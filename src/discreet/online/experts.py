@@ -109,7 +109,7 @@ class Experts:
         if isinstance(expert, PointLearner) and expert.settings.domain.dimension != self.n_items:
             raise ValueError(f"make made a learner of other points than those of Simplex({self.n_items})")
         known = REGISTRY.get(type(expert).__name__)
-        if known is not None and known.feedback not in ("function", "loss", "cost_vector"):
+        if known is not None and known.learns_from not in ("function", "loss", "cost_vector"):
             raise ValueError(
                 f"{type(expert).__name__} learns from less than what every item would have added; take one"
                 " that learns from functions or costs"

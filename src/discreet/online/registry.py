@@ -1,4 +1,4 @@
-"""Every online learner: its module, its feedback, and the settings that an audit enumerates.
+"""Every online learner: its module, what it learns from, and the settings that an audit enumerates.
 
 The package's names, the audit, simulations, tests and documentation are made from this list.
 """
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from ..constraints import PartitionMatroid
 from ..constraints.domains import Ball, Box, Simplex
 from ..core import checks
+from ..core.options import Adjacency
 from ..privacy import Budget
 
 if TYPE_CHECKING:
     from .learner import OnlineLearner
 
 # What `learn` is given of a person.
-Feedback = Literal[
+LearnsFrom = Literal[
     "function",  # a monotone set function
     "reward",  # what the shown set was worth, or what each of its items added
     "dr_function",  # a monotone DR-submodular function of points
@@ -81,10 +82,10 @@ class AuditExample(Example):
 
 @dataclass(frozen=True)
 class Registered:
-    """A learner: its module, the feedback it gets, and the settings that an audit enumerates."""
+    """A learner: its module, what it learns from, and the settings that an audit enumerates."""
 
     home: str
-    feedback: Feedback
+    learns_from: LearnsFrom
     audits: Sequence[AuditExample]
 
     def kind(self, name: str) -> type[OnlineLearner]:
@@ -112,7 +113,9 @@ def _case(words: str, budget: Budget, *, arguments: tuple[Any, ...], **more: Any
     return AuditExample(arguments, budget, options, words=words, **about)
 
 
-def _hedge(shape: tuple[int, int, int], every: int, rate: float, neighbours: str, deep: bool) -> AuditExample:
+def _hedge(
+    shape: tuple[int, int, int], every: int, rate: float, neighbours: Adjacency, deep: bool
+) -> AuditExample:
     n, k, rounds = shape
     words = f"{k} of {n} items, {rounds} rounds, new sets every {every}"
     budget = Budget(2.0 * rate * k * (-(-rounds // every) - 1), 0.0, neighbours)
@@ -279,7 +282,7 @@ AUDITS: dict[str, list[AuditExample]] = {
         )
         for budget, deep in ((PURE, False), (PURE_ALONE, True))
         for feedback, words, values, nobody in (
-            ("set", "values", HALVES, 0.0), ("slots", "what was taken", SIGNED, -1.0),
+            ("bandit", "values", HALVES, 0.0), ("slots", "what was taken", SIGNED, -1.0),
         )
     ],
     "ApproximateLeader": [
@@ -323,7 +326,7 @@ AUDITS: dict[str, list[AuditExample]] = {
 
 # --- the learners -----------------------------------------------------------------------------------------
 
-_HOMES: dict[str, tuple[str, Feedback]] = {
+_HOMES: dict[str, tuple[str, LearnsFrom]] = {
     "ApproximateLeader": ("convex", "loss"),
     "BanditApproximateLeader": ("bandit_convex", "cost"),
     "BanditSelector": ("bandit", "reward"),
@@ -342,18 +345,18 @@ _HOMES: dict[str, tuple[str, Feedback]] = {
     "ThompsonSelector": ("thompson", "reward"),
 }
 REGISTRY = {
-    name: Registered(f"{__package__}.{home}", feedback, AUDITS[name])
-    for name, (home, feedback) in _HOMES.items()
+    name: Registered(f"{__package__}.{home}", learns_from, AUDITS[name])
+    for name, (home, learns_from) in _HOMES.items()
 }
 
 
-def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[AuditExample] = ()) -> None:
+def register(kind: type[OnlineLearner], learns_from: LearnsFrom, audits: Sequence[AuditExample] = ()) -> None:
     """Make a learner of one's own known in this process: to `discreet.load`, `discreet.audit`, simulations.
 
-    ``feedback`` says what its `learn` is given, and ``audits`` are settings so small that all of what it does
-    can be enumerated. It must be a class of an importable module, which calls `register` at its end. A module
-    that an installed package declares as an entry point of the group ``discreet.learners`` is imported when
-    a learner is asked for by name: by commands, by the service, and by `discreet.load`.
+    ``learns_from`` says what its `learn` is given, and ``audits`` are settings so small that all of what it
+    does can be enumerated. It must be a class of an importable module, which calls `register` at its end. A
+    module that an installed package declares as an entry point of the group ``discreet.learners`` is imported
+    when a learner is asked for by name: by commands, by the service, and by `discreet.load`.
     """
     from .learner import OnlineLearner
 
@@ -364,8 +367,8 @@ def register(kind: type[OnlineLearner], feedback: Feedback, audits: Sequence[Aud
     known = REGISTRY.get(kind.__name__)
     if known is not None and known.home != kind.__module__:
         raise ValueError(f"there is a learner {kind.__name__} already; give yours another name")
-    checks.one_of("feedback", feedback, get_args(Feedback))
-    REGISTRY[kind.__name__] = Registered(kind.__module__, feedback, tuple(audits))
+    checks.one_of("learns_from", learns_from, get_args(LearnsFrom))
+    REGISTRY[kind.__name__] = Registered(kind.__module__, learns_from, tuple(audits))
 
 
 @cache

@@ -175,14 +175,14 @@ class Beliefs:
 _MOST_TOGETHER = 300  # beliefs about all items together cost the square of their number
 _LONGEST = 1 << 30
 _MANY = 1000  # items: most of them are seen once or never, and those that look good are seen again sooner
-_SHORTEST = {"set": 10, "slots": 20}  # rounds of a block where noise is no matter
+_SHORTEST = {"bandit": 10, "slots": 20}  # rounds of a block where noise is no matter
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSettings(SelectorSettings):
     """What a `ThompsonSelector` goes by: ``noise`` is that of one block's sum, or counts."""
 
-    feedback: str = "set"
+    feedback: BanditFeedback = "bandit"
     block: int
     forget: float = 0.0
     noise: LaplaceNoise
@@ -195,17 +195,17 @@ class ThompsonSettings(SelectorSettings):
 
         >>> import discreet as dc
         >>> budget = dc.Budget(0.5).share()
-        >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("set", "slots")]
+        >>> [ThompsonSettings.tight(9, 2, None, budget, feedback=one).block for one in ("bandit", "slots")]
         [60, 82]
         """
         bound, labels = options.pop("bound", 1.0), options.pop("labels", None)
         common = common_settings(n_items, k, rounds, bound, labels)
-        feedback = checks.one_of("feedback", options.get("feedback", "set"), FEEDBACK)
+        feedback = checks.one_of("feedback", options.get("feedback", "bandit"), FEEDBACK)
         block = options.pop("block", None)
         if block is None:
             epsilon = float(share.epsilon) if share.private else math.inf
             shows = 50.0 if common["n_items"] < _MANY else 35.0
-            wanted = 30.0 / epsilon if feedback == "set" else shows / epsilon**0.7
+            wanted = 30.0 / epsilon if feedback == "bandit" else shows / epsilon**0.7
             block = min(max(math.ceil(wanted), _SHORTEST[feedback]), _LONGEST)
         block = checks.whole("block", block, at_least=1, at_most=_LONGEST)
         noise = reward_noise(share, feedback, common["bound"], block)
@@ -242,7 +242,7 @@ class ThompsonSettings(SelectorSettings):
     @property
     def together(self) -> bool:
         """Whether what is believed of items is held together, or of each alone."""
-        return self.feedback == "set" and not self.forget and self.n_items <= _MOST_TOGETHER
+        return self.feedback == "bandit" and not self.forget and self.n_items <= _MOST_TOGETHER
 
     @property
     def slot_beliefs(self) -> tuple[float, float, float]:
@@ -513,7 +513,7 @@ class ThompsonSelector(OnlineSelector):
     these released sums follows a normal posterior of what each item is worth; the next set is the best one
     for weights drawn from it. The first 8 blocks show sets at random, and tell how large values are.
 
-    ``feedback="set"``: a reward is what the set was worth, in [0, ``bound``], and a block of 30 / epsilon
+    ``feedback="bandit"``: a reward is what the set was worth, in [0, ``bound``], and a block of 30 / epsilon
     rounds releases one sum. The model takes a set to be worth the sum of its items' weights. Beliefs about up
     to 300 items are held together, which costs the square of their number once per block; about more of them
     each alone.
@@ -568,7 +568,7 @@ class ThompsonSelector(OnlineSelector):
         rounds: int | None,
         budget: Spending,
         *,
-        feedback: BanditFeedback = "set",
+        feedback: BanditFeedback = "bandit",
         block: int | None = None,
         forget: float = 0.0,
         bound: float = 1.0,

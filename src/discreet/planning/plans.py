@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..constraints import Cardinality, Constraint
 from ..constraints.domains import Domain
 from ..core import checks
-from ..core.options import Goal, PlanFeedback, Stream
+from ..core.options import Adversary, CostFeedback, Feedback, Goal, Stream
 from ..core.text import PAGE, at_most, looked_at, table, track
 from ..objectives import Population
 from ..privacy import Budget, Seed
@@ -32,7 +32,6 @@ from .questions import (
     Question,
 )
 
-FEEDBACK = ("full", "bandit", "slots")
 STREAMS = ("adversarial", "stationary")
 GOALS = ("expected", "certified")
 # A certificate about people as they are is preferred up to this factor to one about people cut short.
@@ -59,7 +58,7 @@ def plan(
     k: int | Constraint,
     rounds: int,
     budget: Budget,
-    feedback: PlanFeedback | str = "full",
+    feedback: Feedback = "full",
     stream: Stream = "adversarial",
     items_per_person: int | None = None,
     bound: float = 1.0,
@@ -102,7 +101,7 @@ def plan(
     >>> found.best.name, round(found.best.average, 3), found.vacuous
     ('RunningSumSelector', 0.048, False)
     """
-    checks.one_of("feedback", feedback, FEEDBACK)
+    checks.one_of("feedback", feedback, get_args(Feedback))
     checks.one_of("stream", stream, STREAMS)
     checks.one_of("goal", goal, GOALS)
     if sample is not None:
@@ -148,7 +147,7 @@ def plan_minimization(
     rounds: int,
     budget: Budget,
     bound: float = 1.0,
-    feedback: PlanFeedback | str = "full",
+    feedback: CostFeedback = "full",
     empty_is_free: bool = False,
     labels: Sequence[Any] | None = None,
 ) -> Plan:
@@ -162,7 +161,7 @@ def plan_minimization(
     >>> plan_minimization(20, 10**6, dc.Budget(1.0, 1e-6)).best.name
     'SubmodularMinimizer'
     """
-    checks.one_of("feedback", feedback, FEEDBACK[:2])
+    checks.one_of("feedback", feedback, get_args(CostFeedback))
     return _decide(
         Minimization(
             rounds,
@@ -184,9 +183,9 @@ def plan_convex(
     lipschitz: float,
     strong_convexity: float = 0.0,
     linear: bool = False,
-    feedback: PlanFeedback | str = "full",
+    feedback: CostFeedback = "full",
     bound: float | tuple[float, float] | None = None,
-    adversary: str = "oblivious",
+    adversary: Adversary = "oblivious",
 ) -> Plan:
     """Compare what is certified for the learners that play a point every round, and take the best.
 
@@ -200,8 +199,8 @@ def plan_convex(
     ('ApproximateLeader', False)
     """
     checks.instance("domain", domain, Domain, "domains.Ball(3, 1.0)")
-    checks.one_of("feedback", feedback, FEEDBACK[:2])
-    checks.one_of("adversary", adversary, ("oblivious", "adaptive"))
+    checks.one_of("feedback", feedback, get_args(CostFeedback))
+    checks.one_of("adversary", adversary, get_args(Adversary))
     if feedback == "bandit" and bound is None:
         raise ValueError("bound is missing: say within which range the observed costs lie")
     return _decide(

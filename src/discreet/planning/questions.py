@@ -13,6 +13,7 @@ from .. import bounds, online
 from ..bounds import minimization
 from ..constraints import Cardinality, Constraint, Matroid
 from ..core import checks
+from ..core.options import Adversary, CostFeedback, Feedback
 from ..privacy import Budget, Seed, Share, spend_from
 from ..privacy.factorizations import longest_buffered
 from ..privacy.ordered import MOST_ROUNDS
@@ -182,7 +183,7 @@ class ItemQuestion(Question):
 
     n_items: int = 0
     sets: int | Constraint = 1
-    feedback: str = "full"
+    feedback: Feedback = "full"
     stream: str = "adversarial"
     cap: int | None = None
     bound: float = 1.0
@@ -436,7 +437,7 @@ class Minimization(Question):
 
     n_items: int = 0
     bound: float = 1.0
-    feedback: str = "full"
+    feedback: CostFeedback = "full"
     empty_is_free: bool = False
     labels: tuple[Any, ...] | None = None
 
@@ -492,9 +493,9 @@ class Convex(Question):
     lipschitz: float = 1.0
     strong_convexity: float = 0.0
     linear: bool = False
-    feedback: str = "full"
+    feedback: CostFeedback = "full"
     bound: float | tuple[float, float] | None = None
-    adversary: str = "oblivious"
+    adversary: Adversary = "oblivious"
 
     @property
     def headline(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from ..core import checks
 from ..core.options import Adjacency
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 DEFINITIONS = ("pure", "zcdp", "gdp")
-NEIGHBOURS = ("replace", "add_remove")
+NEIGHBOURS: tuple[Adjacency, ...] = get_args(Adjacency)
 LEAST_EPSILON = 1e-12
 MEANINGFUL_EPSILON = 10.0  # beyond, what is shown may become e^10 times more likely by one person
 MEANINGFUL_DELTA = 1e-2  # beyond, one person in a crowd of a hundred may be shown as they are
@@ -48,7 +48,7 @@ class Budget:
 
     epsilon: float
     delta: float = 0.0
-    neighbours: Adjacency | str = "replace"
+    neighbours: Adjacency = "replace"
     max_rounds_per_person: int = 1
 
     def __post_init__(self) -> None:

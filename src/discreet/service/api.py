@@ -27,12 +27,13 @@ from starlette.routing import Route
 
 from .. import __version__
 from ..core.names import name_of
+from ..core.options import Feedback
 from ..core.page import STYLE
 from ..core.text import at_most
 from ..privacy import Budget, BudgetExceeded
 from . import groups, queries, webhooks
 from .auth import BROWSER, HEADERS, ROLES, BrowserToken, DecisionId, Key, Keys, LastAdmin, new_token
-from .config import ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
+from .config import OUTCOMES, ConstraintConfig, Epsilon, ExperimentConfig, Label, PopulationConfig, ShortText
 from .database import NOBODY, Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
@@ -288,7 +289,7 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     people: Annotated[int, Meta(ge=1, le=10**9)]
     epsilon: Epsilon
     delta: Annotated[float, Meta(ge=0, le=0.1)] = 0.0
-    feedback: Literal["likes", "taken", "value"] = "likes"
+    feedback: Feedback = "full"
     goal: Literal["expected", "certified"] = "expected"
     constraint: ConstraintConfig | None = None
     share: Annotated[float, Meta(gt=0, le=1)] = 0.5
@@ -338,7 +339,7 @@ _NEW = {
     "population": "visitors",
     "items": ["red", "green", "blue", "black"],
     "k": 2,
-    "feedback": "taken",
+    "feedback": "slots",
     "outcome_wait": 600,
     "holdout": 0.2,
     "segments": ["de", "fr"],
@@ -411,7 +412,7 @@ OPERATIONS = (
               "Forget what waits to be learned about people, who are named in the body only", Erasure,
               {"people": ["user 17"]}, {"status": "erased"}),
     Operation("POST", "/v1/plan", "plan", "read", "What to expect before anything is spent", PlanRequest,
-              {"items": 200, "k": 5, "people": 10000, "epsilon": 1.0, "feedback": "taken"}),
+              {"items": 200, "k": 5, "people": 10000, "epsilon": 1.0, "feedback": "slots"}),
     Operation("GET", "/v1/audit", "audit_log", "administer",
               "Who changed what, newest first (?before=NUMBER, ?limit=, ?format=csv)"),
     Operation("GET", "/v1/keys", "list_keys", "administer", "API keys, without their secrets"),
@@ -959,9 +960,9 @@ def _known_by(
 
 
 _TAKES = {
-    "taken": 'Send {"taken": LABEL} with a shown item of the catalogue, or {"taken": null}.',
-    "value": 'Send {"value": NUMBER}, from 0 to the bound of the experiment.',
-    "likes": 'Send {"likes": [LABEL, ...]}, of at most 1,000 items.',
+    "slots": 'Send {"taken": LABEL} with a shown item of the catalogue, or {"taken": null}.',
+    "bandit": 'Send {"value": NUMBER}, from 0 to the bound of the experiment.',
+    "full": 'Send {"likes": [LABEL, ...]}, of at most 1,000 items.',
     "personal": (
         'Send {"likes": [LABEL, ...], "served": true or false}: all that the person had and took, of at most'
         " 1,000 items, and whether any of the shown items was taken. What was shown is kept nowhere, so that"
@@ -974,19 +975,20 @@ def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> byt
     """What is written down of an outcome; refused where the experiment learns from something else."""
     unset = msgspec.UNSET
     kind = live.config.feedback
-    found = getattr(asked, kind)
+    key = OUTCOMES[kind]
+    found = getattr(asked, key)
     given = (asked.taken is not unset) + (asked.value is not unset) + (asked.likes is not unset)
     personal = live.config.personal
     takes = _TAKES["personal" if personal else kind]
     wrong = given != 1 or found is unset or (asked.served is unset) == personal
-    if not wrong and kind == "value":
+    if not wrong and kind == "bandit":
         wrong = not 0.0 <= found <= live.config.bound
-    if not wrong and kind == "likes" and len(found) > MANY:
+    if not wrong and kind == "full" and len(found) > MANY:
         raise TOO_LARGE.with_(at="$.likes", detail=takes)
-    if not wrong and kind == "taken" and decision.epoch == live.epoch:  # labels of others may be gone
+    if not wrong and kind == "slots" and decision.epoch == live.epoch:  # labels of others may be gone
         wrong = found is not None and found not in live.known
     if wrong:
-        raise WRONG_OUTCOME.with_(at=f"$.{kind}", detail=takes)
+        raise WRONG_OUTCOME.with_(at=f"$.{key}", detail=takes)
     return _encode({"likes": found, "served": asked.served} if personal else found)
 
 
@@ -1052,13 +1054,12 @@ def expiry(wait: float) -> bytes:
 def forecast(asked: PlanRequest) -> dict[str, Any]:
     from .. import planning  # when somebody asks: the service starts sooner without it
 
-    kind = {"likes": "full", "taken": "slots", "value": "bandit"}[asked.feedback]
     found = planning.plan(
         n_items=asked.items,
         k=asked.k,
         rounds=asked.people,
         budget=Budget(asked.epsilon, asked.delta),
-        feedback=kind,
+        feedback=asked.feedback,
         stream="stationary",
         goal=asked.goal,
     )
@@ -1249,7 +1250,7 @@ class Personalizer:
         if key.bound is not None:
             raise WRONG_ROLE
         live = await self._engine.live(name)
-        if live.config.feedback != "value":
+        if live.config.feedback != "bandit":
             raise NO_VALUES
         if live.segments:  # of which these requests name none
             raise SEGMENT

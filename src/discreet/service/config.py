@@ -11,15 +11,17 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta
 
+from ..core.options import Adjacency, Feedback
 from ..privacy import Budget
 
-Feedback = Literal["likes", "taken", "value"]
 Period = Literal["none", "day", "week", "month"]
 # What can be shown, and written to any database.
 ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Epsilon = Annotated[float, Meta(gt=0, le=1e6)]
 WEEK = 7 * 86400.0  # seconds
+# The key of an outcome, by feedback: what is sent.
+OUTCOMES: dict[Feedback, str] = {"full": "likes", "slots": "taken", "bandit": "value"}
 
 
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -44,7 +46,7 @@ class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
 
     epsilon: Epsilon
     delta: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    neighbours: Literal["replace", "add_remove"] = "replace"
+    neighbours: Adjacency = "replace"
     max_rounds_per_person: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     definition: Literal["pure", "zcdp", "gdp"] = "pure"
     period: Period = "month"
@@ -67,23 +69,23 @@ class ConstraintConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A few of these items for everybody who comes.
 
-    ``feedback`` is what outcomes tell: "likes" (all items that the person would take, whatever was shown),
-    "taken" (which of the shown items was taken, or none) or "value" (the value of the set, from 0 to
-    ``bound``). ``share`` is the part of the population's budget, and ``measure`` the part of that for the
-    released shares of people served. ``outcome_wait`` seconds after its block is over, a decision without an
-    outcome counts as "took nothing". ``holdout`` is the part of decisions that show ``control``, a set to
-    compare with, or random sets where that is empty. ``block_size`` is how many decisions are allocated at a
-    time; by default as many as come in a few seconds. ``sticky`` seconds, from one full stretch of them to
-    the next, the same person has the same set. ``segments`` are the values of a public attribute, such as
-    countries: each has a learner of its own, and every decision names one. ``candidates`` are the items that
-    alone can be shown, a public list with the best first, which is what is shown until something was
-    released; the next period knows no other items. ``seed`` is for tests: anyone who knows it can undo the
-    noise, and the account says so.
+    ``feedback`` is what is known of a person after a decision: "full" (all items that they would take,
+    whatever was shown), "slots" (which of the shown items was taken, or none) or "bandit" (the value of the
+    set, from 0 to ``bound``). An outcome names what it holds: `OUTCOMES`. ``share`` is the part of the
+    population's budget, and ``measure`` the part of that for the released shares of people served.
+    ``outcome_wait`` seconds after its block is over, a decision without an outcome counts as "took nothing".
+    ``holdout`` is the part of decisions that show ``control``, a set to compare with, or random sets where
+    that is empty. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
+    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
+    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of its own,
+    and every decision names one. ``candidates`` are the items that alone can be shown, a public list with the
+    best first, which is what is shown until something was released; the next period knows no other items.
+    ``seed`` is for tests: anyone who knows it can undo the noise, and the account says so.
     """
 
     items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
     k: Annotated[int, Meta(ge=1, le=10_000)]
-    feedback: Feedback = "likes"
+    feedback: Feedback = "full"
     learner: str = "auto"
     options: dict[str, Any] = {}
     constraint: ConstraintConfig | None = None

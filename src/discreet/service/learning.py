@@ -4,9 +4,9 @@ A block is committed before the first of its decisions is served, out of memory.
 after a crash, what was not written down as served of a block is invalidated. It takes no outcome and is not
 a round.
 
-With "likes" every decision that counts is a round, in order, and somebody without an outcome has taken
+With full feedback every decision that counts is a round, in order, and somebody without an outcome has taken
 nothing: where batches end depends on which decisions count (`groups`), and on nobody's data. A block shows
-what the learner shows when it is allocated. With "taken" and "value" rounds are allocated ahead
+what the learner shows when it is allocated. With "slots" and "bandit" rounds are allocated ahead
 (``choose(wait=False)``) and their outcomes learned late. Decisions that do not count, or are not written down
 as served, are left out of everything; those that showed other items of whatever depends on what was shown.
 
@@ -74,7 +74,7 @@ def learner_of(config: ExperimentConfig) -> str:
     """The learner that was asked for, or the one that needs no horizon and serves most."""
     if config.learner != "auto":
         return config.learner
-    return "LeaderSelector" if config.feedback == "likes" else "ThompsonSelector"
+    return "LeaderSelector" if config.feedback == "full" else "ThompsonSelector"
 
 
 _BODY = ("lists", "runs", "baseline", "round", "spare", "mixed")
@@ -176,7 +176,7 @@ class Learning:
             self.queues = {segment: learner.of(segment) for segment in config.segments}
         else:
             self.queues = {"": learner}
-        self.ahead = config.feedback != "likes"  # rounds are allocated ahead of their outcomes
+        self.ahead = config.feedback != "full"  # rounds are allocated ahead of their outcomes
         self._number_labels()
         self._constraint = constraint_of(config)
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
@@ -354,7 +354,7 @@ class Learning:
 
     def _reward(self, outcome: Any) -> Any:
         """As learners take it: a value, or a label, which they look up faster than a number."""
-        if self.config.feedback == "value":
+        if self.config.feedback == "bandit":
             return 0.0 if outcome is None else outcome
         return None if outcome is None else self._names[outcome]
 
@@ -373,10 +373,10 @@ class Learning:
         if body is None:
             return None, 0.0
         found = msgspec.json.decode(body)
-        if self.config.feedback == "value":
+        if self.config.feedback == "bandit":
             value = min(max(float(found), 0.0), self.config.bound)
             return value, value / self.config.bound
-        if self.config.feedback == "taken":
+        if self.config.feedback == "slots":
             taken = self._numbers.get(found)
             return (taken, 1.0) if taken in shown else (None, 0.0)
         liked, served = (found["likes"], found["served"]) if self.config.personal else (found, None)
@@ -435,7 +435,7 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         ExperimentConfig.read(config.text)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if config.feedback == "likes" and config.bound != 1.0:
+    if config.feedback == "full" and config.bound != 1.0:
         raise Wrong("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
         raise Wrong("measure", "holdout needs measure above 0: what is served is compared with it")
@@ -446,9 +446,9 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
     check_segments(config.segments)
     check_candidates(config)
     name = learner_of(config)
-    wanted = "function" if config.feedback == "likes" else "reward"
-    if (name not in REGISTRY and name not in learners()) or REGISTRY[name].feedback != wanted:
-        fit = [one for one, known in REGISTRY.items() if known.feedback == wanted]
+    wanted = "function" if config.feedback == "full" else "reward"
+    if (name not in REGISTRY and name not in learners()) or REGISTRY[name].learns_from != wanted:
+        fit = [one for one, known in REGISTRY.items() if known.learns_from == wanted]
         message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
         raise Wrong("learner", message)
     gaussian = name in ("LeaderSelector", "PersonalSelector")
@@ -456,8 +456,8 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         raise Wrong(
             "feedback",
             "counts of likes leave with Gaussian noise, and the population has none of the delta that it"
-            ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "taken" or'
-            ' "value", or learner "PhasedSelector"',
+            ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "slots" or'
+            ' "bandit", or learner "PhasedSelector"',
         )
 
 
@@ -465,12 +465,13 @@ def check_personal(config: ExperimentConfig) -> None:
     """Refuse what personal sets cannot be learned from, and what would keep or show them."""
     if not config.personal:
         return
-    if config.feedback != "likes":
+    if config.feedback != "full":
         raise Wrong(
             "feedback",
-            f"PersonalSelector learns from likes, not from {config.feedback!r}: what was shown to somebody"
-            " follows from their history and is not public, so that learning from what came of it would"
-            ' release what was shown, too; take feedback "likes", or a learner that shows everybody the same',
+            f"PersonalSelector learns from likes, not from feedback {config.feedback!r}: what was shown to"
+            " somebody follows from their history and is not public, so that learning from what came of it"
+            ' would release what was shown, too; take feedback "full", or a learner that shows everybody the'
+            " same",
         )
     reasons = {
         "control": "the hold-out of personal sets sees the most popular items; leave control out",
@@ -537,9 +538,8 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
         "labels": config.items,
         "start": start,
     }
-    if config.feedback != "likes":
-        given |= {"bound": config.bound}
-        given["feedback"] = "slots" if config.feedback == "taken" else "set"
+    if config.feedback != "full":
+        given |= {"bound": config.bound, "feedback": config.feedback}
     if config.constraint is not None:
         if "constraint" not in known:
             raise ValueError(f"{name} takes no constraint; take LeaderSelector or MetaFrankWolfe")

@@ -85,9 +85,9 @@ from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
-    "likes": "all items that the person likes",
-    "taken": "the item that was taken, or none",
-    "value": "the value of the set",
+    "full": "all items that the person likes",
+    "slots": "the item that was taken, or none",
+    "bandit": "the value of the set",
 }
 PERIODS = {"none": "without end", "day": "a day", "week": "a week", "month": "a month"}
 
@@ -167,18 +167,18 @@ def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str,
 
 Fields = dict[str, str]
 
-LEARNERS = {  # what each learns from, and what else it takes
+LEARNERS = {  # the feedback that each learns from, and what else it takes
     "auto": "Chosen by the feedback",
-    "LeaderSelector": "LeaderSelector: likes, with groups too",
-    "PhasedSelector": "PhasedSelector: likes",
-    "RollingSelector": "RollingSelector: likes",
-    "RunningSumSelector": "RunningSumSelector: likes",
-    "BestOfBothSelector": "BestOfBothSelector: likes",
-    "HedgeSelector": "HedgeSelector: likes, a number of rounds",
-    "MetaFrankWolfe": "MetaFrankWolfe: likes, with groups and a number of rounds",
-    "PersonalSelector": "PersonalSelector: likes; everybody's own set, from histories in requests",
-    "ThompsonSelector": "ThompsonSelector: taken items and values",
-    "BanditSelector": "BanditSelector: taken items and values, a number of rounds",
+    "LeaderSelector": "LeaderSelector: full, with groups too",
+    "PhasedSelector": "PhasedSelector: full",
+    "RollingSelector": "RollingSelector: full",
+    "RunningSumSelector": "RunningSumSelector: full",
+    "BestOfBothSelector": "BestOfBothSelector: full",
+    "HedgeSelector": "HedgeSelector: full, a number of rounds",
+    "MetaFrankWolfe": "MetaFrankWolfe: full, with groups and a number of rounds",
+    "PersonalSelector": "PersonalSelector: full; everybody's own set, from histories in requests",
+    "ThompsonSelector": "ThompsonSelector: slots and bandit",
+    "BanditSelector": "BanditSelector: slots and bandit, a number of rounds",
 }
 _NEED_ROUNDS = {"HedgeSelector", "MetaFrankWolfe", "BanditSelector"}
 _TAKE_GROUPS = {"LeaderSelector", "MetaFrankWolfe"}
@@ -223,7 +223,7 @@ FIELDS = {
     "name": Field(""),
     "items": Field(""),
     "k": Field("3", Range(1, 1000, integer=True)),
-    "feedback": Field("taken", FEEDBACK),
+    "feedback": Field("slots", FEEDBACK),
     "bound": Field("1", Range(0, 1e9, above=True)),
     "population": Field(NEW),
     "people_name": Field(""),
@@ -323,7 +323,7 @@ class Form:
         if name in _OF_PEOPLE:
             return self.makes_population
         if name == "bound":
-            return self.given["feedback"] == "value"
+            return self.given["feedback"] == "bandit"
         return name not in ("block_size", "rounds") or self.given[name] != ""
 
     def _read(self) -> dict[str, float]:
@@ -342,8 +342,8 @@ class Form:
         return found
 
     def _people(self) -> PopulationConfig | None:
-        likes, delta = self.given["feedback"] == "likes", self._numbers["delta"]
-        if likes and delta == 0.0:
+        full, delta = self.given["feedback"] == "full", self._numbers["delta"]
+        if full and delta == 0.0:
             self.errors.setdefault(
                 "delta", "Counts of likes leave with Gaussian noise, which needs a delta above 0."
             )
@@ -351,10 +351,10 @@ class Form:
             return None
         return PopulationConfig(
             epsilon=self._numbers["epsilon"],
-            delta=delta if likes else 0.0,  # the others need none
+            delta=delta if full else 0.0,  # the others need none
             neighbours=self.given["neighbours"],  # type: ignore[arg-type]
             max_rounds_per_person=int(self._numbers["max_rounds"]),
-            definition="gdp" if likes else "pure",
+            definition="gdp" if full else "pure",
             period=self.given["period"],  # type: ignore[arg-type]
             anonymous=self.given["anonymous"] == "yes",
         )
@@ -389,8 +389,8 @@ class Form:
             errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
         if learner == "MetaFrankWolfe" and constraint is None:
             errors.setdefault("groups", "This learner is for groups: name them, or choose another one.")
-        if constraint is not None and (feedback != "likes" or learner not in {"auto", *_TAKE_GROUPS}):
-            errors.setdefault("groups", "Groups are for likes, with LeaderSelector or MetaFrankWolfe.")
+        if constraint is not None and (feedback != "full" or learner not in {"auto", *_TAKE_GROUPS}):
+            errors.setdefault("groups", "Groups need full feedback, and LeaderSelector or MetaFrankWolfe.")
         if numbers["holdout"] and not numbers["measure"]:
             errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
         if errors:
