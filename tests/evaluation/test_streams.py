@@ -161,12 +161,16 @@ def test_likes_go_by_appeal_and_style():
 def test_appeal_of_products_and_its_drift(monkeypatch):
     seen = []
 
-    def noted(names, style, appeal, tastes, rng):
+    def noted(names, style, appeal, tastes, _):
         seen.append(SimpleNamespace(style=style.copy(), appeal=appeal.copy(), tastes=tastes))
         return [(names[0],)] * len(tastes)
 
     monkeypatch.setattr(live, "_likes", noted)
-    list(live_shop(2, PEOPLE, 4 * PEOPLE, np.random.default_rng(0), replaced=0.25, styles=4, drift=0.3))
+    list(
+        live_shop(
+            2, PEOPLE, 4 * PEOPLE, np.random.default_rng(0), replaced=0.25, styles=4, drift=0.3, returning=0.0
+        )
+    )
     fresh, kept = seen[1].appeal != seen[0].appeal, seen[1].appeal == seen[0].appeal
     assert fresh.sum() == PEOPLE
     for appeal, style in ((seen[0].appeal, seen[0].style), (seen[1].appeal[fresh], seen[1].style[fresh])):
@@ -177,6 +181,7 @@ def test_appeal_of_products_and_its_drift(monkeypatch):
             _agree([above, appeal.size - above], [part, 1 - part])
         _agree(np.bincount(style), np.full(4, 0.25))
     assert kept.sum() == 3 * PEOPLE
+    _agree(np.bincount(np.concatenate([one.tastes for one in seen[:2]])), _harmonic(4))
     drift = np.log(seen[2].appeal / seen[1].appeal)
     assert abs(drift.mean()) < 5.5 * 0.3 / np.sqrt(drift.size)
     assert drift.std() == pytest.approx(0.3, rel=5.5 / np.sqrt(2 * drift.size))
