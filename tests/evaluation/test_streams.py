@@ -100,6 +100,8 @@ def _places(people):
 def test_favourites_fall_geometrically():
     liked = _places(streams.favourites(PEOPLE, 4, np.random.default_rng(0), fall=0.5))
     _agree(np.bincount(liked), np.array([8, 4, 2, 1]) / 15)
+    with pytest.raises(ValueError, match=r"fall=1\.5 must be at most 1"):
+        streams.favourites(10, 4, np.random.default_rng(0), fall=1.5)
 
 
 def test_a_near_tie_is_near():
@@ -133,7 +135,9 @@ def test_crowds_take_turns():
     ],
 )
 def test_prices_and_weights_have_a_common_scale(at, price, weight):
-    arcs = streams.cuts_and_prices(6, 5, Stub(at), arcs=2, priced=3).as_arcs()
+    people = streams.cuts_and_prices(6, 5, Stub(at), arcs=2, priced=3)
+    assert people.bound == 1.0
+    arcs = people.as_arcs()
     assert np.sort(arcs.weight) == pytest.approx(np.full(12, weight))
     for row in arcs.modular:
         assert row[row != 0.0] == pytest.approx(np.full(3, price))
