@@ -1,0 +1,277 @@
+"""Measures of an audit against formulas, the epsilons that it compares, and the stored page."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet.audit import measures, settings
+from discreet.audit.cases import ChoiceCase, Finding, MixedCase, NoiseCase, Played
+from discreet.audit.measures import NoiseMap, Pair, Space
+from discreet.online.registry import learners
+
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.read_text().splitlines()
+    if line.startswith("| ") and "| holds |" in line
+]
+
+
+def test_mechanisms_and_selectors_on_the_page_are_audited_as_it_says():
+    """With what each claims, and how many faults it has to notice."""
+    found = set()
+    for case in settings.cases():
+        if case.name not in learners():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                account = case.play(case.space.example(), case.source(0)).account()
+            claimed, delta = account.epsilon(case.budget.delta), case.budget.delta
+            faults = f"{len(case.faults)} of {len(case.faults)}"
+            setting = case.name, case.setting, case.budget.neighbours
+            found.add((*setting, f"{claimed:.4g}", f"{delta:g}", faults))
+    stored = {(*row[:5], row[9]) for row in ROWS if row[0] not in learners()}
+    assert len(stored) > 40
+    assert stored <= found
+
+
+# --- measures ---------------------------------------------------------------------------------------
+
+
+def test_the_worse_direction_counts():
+    p, q = {0: 0.5, 1: 0.5}, {0: 0.9, 1: 0.1}
+    for one, other in ((p, q), (q, p)):
+        assert measures.hockey_stick(one, other, math.log(2.0)) == pytest.approx(0.5 - 2 * 0.1)
+        assert measures.exact_epsilon(one, other, 0.0) == pytest.approx(math.log(5.0))
+        assert measures.exact_epsilon(one, other, 0.3) == pytest.approx(math.log(2.0))
+
+
+@pytest.mark.parametrize(("ends", "found"), [(0.3, 0.3), (100.0, 100.0), (650.0, 650.0), (900.0, 700.0)])
+def test_the_least_epsilon_of_a_curve(ends, found):
+    assert measures.least_epsilon(lambda epsilon: float(epsilon < ends), 0.5) == pytest.approx(found)
+
+
+def test_gaussian_deltas_at_the_ends():
+    assert measures.gaussian_delta(0.0, -1.0) == pytest.approx(1.0 - math.exp(-1.0))
+    assert measures.gaussian_delta(0.0, 1.0) == 0.0
+    assert measures.gaussian_delta(math.inf, 5.0) == 1.0
+    assert measures.gaussian_epsilon(math.inf, 0.1) == math.inf
+    assert measures.gaussian_delta(1.0, -2.0) == pytest.approx(
+        stats.norm.cdf(2.5) - math.exp(-2.0) * stats.norm.cdf(1.5)
+    )
+
+
+def test_numbers_are_compared_to_six_digits():
+    one = NoiseMap(np.array([[1.0], [1.0]]), (slice(0, 1),), "laplace")
+    assert one.loss(np.array([1e6, 1e6 + 0.1])) == pytest.approx(1e6)
+    assert one.loss(np.array([1.0, 1.1])) == math.inf
+    assert one.loss(np.array([1e-6, 1.1e-6])) == math.inf
+    for size, off, same in ((0.1, 5e-7, True), (0.1, 2e-6, False), (1e6, 0.5, True), (1e6, 2.0, False)):
+        drawn = SimpleNamespace(values=[np.array([size])])
+        assert one.explains(np.array([size, size + off]), drawn) == same
+        assert measures.differ(np.array([size]), np.array([size + off])) != same
+
+
+def test_noise_is_mapped_draw_by_draw():
+    """Two draws, of one number and of two; what is released is a mixture of them."""
+    matrix = np.array([[1.0, 0.0, 2.0], [0.0, -3.0, 1.0]])
+
+    def observe(script):
+        noise = np.concatenate([script(0, 1), script(1, 2)])
+        return [matrix @ noise + 7.0], SimpleNamespace(sizes=[1, 2], laws=["spherical"] * 2)
+
+    found = measures.noise_map(observe)
+    np.testing.assert_allclose(found.matrix, matrix)
+    assert found.groups == (slice(0, 1), slice(1, 3))
+    # The shift of least length vector by vector; here the only one without the first number.
+    square = NoiseMap(matrix[:, 1:], (slice(0, 1), slice(1, 2)), "spherical")
+    assert square.loss(np.array([2.0, -5.0])) == pytest.approx(2.0 + 1.0)
+
+
+@pytest.mark.parametrize("evaluations", [20, 57])
+def test_a_search_evaluates_as_often_as_it_may(evaluations):
+    calls = []
+
+    def loss(pair):
+        calls.append(pair)
+        return float(pair.here.sum())
+
+    _, value = measures.worst_pair(Space(2, 3), loss, evaluations, extra=())
+    assert evaluations <= len(calls) <= evaluations + 1
+    assert value == 6.0
+
+
+def test_where_a_search_starts():
+    space, rng = Space(2, 3, (0.0, 0.5, 2.0), nobody=-1.0), np.random.default_rng(0)
+    assert space.example().tolist() == [[2.0] * 3] * 2
+    starts = space.starts(rng)
+    first = [next(starts) for _ in range(6)]
+    one, other = [2.0, 0.0, 0.0], [0.0, 2.0, 2.0]
+    for place, others in enumerate(([0.0] * 3, other, [2.0] * 3)):
+        pair, extreme = first[2 * place], first[2 * place + 1]
+        assert pair.here.tolist() == [one, others]
+        assert pair.there.tolist() == [other, others]
+        assert (extreme.mine.tolist(), extreme.yours.tolist()) == ([2.0] * 3, [0.0] * 3)
+    absent = next(replace(space, one_way=True).starts(rng))
+    assert (absent.mine.tolist(), absent.yours.tolist()) == (one, [-1.0] * 3)
+    # A step changes one number of one row: of the person in either world, or of the other one.
+    for one_way, rows in ((False, 3), (True, 2)):
+        steps = list(replace(space, one_way=one_way).steps(first[0], rng))
+        assert len(steps) == rows * 3 * 2
+        for step in steps:
+            moved = [getattr(step, name) != getattr(first[0], name) for name in ("mine", "yours", "others")]
+            assert sum(int(part.sum()) for part in moved) == 1
+
+
+@pytest.mark.parametrize(
+    ("law", "counts", "cells", "hopes"),
+    [
+        ((0.5, 0.44, 0.06), (40, 50, 10), (40, 50, 10), (50, 44, 6)),
+        ((0.5, 0.42, 0.04, 0.04), (40, 50, 3, 7), (40, 50, 10), (50, 42, 8)),  # rare ones together
+        ((0.5, 0.5, 0.0), (40, 60), (40, 60), (50, 50)),
+    ],
+)
+def test_chi_square_by_hand(law, counts, cells, hopes):
+    seen = [outcome for outcome, count in enumerate(counts) for _ in range(count)]
+    size = sum((a - b) ** 2 / b for a, b in zip(cells, hopes, strict=True))
+    expected = stats.chi2.sf(size, len(cells) - 1)
+    assert measures.chi_square(seen, dict(enumerate(law))) == pytest.approx(expected)
+    assert measures.chi_square([0] * 9, {0: 1.0}) == 1.0
+
+
+def test_spherical_noise_has_three_tests():
+    """Length, direction and sign of one coordinate; the smallest p-value counts three times."""
+    rng = np.random.default_rng(0)
+    ways = rng.normal(size=(400, 3))
+    ways /= np.linalg.norm(ways, axis=1)[:, None]
+    values = ways * rng.gamma(3.0, size=400)[:, None]
+    each = [
+        stats.kstest(np.linalg.norm(values, axis=1), stats.gamma(3).cdf).pvalue,
+        stats.kstest(ways[:, 0] ** 2, stats.beta(0.5, 1.0).cdf).pvalue,
+        stats.binomtest(int((ways[:, 0] > 0).sum()), 400).pvalue,
+    ]
+    assert measures.noise_law(list(values), "spherical") == pytest.approx(min(1.0, 3 * min(each)))
+    flat = values * np.array([1.0, 1e-3, 1e-3])  # one direction only: of the right length all the same
+    flat *= (np.linalg.norm(values, axis=1) / np.linalg.norm(flat, axis=1))[:, None]
+    assert measures.noise_law(list(flat), "spherical") < 1e-6
+    line = rng.exponential(size=(400, 1))
+    assert measures.noise_law(list(line), "spherical") == pytest.approx(
+        stats.kstest(line.ravel(), stats.expon.cdf).pvalue
+    )
+
+
+def test_thresholds_lie_between_scores():
+    assert measures._thresholds(np.array([0.0, 1.0, 10.0])).tolist() == [0.5, 5.5]
+    values = np.append(np.arange(5_000.0), [7_000.0, 7_001.0])
+    found = measures._thresholds(values)
+    assert 200 <= found.size <= 210
+    assert (found[0], found[-1]) == (0.5, 7_000.5)
+    assert 5_999.5 in found  # the widest gap
+    assert np.all(found % 1.0 == 0.5)
+
+
+def _proved(hits, errors, runs, delta=0.0):
+    """With exact intervals, each wrong with chance 5e-7."""
+    low = stats.beta.ppf(5e-7, hits, runs - hits + 1) if hits else 0.0
+    high = stats.beta.ppf(1 - 5e-7, errors + 1, runs - errors) if errors < runs else 1.0
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+@pytest.mark.parametrize(("unlucky", "delta"), [(0.0, 0.0), (3.0, 0.0), (0.0, 0.05)])
+def test_what_runs_can_prove(unlucky, delta):
+    """Of 1,000 runs half are tested; the likeliest outcomes of one world first."""
+    p, q = np.array([0.1, 0.6, 0.3]), np.array([0.5, 0.2, 0.3])
+
+    def luck(chance):
+        return unlucky * math.sqrt(500 * chance * (1 - chance))
+
+    events = [(0.6, 0.2), (0.9, 0.5), (0.5, 0.1), (0.8, 0.4)]  # chances in the one world and the other
+    expected = max(
+        _proved(math.floor(500 * a - luck(a)), math.ceil(500 * b + luck(b) - 1e-9), 500, delta)
+        for a, b in events
+    )
+    for one, other in ((p, q), (q, p)):
+        assert measures.provable(one, other, 1_001, delta, unlucky=unlucky) == pytest.approx(expected)
+
+
+def test_as_few_runs_as_prove_it():
+    p, q = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.2, 0.7])
+    runs = measures.runs_needed(p, q, 1.2, 0.0, 20_000)
+    assert measures.provable(p, q, runs, unlucky=3.0) > 1.2
+    assert measures.provable(p, q, int(runs / 1.25), unlucky=3.0) <= 1.2
+    assert measures.runs_needed(p, q, 1.2, 0.0, runs) == runs
+    assert measures.runs_needed(p, q, 1.2, 0.0, runs - 1) is None
+
+
+# --- what is compared -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "sound"),
+    [
+        ({"sampler": 1.1e-6}, True),
+        ({"sampler": 1e-6}, False),
+        ({"lower_bound": 2.0 * (1 + 5e-7)}, True),
+        ({"lower_bound": 2.0 * (1 + 5e-6)}, False),
+        ({"excess": 1e-12}, False),
+    ],
+)
+def test_what_a_verdict_allows(changes, sound):
+    given = {"excess": 0.0, "sampler": 0.5, "lower_bound": 0.2} | changes
+    finding = Finding("A", "b", "replace", 2.0, 0.0, 0.9, caught=("x",), missed=(), **given)
+    assert finding.sound == sound
+
+
+def _wrong_at(epsilon, pure=math.inf):
+    """An account that allows everything, but nothing at one epsilon."""
+
+    def delta(at):
+        return 0.0 if math.isclose(at, epsilon, rel_tol=1e-9, abs_tol=1e-12) else 1.0
+
+    return SimpleNamespace(delta=delta, pure=pure, epsilon=lambda _: 1.0)
+
+
+def _case(kind, account):
+    """Somebody's number, chosen or with noise, so openly that no account below it holds."""
+    budget = dc.Budget(2.0, 1e-5)
+
+    def play(stream, source):
+        gate, mine = dc.Gate(dc.Budget(1e6, 1e-5), source), float(stream[0, 0])
+        chosen = gate.choose([0.0, mine], 40.0, 1.0) if kind is not NoiseCase else 0
+        if kind is not ChoiceCase:
+            gate.gaussian(mine, 0.05, 1.0)
+        return Played((chosen,), lambda: account)
+
+    return kind("Gate", "open", budget, Space(1, 1), play, ())
+
+
+PAIR = Pair(np.zeros((1, 1)), np.ones(1), np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shares", "whole"),
+    [
+        (ChoiceCase, (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0), 8.0),  # four times the epsilon of the budget
+        (NoiseCase, (0.25, 0.5, 1.0, 1.5), 2.0),
+        (MixedCase, (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25), 2.0),
+    ],
+)
+def test_accounts_are_compared_at_these_epsilons(kind, shares, whole):
+    for share in shares:
+        assert _case(kind, _wrong_at(share * whole)).compare(PAIR)[1] > 0.1, share
+    assert _case(kind, _wrong_at(0.6 * whole)).compare(PAIR)[1] == 0.0
+
+
+def test_a_pure_account_is_a_bound_of_every_loss():
+    """A choice between scores of 0 and 1 at rate 40 loses less than 40, and more than 39."""
+    for pure, exceeded in ((41.0, False), (39.0, True)):
+        excess = _case(ChoiceCase, _wrong_at(-1.0, pure)).compare(PAIR)[1]
+        assert (excess > 0.0) == exceeded
