@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -377,3 +377,78 @@ def test_slots_are_recommended_where_they_serve_more(monkeypatch, share, told):
 def test_of_each_kind_the_candidate_that_certifies_most():
     rows = [candidate("A", 5.0), candidate("A", 3.0), candidate("A", 4.0), candidate("B", 9.0)]
     assert plans._kinds(rows) == [rows[1], rows[3]]
+
+
+# --- questions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known(FullInformation):
+    """A question of which it is known from where on something beats chance."""
+
+    enough_rounds: int = 0
+    enough_epsilon: float = 0.0
+
+    def beats_chance(self):
+        return self.rounds >= self.enough_rounds and self.budget.epsilon >= self.enough_epsilon
+
+
+@pytest.mark.parametrize(
+    ("rounds", "enough"), [(3, 5), (10, 12_345), (7, 8), (1_000, 2**33), (4, 2**40), (10, 2**42)]
+)
+def test_enough_rounds_are_found_to_one_percent(rounds, enough):
+    found = Known(rounds, BUDGET, n_items=9, enough_rounds=enough).rounds_needed()
+    assert found is None if enough > 2**40 else enough <= found <= max(enough, 1.0102 * enough)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "enough"), [(1.0, 3.7), (0.01, 20.0), (1.0, 5e5), (1.0, 5e6), (math.inf, 1.0)]
+)
+def test_enough_epsilon_is_found_to_one_percent(epsilon, enough):
+    found = Known(3, dc.Budget(epsilon, 1e-6), n_items=9, enough_epsilon=enough).epsilon_needed()
+    assert found is None if enough > 1e6 or math.isinf(epsilon) else enough <= found <= 1.0101 * enough
+
+
+@pytest.mark.parametrize(
+    ("rounds", "n_items", "k", "fineness", "shortest", "lengths"),
+    [
+        (10, 9, 2, 1, 1, [1, 2, 3, 5, 10]),  # of 10, 5, 3, 2 and 10 batches
+        (10, 9, 2, 2, 1, [1, 2, 3, 4, 5, 10]),  # and of 3 and 6
+        # 40 nanoseconds for a noisy number, ten seconds for all of them.
+        (10, 10**6, 10**3, 1, 40, [40]),
+        (10**4, 10**6, 100, 1, 4_000, [4_000, 5_000, 10_000]),
+    ],
+)
+def test_batches_worth_trying(rounds, n_items, k, fineness, shortest, lengths):
+    question = FullInformation(rounds, BUDGET, n_items=n_items, sets=k, fineness=fineness)
+    assert question.shortest == shortest
+    assert question._batches == lengths
+
+
+@pytest.mark.parametrize(("rounds", "k", "window"), [(40, 2, 10), (40, 15, 15), (10**6, 2, None)])
+def test_a_first_window_is_at_most_a_quarter_of_the_rounds(rounds, k, window):
+    question = FullInformation(rounds, BUDGET, n_items=50, sets=k)
+    for name in ("RollingSelector", "PhasedSelector"):
+        assert question._windows(name).get("first_window") == window
+
+
+def test_settings_of_weighted_sums_and_of_returning_people():
+    for rounds, every in ((16_000, 100), (100, 1)):
+        question = FullInformation(rounds, BUDGET, n_items=20, sets=2)
+        *_, last = question._weighted_sums()
+        assert last.settings["resample_every"] == every
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=3)
+    back = FullInformation(100, budget, n_items=20, sets=2, separation=7)
+    assert [back.apart(batch)["min_separation"] for batch in (1, 2, 3, 7, 8)] == [7, 3, 2, 1, 1]
+    # In 63 rounds, three cycles of 21, everybody comes three times.
+    assert np.unique(back.visits(63), return_counts=True)[1].tolist() == [3] * 21
+
+
+def test_what_any_play_can_lose():
+    ball = dc.domains.Ball(3, 2.0)  # four across
+    assert dc.plan_convex(ball, 100, BUDGET, lipschitz=1.5).at_random == pytest.approx(4.0 * 1.5 * 100)
+    found = dc.plan(10, 1, 1_000, BUDGET, bound=3.0, goal="certified")
+    assert found.question.trivial == pytest.approx(3_000 * (1 - 1 / math.e))
+    for one in found.question.candidates():
+        assert one.certified == pytest.approx(min(one.formula, found.question.trivial))
+        assert one.average == pytest.approx(one.certified / 1_000)
