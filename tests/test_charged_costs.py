@@ -37,6 +37,12 @@ def test_charged_costs_by_hand(costs, at_most, least, weights, slack, large, sma
     assert found.slack == pytest.approx(slack, abs=0.02)  # weights are rounded down
     assert (found.large.tolist(), found.dearest_small, found.capacity) == (large, small, 100.0)
     assert found.most == pytest.approx((100.0 + found.slack) / least)
+    few, rest = (
+        1 - math.exp(-(100.0 - small) / (100.0 + found.slack)),
+        1 - math.exp(-50.0 / (50.0 + found.slack)),
+    )
+    assert found.ratios == pytest.approx((few, rest))
+    assert found.ratio == pytest.approx(min(few, rest / (1.0 + rest)))
 
 
 def test_costs_that_do_not_count():
