@@ -53,6 +53,18 @@ def test_mechanisms_and_selectors_on_the_page_are_audited_as_it_says():
     assert stored <= found
 
 
+def test_settings_with_too_many_transcripts_are_refused(monkeypatch):
+    def two():
+        gate = dc.Gate(dc.Budget(9.0), 0)
+        return gate.choose([0.0, 1.0], 1.0, 1.0), gate.choose([0.0, 1.0], 1.0, 1.0)
+
+    monkeypatch.setattr(measures, "_MOST_TRANSCRIPTS", 4)
+    assert len(measures.distribution(two)) == 4
+    monkeypatch.setattr(measures, "_MOST_TRANSCRIPTS", 3)
+    with pytest.raises(ValueError, match="more than 3 transcripts"):
+        measures.distribution(two)
+
+
 # --- measures ---------------------------------------------------------------------------------------
 
 
