@@ -143,6 +143,7 @@ def test_without_the_extras_it_says_what_to_install_and_goes_on(tmp_path, monkey
     assert max(map(len, said.split("plot:")[0].splitlines())) <= 80  # where nobody says how wide it is
     assert "this part needs more: pip install 'discreet[service]'" in said
     assert found["plots"] == []
+    assert 0.0 <= found["seconds"] < 60.0
     page = (tmp_path / "report.html").read_text()
     assert "discreet[sklearn]" in page
     assert "discreet[service]" in page

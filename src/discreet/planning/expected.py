@@ -105,7 +105,7 @@ class Size:
     def of(cls, rounds: int, n_items: int, k: int) -> Size:
         """What stands for a question: the question's own size, or the largest that takes seconds."""
         items = min(n_items, max(_MOST_ITEMS, 2 * k))
-        return cls(min(rounds, _MOST_ROUNDS), items, min(k, items))
+        return cls(min(rounds, _MOST_ROUNDS), items, k)
 
 
 @dataclass(frozen=True)
