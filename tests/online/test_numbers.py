@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import discreet as dc
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.online import BestOfBothSelector
+from discreet.online import BestOfBothSelector, ThompsonSelector
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
+from discreet.online.thompson import WARM_UP, Independent, ItemValues, ThompsonSettings
 
 PURE, FREE = dc.Budget(1.0), dc.Budget(math.inf)
 
@@ -57,11 +59,13 @@ def test_what_is_remembered_of_scores(
 
 
 def test_votes_fade_and_old_ones_as_far_as_the_past_is_not_trusted():
-    rows = Coverage(np.eye(4)[[0, 1, 1, 1, 2]])._rows
-    shares = np.array([1.0, 1.0, 0.5, 0.1, 1.0])
+    rows = Coverage(np.eye(4)[[0, 1, 1, 1, 1, 2]])._rows
+    shares = np.array([1.0, 1.0, 0.5, 0.14, 0.1, 1.0])
     kept = _votes()._unspent(replace(rows, share=shares), np.array([0, 3], dtype=np.int32), 0.5)
-    assert kept.share == pytest.approx([0.9, 0.225, 0.9])  # whoever has item 0 is spent, and .045 is faint
-    assert kept.sparse.indices.tolist() == [1, 1, 2]
+    assert kept.share == pytest.approx(
+        [0.9, 0.225, 0.063, 0.9]
+    )  # whoever has item 0 is spent, and .045 is faint
+    assert kept.sparse.indices.tolist() == [1, 1, 1, 2]
 
 
 def test_credits_are_in_units_of_the_bound_and_of_the_sample():
@@ -118,3 +122,104 @@ def test_credit_ranks_items_and_among_equals_how_often_they_stood(make):
     assert np.argsort(-learner._ranking(), kind="stable").tolist() == [4, 1, 3, 2, 0]
     learner.add_items([5, 6])
     assert learner._votes.credit.tolist() == [0.0, 0.5, 0.0, 0.0, 2.0, 0.0, 0.0]
+
+
+# --- Thompson sampling --------------------------------------------------------------------------------
+
+
+def _thompson(n_items=10, k=2, rounds=None, budget=dc.Budget(2.0), block=10, **options):  # noqa: B008
+    return ThompsonSettings.tight(n_items, k, rounds, budget.share(), block=block, **options)
+
+
+def test_a_sum_of_weights_tells_more_of_those_that_are_less_known():
+    belief = Independent(np.array([0.2, 0.5, 0.9]), np.array([0.3, 0.1, 0.4]))
+    belief.observe(np.array([0, 1]), 1.0, 0.6)  # .3 more than was believed, with a variance of 1 in all
+    assert belief.mean == pytest.approx([0.2 + 0.3 * 0.3, 0.5 + 0.1 * 0.3, 0.9])
+    assert belief.variance == pytest.approx([0.3 - 0.3 * 0.3, 0.1 - 0.1 * 0.1, 0.4])
+    drawn = belief.draw(np.random.default_rng(0), 0.5)
+    normal = np.random.default_rng(0).standard_normal(3)
+    assert drawn == pytest.approx([0.29, 0.53, 0.9] + 0.5 * np.sqrt([0.21, 0.09, 0.4]) * normal)
+
+
+@pytest.mark.parametrize(
+    ("options", "mean", "own", "error"),
+    [  # noise of variance 2 (.5 / 10)^2 on averages, or 2 (1 / 10)^2 with slots
+        ({}, 0.4, 1.5 * 0.4 / 2, 0.24 / 10 + 0.005),
+        ({}, 0.9, 1.5 * 0.9 / 2, 0.225 / 10 + 0.005),  # at least a quarter of the mean
+        ({}, 3.0, 1.5 / 2, 0.25 / 10 + 0.005),
+        ({}, -1.0, 1.5 * 0.03125 / 2, 0.03125 * 0.96875 / 10 + 0.005),  # sqrt(.005 / 8) + .5 / 80
+        ({"bound": 4.0, "forget": 0.1}, 0.4, math.sqrt(3.25) * 0.4 / 2, 0.24 / 10 + 0.005),
+        ({"feedback": "slots"}, 0.4, 8.0 * 0.4, 0.24 / 10 + 0.02),
+    ],
+)
+def test_how_large_values_are_taken_to_be(options, mean, own, error):
+    settings = _thompson(**options)
+    values = ItemValues(settings)
+    for _ in range(WARM_UP):
+        values.observe(np.arange(2, dtype=np.int32), np.full(1, mean))
+    assert (values._own, values._error) == (pytest.approx(own), pytest.approx(error))
+
+
+@pytest.mark.parametrize("feedback", ["set", "slots"])
+def test_beliefs_that_begin_with_what_is_known(feedback):
+    values = ItemValues(_thompson(4, 2, feedback=feedback, forget=0.5))
+    means, deviations = np.array([0.2, 0.4, 0.6, np.nan]), np.array([0.1, 0.2, 0.3, np.nan])
+    values.start(np.array([0.2, *[np.nan] * 3]), deviations)
+    assert values.believed() is None  # fewer than a set has
+    values.start(means, deviations)
+    own = 8.0 * 0.4 if feedback == "slots" else math.sqrt(3.25) * (1.2 / 4 * 2) / 2  # a new item adds 0
+    posterior = values._posterior
+    assert posterior.mean == pytest.approx([0.2, 0.4, 0.6, 4.0 * 0.4 if feedback == "slots" else 0.0])
+    assert posterior.variance == pytest.approx([0.01, 0.04, 0.09, own**2])
+    found = values.believed()
+    assert found[0] == pytest.approx(means, nan_ok=True)
+    assert found[1] == pytest.approx(deviations, nan_ok=True)
+    posterior.variance[:2] = 0.88 * own**2, 0.92 * own**2
+    assert np.isnan(values.believed()[0]).tolist() == [False, True, False, True]
+    posterior.variance[:] = own**2
+    values._learn(posterior, np.array([0], dtype=np.int32), np.array([1.0]), 0.5)
+    left = own**2 * (1.0 - own**2 / (own**2 + values._error / 0.5))  # half of the rounds: twice the error
+    assert posterior.variance == pytest.approx([min(left + 0.5 * own**2, own**2), *[own**2] * 3])
+    assert posterior.mean[0] == pytest.approx(0.2 + 0.8 * (1.0 - left / own**2))
+
+
+def test_a_block_some_of_whose_rounds_showed_other_items():
+    """Its average is one of the others; below a quarter of the rounds it tells nothing."""
+    for skipped, seen in ((0, True), (4, True), (6, True), (7, False)):
+        feedback = ThompsonSelector(4, 2, None, FREE, block=8, bound=2.0, seed=0)._sum
+        feedback.draw(0)
+        with mock.patch.object(ItemValues, "observe") as observed:
+            for t in range(8):
+                if t < skipped:
+                    feedback.skip((0,))
+                else:
+                    feedback.observe((0,), feedback.units.of(0.5))
+        assert observed.called == seen
+        if seen:
+            _, values, part = observed.call_args.args
+            assert (values[0], part) == (pytest.approx(0.25), 1.0 - skipped / 8)
+
+
+def test_a_part_holds_no_more_than_its_people_have():
+    feedback = ThompsonSelector(4, 2, None, PURE, block=8, seed=0)._sum
+    most = np.array([3 * feedback.units.most])
+    feedback.check(most, 3)
+    with pytest.raises(ValueError, match="cannot have"):
+        feedback.check(most + 1, 3)
+
+
+def test_how_many_rounds_thompson_sampling_needs():
+    """Variances of .25 / 10 and of 2 (.5 / 10)^2 of a block's average: .03, a hundredth of 3 looks."""
+    assert [_thompson(rounds=rounds, bound=3.0).too_short for rounds in (149, 151)] == [True, False]
+    assert not _thompson(rounds=1, k=10).too_short
+    assert not _thompson(rounds=1, feedback="slots").too_short
+    assert list(_thompson(rounds=10, block=4).ends) == [4, 8, 12]
+    blocks = {
+        (epsilon, feedback): _thompson(budget=dc.Budget(epsilon), feedback=feedback, block=None).block
+        for epsilon in (0.1, 100.0, 1e-12)
+        for feedback in ("set", "slots")
+    }
+    assert blocks == {
+        (0.1, "set"): 300, (0.1, "slots"): 251, (100.0, "set"): 10, (100.0, "slots"): 20,
+        (1e-12, "set"): 1 << 30, (1e-12, "slots"): 1 << 30,
+    }  # fmt: skip
