@@ -64,7 +64,7 @@ def test_votes_fade_and_old_ones_as_far_as_the_past_is_not_trusted():
     kept = _votes()._unspent(replace(rows, share=shares), np.array([0, 3], dtype=np.int32), 0.5)
     assert kept.share == pytest.approx(
         [0.9, 0.225, 0.063, 0.9]
-    )  # whoever has item 0 is spent, and .045 is faint
+    )  # item 0 is spent, .045 faint
     assert kept.sparse.indices.tolist() == [1, 1, 1, 2]
 
 
