@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from unittest import mock
 
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 import discreet as dc
+from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.online import BestOfBothSelector, ThompsonSelector
+from discreet.online import BanditSelector, BestOfBothSelector, ThompsonSelector
+from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
 from discreet.online.thompson import WARM_UP, Independent, ItemValues, ThompsonSettings
@@ -62,9 +65,7 @@ def test_votes_fade_and_old_ones_as_far_as_the_past_is_not_trusted():
     rows = Coverage(np.eye(4)[[0, 1, 1, 1, 1, 2]])._rows
     shares = np.array([1.0, 1.0, 0.5, 0.14, 0.1, 1.0])
     kept = _votes()._unspent(replace(rows, share=shares), np.array([0, 3], dtype=np.int32), 0.5)
-    assert kept.share == pytest.approx(
-        [0.9, 0.225, 0.063, 0.9]
-    )  # item 0 is spent, .045 faint
+    assert kept.share == pytest.approx([0.9, 0.225, 0.063, 0.9])  # item 0 is spent, .045 faint
     assert kept.sparse.indices.tolist() == [1, 1, 1, 2]
 
 
@@ -222,3 +223,146 @@ def test_how_many_rounds_thompson_sampling_needs():
         (0.1, "set"): 300, (0.1, "slots"): 251, (100.0, "set"): 10, (100.0, "slots"): 20,
         (1e-12, "set"): 1 << 30, (1e-12, "slots"): 1 << 30,
     }  # fmt: skip
+
+
+# --- rewards of what was shown ------------------------------------------------------------------------
+
+
+def _bandit(n_items=10, k=2, rounds=1000, budget=FREE, **options):
+    return BanditSettings.tight(n_items, k, rounds, budget.share(), **options)
+
+
+def test_rewards_in_units():
+    values = RewardUnits.of_step(_bandit(bound=2.0), Fraction(1, 8))
+    assert [values.of(one) for one in (0.0, 0.3, 1.99, 2.0)] == [0, 2, 15, 16]
+    slots = RewardUnits.of_step(_bandit(bound=2.0, feedback="slots"), Fraction(1, 8))
+    shown = (5, 3, 1)
+    for value, units in (
+        (None, [0, 0, 0]), (3, [0, 16, 0]), (Taken((1, 5)), [8, 0, 8]), ([0.5, 1.0, 0.3], [4, 8, 2]),
+        ([1.0, 0.5, 0.5 + 1e-9], [8, 4, 4]), ([0.0, 2.0 + 1e-9, 0.0], [0, 16, 0]),
+    ):  # fmt: skip
+        assert slots.of(value, shown).tolist() == units
+    with pytest.raises(ValueError, match="at most bound=2"):
+        slots.of([0.0, 2.0 + 1e-8, 0.0], shown)
+    feedback = BanditSelector(4, 2, 10, FREE, feedback="slots", seed=0)._sum
+    person = mock.Mock(value=lambda items: {(): 0.25, (3,): 0.75}[tuple(items)])
+    assert feedback.told(person, (3, 2), 0.875) == [0.5, 0.125]
+    assert feedback.told(person, (3, 2), 0.5) == [0.5, 0.0]  # whoever is not monotone takes nothing away
+
+
+def test_published_numbers_of_bandits_in_any_unit():
+    budget, chance, log = dc.Budget(2.0, 1e-3), 0.29, math.log(2 / 1e-3)
+    shape = (5, 2, 50, budget.share())
+    with mock.patch.object(limits, "published_exploration", return_value=chance):
+        online = BanditSettings.published(*shape, exploration="online", bound=3.0, stop_exploring=True)
+    assert online.rate == pytest.approx(2.0 / (2 * math.sqrt(32 * 2 * chance * 50 * log) * 3.0))
+    assert online.most_explorations == 29  # 2 x .29 x 50 is a little less in floats
+    plain = replace(online, stop_exploring=False)
+    tail = limits.too_many_explorations(50, chance)
+    assert online.unclipped_regret - plain.unclipped_regret == pytest.approx(tail * 150 * (2 - 1 / math.e))
+    assert [count for *_, count in plain.releases] == [29, 1]
+    assert presampled_rate(2, 7, budget, 3.0) == pytest.approx(2.0 / (2 * math.sqrt(32 * 8 * log) * 3.0))
+    alone = BanditSettings.published(1, 1, 50, budget.share(), exploration="online")
+    assert alone.exploration_rate == 1.0
+
+
+def test_what_bandits_release():
+    def counts(**options):
+        return [count for *_, count in _bandit(budget=PURE, **options).releases]
+
+    assert [counts(rounds=rounds, block=8, repeats=2) for rounds in (7, 8, 9)] == [[], [1], [1]]
+    assert [counts(rounds=rounds, block=1, feedback="slots") for rounds in (1, 2)] == [[], [1]]
+    drawn = [counts(rounds=rounds, block=4, exploration="presampled") for rounds in (4, 5, 8, 9)]
+    assert drawn == [[], [1], [1], [2]]
+
+
+def test_how_many_rounds_bandits_need():
+    """Noise of 3 / 2 on averages of values up to 3: variance .25 / 2 + 2 / 4, a sixteenth of 10 tries."""
+    noisy = {"budget": PURE, "block": 8, "repeats": 2, "bound": 3.0}
+    assert [_bandit(rounds=rounds, **noisy).too_short for rounds in (799, 801)] == [True, False]
+    drawn = {"exploration": "online", "rate": 0.01, "exploration_rate": 0.5, "bound": 4.0}
+    assert [_bandit(rounds=rounds, **drawn).too_short for rounds in (999, 1001)] == [True, False]
+    assert not _bandit(k=10, rounds=9, exploration="online", rate=0.01, exploration_rate=0.5).too_short
+    assert not _bandit(rounds=9, feedback="slots").too_short
+
+
+def test_the_first_block_of_slots():
+    def block(epsilon, rounds):
+        return _bandit(50, 5, rounds, dc.Budget(epsilon), feedback="slots", bound=3.0).block
+
+    # Noise of 4 on a count of 1: 32 shows of each item, 5 in a round; an eighth of the rounds at most.
+    assert [block(0.5, rounds) for rounds in (10**4, 800, 7)] == [320, 100, 1]
+    assert block(100.0, 10**4) == 80
+
+
+def test_the_blocks_that_are_compared():
+    assert _grid(13, 30) == [13, 14, 15, 16, 18, 20, 22, 24, 26, 29, 30]
+    asked = BanditSettings(n_items=10, k=2, rounds=1000, bound=3.0)
+    for epsilon, rounds, most in ((0.5, 1000, 16), (0.5, 10, 5), (100.0, 1000, 1)):
+        share = dc.Budget(epsilon).share()
+        found = list(_block_options(replace(asked, rounds=rounds), share, "certified"))
+        for times in (1, most):
+            lengths = [one.block for one in found if one.repeats == times]
+            assert (min(lengths), max(lengths)) == (4 * times, max(rounds, 4 * times))
+        assert max(one.repeats for one in found) == most
+        for one in found:
+            noise = 3.0 / epsilon / one.repeats
+            best = math.sqrt(10 * math.log(10) / (max(rounds / one.block, 1.0) * (9 / 8 + noise**2)))
+            assert one.rate == pytest.approx(min(best, 2 / 3, 0.5 / noise))
+    drawn = list(_block_options(replace(asked, exploration="presampled"), FREE.share()))
+    assert min(one.block for one in drawn) == 2
+    for one in drawn:
+        samples = max(1000 / one.block, 1.0)
+        assert one.rate == pytest.approx(min(math.sqrt(10 * math.log(10) / (samples * 9 / 8)), 2 / 3))
+    assert _bandit(200, 10, 40_000, PURE, repeats=3).block == 32 * 10 * 3
+
+
+@pytest.mark.parametrize(("chance", "rounds", "block"), [(0.3, 10**5, 7), (1.0, 10**5, 2), (0.1, 15, 15)])
+def test_rounds_that_explore_by_chance(chance, rounds, block):
+    found = _bandit(5, 2, rounds, exploration="online", exploration_rate=chance, bound=3.0)
+    best = math.sqrt(5 * math.log(5) / (max(rounds * chance / 2, 1.0) * 9 / 8))
+    assert (found.block, found.rate) == (block, pytest.approx(min(best, 2 / 3)))
+
+
+def _slots(budget=FREE, n_items=3, **options):
+    return BanditSelector(
+        n_items, 1, 1000, budget, feedback="slots", block=5, bound=2.0, seed=0, **options
+    )._sum
+
+
+def test_records_of_slots():
+    feedback = _slots(dc.Budget(4.0))
+    assert [feedback._end_of_block(start) for start in (0, 40, 100, 990)] == [5, 45, 110, 1000]
+    feedback._open_shows[:] = 0, 7, 0
+    feedback._release()  # noise of scale 2 x 2 / 4
+    assert (feedback._variance == [0.0, 2.0, 0.0]).all()
+    feedback._shows[:], feedback._taken[:] = [0.0, 4.0, 100.0], [0.0, 1.0, 50.0]
+    values, people, deviations = feedback.estimates(9)
+    common = 51.0 / 104.0
+    expected = [np.nan, (1.0 + 200.0 * common) / 204.0, (50.0 + 200.0 * common) / 300.0]
+    assert values == pytest.approx(expected, nan_ok=True)
+    assert people == 9
+    assert deviations == pytest.approx([np.nan, math.sqrt(4.0 + 2.0) / 4.0, 10.0 / 100.0], nan_ok=True)
+    fresh = _slots()
+    known = {"values": np.array([3.0, 0.5, np.nan]), "deviations": np.array([0.1, 0.2, np.nan])}
+    fresh.start(Released((0,), 3, people=60, **known))
+    assert fresh._shows == pytest.approx([60.0, 25.0, 0.0])  # (2 / 2 / .2)^2, and 60 people
+    assert fresh._taken == pytest.approx([120.0, 12.5, 0.0])
+
+
+def test_noise_on_counts_spreads_lists():
+    """A mean that is worse by d, from 300 shows with noise: drawn first if d is less than its deviation."""
+    feedback = _slots(n_items=2)
+    feedback._shows[:], feedback._taken[:], feedback._variance[:] = [1e9, 100.0], [1e9, 40.0], [0.0, 500.0]
+    mean = (40.0 + 200.0 * 1.0) / 300.0  # beside a common one of 1
+    deviation = 0.35 * math.sqrt(4.0 * mean / 2 * (1 - mean / 2) * 300.0 + 500.0) / 300.0
+    for times, first in ((0.97, 0), (1.03, 1)):
+        normal = np.array([[0.0, times * (1.0 - mean) / deviation]])
+        feedback._public = mock.Mock()
+        feedback._public.generator.standard_normal = lambda shape, z=normal: np.tile(z, (shape[0], 1))
+        feedback._make_lists(1)
+        assert feedback._lists[0, 0] == first
+    assert len(feedback._lists) == 4  # up to the end of the block
+    feedback._closes = 900
+    feedback._make_lists(1)
+    assert len(feedback._lists) == 64
