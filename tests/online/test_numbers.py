@@ -16,8 +16,11 @@ from discreet.bounds import bandit as limits
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.online import BanditSelector, BestOfBothSelector, ThompsonSelector
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
+from discreet.online.best_of_both import BestOfBothSettings
+from discreet.online.phased import PhasedSettings
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
+from discreet.online.sums import first_batch
 from discreet.online.thompson import WARM_UP, Independent, ItemValues, ThompsonSettings
 
 PURE, FREE = dc.Budget(1.0), dc.Budget(math.inf)
@@ -366,3 +369,56 @@ def test_noise_on_counts_spreads_lists():
     feedback._closes = 900
     feedback._make_lists(1)
     assert len(feedback._lists) == 64
+
+
+# --- windows, batches, and two learners that are compared ---------------------------------------------
+
+
+def test_exact_picks_that_are_not_paid_for_are_refused():
+    share = dc.Budget(1.0, 1e-6).share()
+    settings = PhasedSettings.tight(4, 2, share, method="exact")
+    settings.check("replace")
+    replace(settings, event=replace(settings.event, number=3)).check("replace")
+    replace(settings, n_items=2, event=replace(settings.event, number=1)).check("replace")
+    for wrong in (
+        replace(settings, event=replace(settings.event, number=1)),
+        replace(settings, event=replace(settings.event, range=1.0)),
+        replace(settings, rate=1.1 * settings.rate),
+        replace(settings, keep=1 << 63),
+    ):
+        with pytest.raises(ValueError, match="not paid for"):
+            wrong.check("replace")
+
+
+def test_how_often_windows_are_charged_and_how_long_they_are():
+    def settings(n_items, k, **options):
+        return PhasedSettings.tight(n_items, k, PURE.share(), **options)
+
+    charged = [settings(*shape, method="composed").releases for shape in ((9, 4), (4, 4), (1, 1))]
+    assert charged == [4, 3, 0]
+    assert [settings(*shape, method="subsampled").releases for shape in ((9, 4), (1, 1))] == [1, 0]
+    for options, after in (({}, [14, 14]), ({"restart_on_drift": True}, [14, 3]), ({"window": 5}, [5, 5])):
+        first = {} if "window" in options else {"first_window": 3}
+        assert [settings(9, 4, **first, **options).next_length(7, d) for d in (False, True)] == after
+    assert [first_batch(deviation) for deviation in (0.5, 10.1, 1e9)] == [8, 81, 1 << 24]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_best_of_both_spends_all_of_its_budget(times):
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=times)
+    settings = BestOfBothSettings.tight(6, 2, 100, budget.share(), resample_every=4, bound=2.0)
+    assert settings.rate == pytest.approx(math.sqrt(8 * math.log(51) / 400) / 2)
+    assert settings.odds == pytest.approx(
+        max(50.0, math.exp(4 * settings.rate * settings.spec.deviation(settings.event)))
+    )
+    learner = BestOfBothSelector(6, 2, 100, budget, resample_every=4, bound=2.0, seed=0)
+    assert 1.0 - 1e-6 <= learner.privacy.epsilon() <= 1.0
+
+
+def test_comparisons_of_both_are_exact_in_floats():
+    for every, bits in ((1, 28), ((1 << 25) - 1, 28), (1 << 25, 27), (1 << 26, 26)):
+        found = BestOfBothSettings.tight(6, 2, 1 << 30, FREE.share(), resample_every=every)
+        assert found.units == 1 << bits
+    assert replace(found, odds=9.0).following_regret == pytest.approx(
+        math.log(10) / found.rate + found.rate * 2.0**26 * 2.0**30 / 8
+    )
