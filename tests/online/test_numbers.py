@@ -13,8 +13,15 @@ import pytest
 
 import discreet as dc
 from discreet.bounds import bandit as limits
+from discreet.constraints.domains import Box
 from discreet.objectives import Coverage, FacilityLocation
-from discreet.online import BanditSelector, BestOfBothSelector, ThompsonSelector
+from discreet.online import (
+    BanditSelector,
+    BestOfBothSelector,
+    MetaFrankWolfe,
+    MetaFrankWolfePoints,
+    ThompsonSelector,
+)
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
 from discreet.online.best_of_both import BestOfBothSettings
 from discreet.online.phased import PhasedSettings
@@ -422,3 +429,105 @@ def test_comparisons_of_both_are_exact_in_floats():
     assert replace(found, odds=9.0).following_regret == pytest.approx(
         math.log(10) / found.rate + found.rate * 2.0**26 * 2.0**30 / 8
     )
+
+
+# --- Meta-Frank-Wolfe ---------------------------------------------------------------------------------
+
+LOOSE = dc.Budget(1.0, 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+@pytest.mark.parametrize(
+    ("budget", "options"),
+    [
+        (LOOSE, {}), (LOOSE, {"regularizer": "euclidean"}), (LOOSE, {"curvature": True}), (PURE, {}),
+        (LOOSE, {"items_per_person": 2, "resample_every": 3}), (LOOSE, {"calibration": "published"}),
+    ],
+)  # fmt: skip
+def test_certificates_of_frank_wolfe_are_in_units_of_the_bound(budget, options):
+    made = [
+        MetaFrankWolfe(
+            dc.constraints.Cardinality(2, 6), 10**4, budget, steps=8, bound=bound, seed=0, **options
+        )
+        for bound in (1.0, 3.0)
+    ]
+    regret, noise, epsilon = (
+        [get(one) for one in made]
+        for get in (
+            lambda one: one.settings.least_regret,
+            lambda one: one._sum.sum.noise_std(5),
+            lambda one: one.privacy.epsilon(),
+        )
+    )
+    assert regret[1] == pytest.approx(3 * regret[0])
+    assert noise[1] == pytest.approx(3 * noise[0])
+    assert epsilon[1] == pytest.approx(epsilon[0])
+    assert made[1].settings.rate == pytest.approx(made[0].settings.rate / 3)
+
+
+def test_certificates_of_points_by_hand():
+    """A box of widths 1 and 3 around (.5, 2.5): |high| = sqrt(17), and half the diagonal is sqrt(10) / 2."""
+    box, rounds, steps, longest = Box([0.0, 1.0], [1.0, 4.0]), 10**4, 5, 2.0
+    common = {"gradient_bound": longest, "smoothness": 0.3, "steps": steps, "bound": 9.0, "seed": 0}
+    made = {
+        "gaussian": MetaFrankWolfePoints(box, rounds, LOOSE, **common),
+        "batches": MetaFrankWolfePoints(box, rounds, LOOSE, resample_every=4, **common),
+        "spherical": MetaFrankWolfePoints(box, rounds, PURE, **common),
+    }
+    between = rounds * 0.3 * 17 / (2 * steps)
+    for name, one in made.items():
+        rate = math.sqrt(10) / 2 / (longest * math.sqrt(rounds))  # as without batches
+        assert one.settings.rate == pytest.approx(rate)
+        batch = one.settings.resample_every
+        experts = 10 / 4 / (2 * rate) + rate * batch * longest**2 * rounds / 2
+        if name == "spherical":
+            levels = math.ceil(math.log2(rounds - 1))
+            scale = math.sqrt(2) * longest * steps * levels
+            assert float(one.settings.event.scale) == pytest.approx(scale)
+            noise = 4 / 2 * scale * math.sqrt(3 * one.settings.spec.most_draws)
+            assert one.expert_epsilon == pytest.approx(1 / steps)
+        else:
+            deviation = one.settings.spec.deviation(one.settings.event)
+            noise = 4 / 2 * math.sqrt(2 / math.pi) * deviation
+            assert one.expert_epsilon == math.inf
+        whole = between + experts + noise
+        assert one.settings.certified_regret == pytest.approx(min(whole, (1 - 1 / math.e) * 9 * rounds))
+        best = math.sqrt(10) / 2 * longest * math.sqrt(batch * rounds)
+        assert one.settings.least_regret == pytest.approx(between + best + noise)
+
+
+@pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
+def test_published_points_by_hand():
+    rounds, steps, epsilon = 10**6, 4, 100.0
+    common = {"gradient_bound": 2.0, "smoothness": 0.3, "steps": steps, "bound": 1e6, "seed": 0}
+    one = MetaFrankWolfePoints(
+        Box([0.0, 0.0], [1.0, 2.0]), rounds, dc.Budget(epsilon), calibration="published", **common
+    ).settings
+    curvature = math.sqrt(2 * math.log(rounds) ** 2.5 / (epsilon / steps * rounds))
+    radius = math.sqrt(5)
+    scale = (2.0 + curvature * radius) * (math.ceil(math.log2(rounds)) + 1) / (epsilon / steps)
+    assert float(one.event.scale) == pytest.approx(scale)
+    error = scale * math.sqrt(2 * 3 * one.spec.most_draws)
+    expected = curvature * rounds * 5 / 2 + 2.0 * (1.0 + error) * (1 + math.log(rounds)) / curvature
+    expected += 2 * 2.0 * radius + rounds * 0.3 * 5 / (2 * steps)
+    assert one.certified_regret == pytest.approx(expected)
+
+
+def test_units_and_weights_of_frank_wolfe():
+    settings = MetaFrankWolfe(
+        dc.constraints.Cardinality(2, 6),
+        10**6,
+        FREE,
+        steps=4,
+        curvature=True,
+        bound=3.0,
+        resample_every=2,
+        seed=0,
+    ).settings
+    assert (settings.units, settings.most) == (2.0**30, 3 << 30)  # at most 2^32 to the bound
+    assert settings.weights == pytest.approx([0.75**3, 0.75**2, 0.75, 1.0])
+    assert settings.discretization(4) == pytest.approx(3.0 * 4 * 10**6 / 8)
+    assert settings.longest == pytest.approx(3.0 * math.sqrt(6))
+    assert settings.trivial == 3.0 * 10**6
+    long = replace(settings, resample_every=1 << 24)
+    assert long.units == 2.0**26  # 2^24 people times 2^28 units stay below 2^53
