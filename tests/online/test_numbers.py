@@ -17,12 +17,15 @@ from discreet.constraints.domains import Box
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.online import (
     BanditSelector,
+    BanditSubmodularMinimizer,
     BestOfBothSelector,
     MetaFrankWolfe,
     MetaFrankWolfePoints,
+    PhasedSelector,
     ThompsonSelector,
 )
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
+from discreet.online.bandit_minimize import SetCosts
 from discreet.online.best_of_both import BestOfBothSettings
 from discreet.online.phased import PhasedSettings
 from discreet.online.released import Released
@@ -408,6 +411,14 @@ def test_how_often_windows_are_charged_and_how_long_they_are():
         first = {} if "window" in options else {"first_window": 3}
         assert [settings(9, 4, **first, **options).next_length(7, d) for d in (False, True)] == after
     assert [first_batch(deviation) for deviation in (0.5, 10.1, 1e9)] == [8, 81, 1 << 24]
+    learner = PhasedSelector(3, 3, PURE, method="composed", window=2, seed=0)
+    learner.run(Coverage(np.eye(3)[[0, 1, 2, 0, 1]]))
+    assert learner._window.served == 2
+    with pytest.raises(ValueError, match="2 picks of a window were paid for, and 4 items need more"):
+        learner.add_items([3])
+    larger = PhasedSelector(4, 3, PURE, method="composed", seed=0)
+    larger.add_items([4])
+    assert larger.n_items == 5
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -531,3 +542,55 @@ def test_units_and_weights_of_frank_wolfe():
     assert settings.trivial == 3.0 * 10**6
     long = replace(settings, resample_every=1 << 24)
     assert long.units == 2.0**26  # 2^24 people times 2^28 units stay below 2^53
+
+
+# --- costs of sets ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "known"), [(0.5, 0.25 - 0.09), (0.1, 0.009)])
+def test_what_is_believed_of_costs(value, known):
+    """An error of .1 / 10 + 2 (2 / 10)^2 = .09 on averages; what values are beyond it, or a tenth of it."""
+    costs = SetCosts(3, 10, 2.0)
+    shown = np.array([1.0, 0.0, 1.0])
+    assert costs._features(shown).tolist() == [0, 1, 3, 5]  # anyway, two items, and their pair
+    for _ in range(12):
+        assert costs._posterior is None
+        costs.observe(shown, np.array([value]))
+    variances = np.diag([4 * known / 3] * 4 + [4 * known / 3 / 16] * 3)
+    one = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
+    towards = variances @ one
+    total = one @ towards + 0.09 / 12
+    posterior = costs._posterior
+    assert posterior.mean == pytest.approx(towards * value / total, rel=1e-4)
+    assert posterior.root @ posterior.root.T == pytest.approx(
+        variances - np.outer(towards, towards) / total, rel=1e-3, abs=1e-6
+    )
+    weights = np.array([0.0, 0.2, 0.3, 0.5, -1.0, 0.0, 0.0])
+    assert costs._cheap(weights, None).tolist() == [0.0, 0.0, 0.0]
+    assert costs._cheap(weights, shown).tolist() == [1.0, 1.0, 0.0]  # .2 + .3 - 1
+
+
+def test_rounds_of_a_batch_of_costs():
+    for budget, rounds, batch in (
+        (dc.Budget(2.0), 10**4, 40), (dc.Budget(2.0), 480, 20), (dc.Budget(2.0), 10, 1),
+        (dc.Budget(100.0), 10**4, 10), (FREE, 10**4, 10),
+    ):  # fmt: skip
+        learner = BanditSubmodularMinimizer(5, rounds, budget, form="thompson", seed=0)
+        assert learner.settings.batch == batch
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_published_costs_by_hand(neighbours):
+    budget, bound, rounds, gamma = dc.Budget(0.5, 0.0, neighbours), 3.0, 4096, 0.25
+    made = BanditSubmodularMinimizer(
+        4, rounds, budget, bound, calibration="published", exploration_rate=gamma, seed=0
+    ).settings
+    assert made.regularization == pytest.approx(3.0 * 256)
+    assert float(made.event.scale) == pytest.approx(4 * 3.0 * 4 / 0.5 * 13 / 0.5)
+    times = 2 if neighbours == "replace" else 1
+    assert float(made.event.sensitivity) == pytest.approx(times * 2 * 3.0 * 5 / gamma)
+    tight = BanditSubmodularMinimizer(4, 10**6, budget, bound, seed=0).settings
+    assert float(tight.event.scale) == pytest.approx(times * 3.0 / 0.5)
+    slope = tight.exploration_rate * 4 * tight.batch
+    assert tight.best_regularization(7.0) == pytest.approx(math.sqrt(8 * 10**6 * 7.0 / slope))
