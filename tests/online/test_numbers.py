@@ -227,6 +227,7 @@ def test_how_many_rounds_thompson_sampling_needs():
     assert [_thompson(rounds=rounds, bound=3.0).too_short for rounds in (149, 151)] == [True, False]
     assert not _thompson(rounds=1, k=10).too_short
     assert not _thompson(rounds=1, feedback="slots").too_short
+    assert list(_thompson(rounds=10, block=4).ends) == [4, 8, 12]
     blocks = {
         (epsilon, feedback): _thompson(budget=dc.Budget(epsilon), feedback=feedback, block=None).block
         for epsilon in (0.1, 100.0, 1e-12)

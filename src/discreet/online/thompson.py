@@ -221,6 +221,11 @@ class ThompsonSettings(SelectorSettings):
         return float(self.noise.scale) / self.bound
 
     @property
+    def ends(self) -> range:
+        """The first rounds of all blocks but the first; the last one may come after all rounds."""
+        return range(self.block, (self.rounds or 1 << 62) + self.block, self.block)
+
+    @property
     def width(self) -> int:
         """How many numbers a block releases."""
         return self.k if self.feedback == "slots" else 1
