@@ -197,6 +197,24 @@ def test_beliefs_that_begin_with_what_is_known(feedback):
     assert posterior.mean[0] == pytest.approx(0.2 + 0.8 * (1.0 - left / own**2))
 
 
+def test_thompson_sampling_shows_the_best_for_what_is_drawn_and_begins_with_what_is_known():
+    known = Released((0, 1), 4, None, np.array([0.4, 1.2, 0.8, 2.0]), 100, np.full(4, 0.2))
+    values = ThompsonSelector(4, 2, None, PURE, bound=2.0, start=known, seed=0)._sum._values
+    assert values._posterior.mean == pytest.approx([0.2, 0.6, 0.4, 1.0])
+    assert values._posterior.root @ values._posterior.root.T == pytest.approx(0.01 * np.eye(4))
+    assert len(values._shown) == len(values._values) == WARM_UP
+    many = ItemValues(_thompson(3000, 7, feedback="slots"))
+    many._posterior = Independent(np.random.default_rng(0).random(3000), np.zeros(3000))
+    best = np.argsort(-many._posterior.mean)
+    assert many.suggest(np.random.default_rng(0)).tolist() == best[:7].tolist()
+    without = np.isin(np.arange(3000), best[:3], invert=True)
+    assert many.suggest(np.random.default_rng(0), without).tolist() == best[3:10].tolist()
+    assert [_thompson(n, 2, feedback="slots").slot_beliefs for n in (999, 1000)] == [
+        (4, 8, 0.15),
+        (2, 12, 0.05),
+    ]
+
+
 def test_a_block_some_of_whose_rounds_showed_other_items():
     """Its average is one of the others; below a quarter of the rounds it tells nothing."""
     for skipped, seen in ((0, True), (4, True), (6, True), (7, False)):
@@ -225,6 +243,7 @@ def test_a_part_holds_no_more_than_its_people_have():
 def test_how_many_rounds_thompson_sampling_needs():
     """Variances of .25 / 10 and of 2 (.5 / 10)^2 of a block's average: .03, a hundredth of 3 looks."""
     assert [_thompson(rounds=rounds, bound=3.0).too_short for rounds in (149, 151)] == [True, False]
+    assert _thompson().bound == 1.0
     assert not _thompson(rounds=1, k=10).too_short
     assert not _thompson(rounds=1, feedback="slots").too_short
     assert list(_thompson(rounds=10, block=4).ends) == [4, 8, 12]
