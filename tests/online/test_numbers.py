@@ -401,6 +401,21 @@ def test_noise_on_counts_spreads_lists():
     assert len(feedback._lists) == 64
 
 
+def test_a_sample_of_which_a_round_was_skipped_teaches_nothing_in_a_stream_either():
+    people = Coverage(np.eye(5)[np.arange(64) % 5])
+    fast, slow = (BanditSelector(5, 2, 64, PURE, block=8, repeats=3, rate=0.5, seed=6) for _ in range(2))
+    for learner in (fast, slow):
+        while not learner._sum.ticket(learner.choose().round):
+            learner.learn(0.5)
+        learner.skip([learner.round])
+    rest = people[fast.round :]
+    fast.run(rest)
+    for person in rest:
+        slow.learn(person.value(slow.choose().items))
+    assert (fast._sum._experts.scores == slow._sum._experts.scores).all()
+    assert np.count_nonzero(fast._sum._experts.scores) <= 15  # of 16 samples
+
+
 # --- windows, batches, and two learners that are compared ---------------------------------------------
 
 
