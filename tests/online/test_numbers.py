@@ -14,14 +14,19 @@ import pytest
 import discreet as dc
 from discreet.bounds import bandit as limits
 from discreet.constraints.domains import Box
+from discreet.evaluation.streams import cuts_and_prices
 from discreet.objectives import Coverage, FacilityLocation
 from discreet.online import (
     BanditSelector,
     BanditSubmodularMinimizer,
     BestOfBothSelector,
+    HedgeSelector,
+    LeaderSelector,
     MetaFrankWolfe,
     MetaFrankWolfePoints,
     PhasedSelector,
+    RunningSumSelector,
+    SubmodularMinimizer,
     ThompsonSelector,
 )
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
@@ -33,7 +38,70 @@ from discreet.online.rolling import RollingSelector, RollingSettings
 from discreet.online.sums import first_batch
 from discreet.online.thompson import WARM_UP, Independent, ItemValues, ThompsonSettings
 
-PURE, FREE = dc.Budget(1.0), dc.Budget(math.inf)
+PURE, LOOSE, FREE = dc.Budget(1.0), dc.Budget(1.0, 1e-6), dc.Budget(math.inf)
+
+# --- all of them --------------------------------------------------------------------------------------
+
+SHAPE = (6, 2, 300)
+LEARNERS = {
+    "hedge": partial(HedgeSelector, *SHAPE, LOOSE, resample_every=20),
+    "hedge, exact": partial(HedgeSelector, *SHAPE, LOOSE, resample_every="auto", composition="exact"),
+    "hedge, published": partial(HedgeSelector, *SHAPE, LOOSE, calibration="published"),
+    "sums": partial(RunningSumSelector, *SHAPE, LOOSE, resample_every="auto"),
+    "sums, falling": partial(RunningSumSelector, *SHAPE, LOOSE, rate="falling", weights="norm"),
+    "sums, endless": partial(RunningSumSelector, 6, 2, None, LOOSE, rate="falling"),
+    "sums, tree": partial(RunningSumSelector, *SHAPE, PURE, sums="tree", noise="laplace"),
+    "sums, published": partial(RunningSumSelector, *SHAPE, PURE, calibration="published"),
+    "leader": partial(LeaderSelector, *SHAPE, LOOSE),
+    "leader, endless": partial(LeaderSelector, 6, 2, None, LOOSE),
+    "phased": partial(PhasedSelector, 6, 2, LOOSE),
+    "phased, composed": partial(PhasedSelector, 6, 2, LOOSE, rounds=300, method="composed"),
+    "rolling": partial(RollingSelector, 6, 2, dc.Budget(3.0), first_window=20),
+    "rolling, free": partial(RollingSelector, 6, 2, FREE, first_window=20),
+    "bandit": partial(BanditSelector, *SHAPE, PURE),
+    "bandit, certified": partial(BanditSelector, *SHAPE, dc.Budget(30.0), rate="certified"),
+    "bandit, online": partial(BanditSelector, *SHAPE, LOOSE, exploration="online"),
+    "bandit, presampled": partial(BanditSelector, *SHAPE, LOOSE, exploration="presampled"),
+    "bandit, published": partial(
+        BanditSelector, *SHAPE, LOOSE, exploration="every_round", calibration="published"
+    ),
+    "bandit, slots": partial(BanditSelector, *SHAPE, PURE, feedback="slots"),
+    "thompson": partial(ThompsonSelector, *SHAPE, PURE, block=5),
+    "thompson, slots": partial(ThompsonSelector, *SHAPE, PURE, feedback="slots", block=5, forget=0.1),
+    "frank-wolfe": partial(
+        MetaFrankWolfe, dc.constraints.Cardinality(2, 6), 300, LOOSE, steps=4, resample_every=10
+    ),
+    "frank-wolfe, laplace": partial(
+        MetaFrankWolfe, dc.constraints.Cardinality(2, 6), 300, PURE, steps=4, resample_every=10
+    ),
+    "minimizer": partial(SubmodularMinimizer, 6, 300, LOOSE),
+    "minimizer, pure": partial(SubmodularMinimizer, 6, 300, PURE),
+    "minimizer, published": partial(SubmodularMinimizer, 6, 300, LOOSE, calibration="published"),
+    "costs": partial(BanditSubmodularMinimizer, 6, 300, PURE, exploration_rate=0.9),
+    "costs, tree": partial(BanditSubmodularMinimizer, 6, 300, PURE, form="tree", exploration_rate=0.9),
+    "costs, thompson": partial(BanditSubmodularMinimizer, 6, 300, PURE, form="thompson"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_unit_of_values_does_not_matter(name):
+    """Values and their bound four times as large: the same sets, and four times what is certified."""
+    likes = np.random.default_rng(0).random((300, 6)) * np.linspace(1.0, 0.3, 6)
+    likes[150:] = likes[150:, ::-1]
+    people, what = FacilityLocation(np.where(likes > 0.4, likes, 0.0)), "selections"
+    if "minimizer" in name or "costs" in name:
+        people, what = cuts_and_prices(300, 6, np.random.default_rng(0)), "decisions"
+    seen = []
+    for bound in (1.0, 4.0):
+        learner = LEARNERS[name](bound=bound, seed=1)
+        shown = getattr(learner.run(people * bound), what)
+        seen.append((shown, learner.certified_regret / bound, learner.privacy.epsilon()))
+    assert (seen[0][0] == seen[1][0]).all()
+    assert np.unique(seen[0][0], axis=0).shape[0] > 1
+    for here, there in zip(*(one[1:] for one in seen), strict=True):
+        assert here == pytest.approx(there)
+
 
 # --- votes that last ----------------------------------------------------------------------------------
 
@@ -108,22 +176,6 @@ def test_the_first_window_of_rolling_selection():
     assert settings.rate * 4.0 == pytest.approx(math.log1p(math.exp(0.5)))
     assert settings.noise == pytest.approx(1 / math.log1p(math.exp(0.5)))
     assert settings.level == pytest.approx(math.log(100) / math.log1p(math.exp(0.5)))
-
-
-@pytest.mark.parametrize("budget", [FREE, dc.Budget(3.0)])
-def test_rolling_selection_in_any_unit_of_value(budget):
-    likes = np.random.default_rng(0).random((600, 6)) * np.linspace(1.0, 0.3, 6)
-    likes[300:] = likes[300:, ::-1]
-    seen = []
-    for bound in (1.0, 4.0):
-        learner = RollingSelector(6, 2, budget, first_window=20, bound=bound, seed=1)
-        trace = learner.run(FacilityLocation(np.where(likes > 0.4, likes, 0.0) * bound, bound=bound))
-        seen.append(
-            (trace.selections, learner._votes.credit, learner.released.values / bound, learner._votes.opens)
-        )
-    assert (seen[0][0] == seen[1][0]).all()
-    for here, there in zip(*(one[1:] for one in seen), strict=True):
-        assert here == pytest.approx(there, rel=1e-6, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -478,8 +530,6 @@ def test_comparisons_of_both_are_exact_in_floats():
 
 
 # --- Meta-Frank-Wolfe ---------------------------------------------------------------------------------
-
-LOOSE = dc.Budget(1.0, 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
