@@ -433,6 +433,9 @@ def test_records_of_slots():
     fresh.start(Released((0,), 3, people=60, **known))
     assert fresh._shows == pytest.approx([60.0, 25.0, 0.0])  # (2 / 2 / .2)^2, and 60 people
     assert fresh._taken == pytest.approx([120.0, 12.5, 0.0])
+    assert fresh.current().tolist() == [0]
+    fresh.restrict(np.array([False, True, True]))
+    assert fresh.current().tolist() == [2]  # whoever is not known is like the average, 132.5 / 85
 
 
 def test_noise_on_counts_spreads_lists():
@@ -521,6 +524,9 @@ def test_best_of_both_spends_all_of_its_budget(times):
 
 
 def test_comparisons_of_both_are_exact_in_floats():
+    drowned = BestOfBothSettings.tight(6, 2, 100, dc.Budget(1e-6, 1e-9).share())
+    assert drowned.odds == math.exp(500.0)  # as large as is safe
+    assert replace(drowned, odds=1.5).odds == 1.5
     for every, bits in ((1, 28), ((1 << 25) - 1, 28), (1 << 25, 27), (1 << 26, 26)):
         found = BestOfBothSettings.tight(6, 2, 1 << 30, FREE.share(), resample_every=every)
         assert found.units == 1 << bits
