@@ -167,7 +167,7 @@ class Votes(Window):
             found = (scores - old - noise)[held].sum()
             spread = (said + np.count_nonzero(held) * noise**2) * (1.0 + came / self.known)
             if said - found > _SURPRISE * math.sqrt(spread):
-                trusted = float(np.clip(found / said, _FORGET, 1.0))
+                trusted = max(float(found / said), _FORGET)
         fresh = scores - (1.0 - trusted) * old - noise
         doubted = np.maximum(trusted * old, _DOUBTED * fresh)
         self.credit *= trusted
