@@ -62,3 +62,11 @@ def test_keys_may_be_of_any_whole_type_below_the_largest():
         assert partitions.select_partitions(np.arange(1000).astype(np.uint64), many, 1, gate).all()
     with pytest.raises(ValueError, match="above 2"):
         partitions.select_partitions(np.array([2**63], dtype=np.uint64), [0], 1, gate)
+
+
+def test_rules_at_the_ends():
+    """No count of people times a weight of at most 2^44 leaves 64 bits; a delta of 3/4 needs no distance."""
+    rule = partitions.PartitionSelection.within(Fraction(10**6), Fraction(3, 4), 1, "add_remove")
+    assert (rule.weight, rule.threshold) == (2**44, 2**44 + 1)
+    with pytest.raises(ValueError, match="delta"):
+        partitions.PartitionSelection.within(Fraction(1), Fraction(3, 2), 1, "add_remove")
