@@ -50,6 +50,12 @@ def test_rates_leave_room_for_the_last_digits(epsilon, neighbours, part):
         assert 1e-6 * (1 - 1e-9) < delta < 1e-6 * (1 - 5 * room)  # which falls faster
 
 
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_no_delta_is_above_one(neighbours):
+    for rate, epsilon in ((0.5, 0.5), (2.9, 3.0), (701.0, 1e4)):
+        assert picks.decomposable_delta(rate, epsilon, neighbours) == 1.0
+
+
 def test_everybody_is_looked_at_where_nothing_is_sampled():
     found = picks.basic(Budget(0.9).share(), 4.0, 5)
     assert (found.chance, found.temperature) == (1.0, found.rate)
