@@ -53,3 +53,43 @@ def test_words_that_would_favour_some_numbers_are_drawn_again():
     assert samplers._uniform(Listed(last - 1), 3) == 2
     assert samplers._uniform(Listed(last), 4) == 3
     assert samplers._uniform(Listed(), 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("gaussians", "length", "settled"),
+    [
+        ([2.0**33], 2.0**34 + 1 + 2.0**-16, [0]),  # 2^-17 above a half; errors are below 2^-16
+        ([2.0**33], 2.0**34 + 1 - 2.0**-16, [0]),
+        ([2.0**33], 2.0**34 + 1 + 2.0**-14, []),
+        ([2.0**33], 2.0**34, []),
+        ([2.0**33, 0.0], 2.0**34 + 1, [0]),
+        ([2.0**33, 2.0**-12 * (1 - 2.0**-42)], 2.0**45, [1]),  # errors of the length are larger here
+        ([2.0**20] * 4, 2.0**22, []),
+        ([2.0**20 - 1] * 4, 2.0**22, [0, 1, 2, 3]),  # too short a vector, and too small a length
+        ([2.0**20] * 4, 2.0**22 - 1, [0, 1, 2, 3]),
+    ],
+)
+def test_coordinates_of_a_sphere_next_to_a_half_are_settled(gaussians, length, settled, monkeypatch):
+    """Which of them the floats decide: a coordinate is length x Gaussian / norm, in half steps."""
+
+    class Known:
+        def __init__(self, _, dimension, *, gaussian):
+            self.values = gaussians if gaussian else [length / dimension] * dimension
+
+        def floats(self):
+            return np.array(self.values)
+
+    asked: list[int] = []
+
+    def settle(*given):
+        places = given[2]
+        asked.extend(places.tolist())
+        return np.zeros(places.size, dtype=np.int64)
+
+    monkeypatch.setattr(samplers, "Reals", Known)
+    monkeypatch.setattr(samplers, "settled_sphere", settle)
+    found = samplers.spherical_steps(Listed(), len(gaussians))
+    assert asked == settled
+    norm = sum(value**2 for value in gaussians) ** 0.5
+    for place in set(range(len(gaussians))).difference(settled):
+        assert abs(found[place] - gaussians[place] * length / norm / 2) <= 0.5
