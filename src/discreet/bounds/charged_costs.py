@@ -51,7 +51,7 @@ class ChargedCosts:
         least = float(raised[affordable].min())
         if least == 0.0:  # nothing costs anything
             ones = np.ones(costs.size)
-            return cls(ones, ones, np.zeros(0, dtype=np.intp), 1.0, 0.0, 0.0)
+            return cls(ones, ones, np.zeros(0, dtype=np.intp), float(rank), 0.0, 0.0)
         weights = np.maximum(np.floor(least / raised * 2.0**BITS), 1.0) * 2.0**-BITS
         charged = least / weights
         excess = np.sort(np.maximum(charged - costs, 0.0)[affordable])[::-1]
