@@ -1,0 +1,151 @@
+"""Bounds, sensitivities and limits beside numbers worked out by hand: no less than is proven, and no more."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from discreet.core.checks import DataError
+from discreet.objectives import (
+    BudgetAllocation,
+    ConcaveOfLinear,
+    Coverage,
+    FacilityLocation,
+    GraphCut,
+    MultilinearExtension,
+    MutualInformation,
+    ProbabilisticCoverage,
+    QuadraticProgram,
+    SetFunction,
+)
+from discreet.objectives.devices import NUMPY, Device
+
+ULP = 2.0**-53
+NARROW = {"total": 2.0, "upper": [0.5, 4.0]}  # gradients are at most 2 / 0.5 long
+
+
+@pytest.mark.parametrize(
+    ("people", "bound", "gradient_bound", "smoothness"),
+    [
+        (ConcaveOfLinear([[0.1, 0.1]], "saturating", **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
+        (ConcaveOfLinear([[0.1, 0.1]], "log", **NARROW), math.log(3.0), 4.0, 16.0),
+        (ConcaveOfLinear([[0.1, 0.1]], "ratio", **NARROW), 2.0 / 3.0, 4.0, 32.0),
+        (BudgetAllocation([[0.1, 0.1]], **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
+        (QuadraticProgram([[[-0.1]]], [[0.5]], bound=3.0, gradient_bound=1.5, upper=0.5), 3.0, 1.5, 3.0),
+        (MultilinearExtension(ProbabilisticCoverage(np.full((2, 9), 0.1))), 1.0, 3.0, 8.0),
+        (MultilinearExtension(Coverage(np.eye(9)).cap_items(4, seed=0)), 1.0, 2.0, 3.0),
+    ],
+)
+def test_bounds_of_functions_of_a_point(people, bound, gradient_bound, smoothness):
+    assert (people.bound, people.gradient_bound, people.smoothness) == pytest.approx(
+        (bound, gradient_bound, smoothness), rel=1e-14
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda off: ConcaveOfLinear([[1.0 + off]], total=1000.0, upper=1000.0),
+        lambda off: QuadraticProgram([[[0.0]]], [[7.0 * (1.0 + off)]], bound=7.0, gradient_bound=9.0),
+        lambda off: QuadraticProgram([[[0.0]]], [[7.0 * (1.0 + off)]], bound=9.0, gradient_bound=7.0),
+        lambda off: QuadraticProgram([[[-0.5 - off]]], [[0.5]]),
+        lambda off: FacilityLocation([[7.0 * (1.0 + off)]], bound=7.0),
+    ],
+)
+def test_a_bound_may_be_missed_by_rounding_and_no_more(make):
+    make(5e-10)
+    with pytest.raises(DataError):
+        make(5e-9)
+
+
+def test_a_point_may_miss_its_box_by_rounding_and_no_more():
+    people = ConcaveOfLinear([[0.001]], upper=1000.0)
+    assert people.value([1000.0 + 5e-7]) == people.value([1000.0])
+    assert people.value([-5e-7]) == 0.0
+    for far in (1000.0 + 5e-6, -5e-6):
+        with pytest.raises(ValueError, match="is outside"):
+            people.value([far])
+
+
+@pytest.mark.parametrize("norm", ["value", "coordinate", "l1", "l2", "range"])
+def test_what_sums_of_floats_add_to_a_sensitivity(norm):
+    """1 + 1e-9 + 4 c N g as the docstring proves it, c = 1 or 6, and what a mixture adds for its sums."""
+    n, size = 1000, 8
+    entries = {"l1": size, "l2": math.sqrt(size)}.get(norm, 1.0)
+    ranges = {"value": 2.0, "range": 6.0}.get(norm, 3.0)  # |f| <= 1, and an item takes away 2 at most
+    for people, moved, sizes in (
+        (SetFunction([len] * n, size, bound=1.0, monotone=True), 2.0 if norm == "range" else 1.0, 1.0),
+        (GraphCut(np.zeros((n, size, size)), bound=1.0), ranges, 6.0),
+    ):
+        additions = (n + 2 * size + 64) * ULP
+        factor = 1.0 + 1e-9 + 4.0 * sizes * n * additions / (1.0 - additions)
+        stated = people.sensitivity(norm=norm)
+        assert stated == pytest.approx(entries * moved / n * factor, rel=1e-14)
+        both = (0.5 * people + 2.0 * people).sensitivity(norm=norm)
+        assert both - 2.5 * stated == pytest.approx(entries * 24.0 * 2 * ULP * 2.5, rel=0.01)
+
+
+def entropy_change(classes, distance):
+    """c(e) of the docstring."""
+    if distance >= 1.0 - 1.0 / classes:
+        return math.log(classes)
+    inside = [-p * math.log(p) for p in (distance, 1.0 - distance)]
+    return sum(inside) + distance * math.log(classes - 1)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("n", [4, 50, 3000])
+def test_how_far_a_row_moves_information(n, size, classes):
+    people = MutualInformation(np.zeros((n, 5), dtype=int), np.zeros(n, dtype=int), n_classes=classes)
+    shift = 1.0 - (1.0 - 1.0 / n) ** size
+    one, same = entropy_change(classes, 1.0 / n), entropy_change(classes, shift)
+    other = one + entropy_change(classes, 2.0 * shift - 1.0 / n)
+    exchanged = one if size == 1 and classes == 2 else max(same, other)
+    rounding = 3.0 * (classes + 2 * size + 64) * ULP * (22.0 * math.log(2.0) + 2.0)
+    for neighbours, moved in (("replace", exchanged), ("add_remove", one + same)):
+        moved = min(moved, math.log(classes))
+        found = people.sensitivity(neighbours, "value", set_size=size)
+        assert found == pytest.approx(moved, rel=1e-10)
+        if moved < 1.0:
+            assert found - moved == pytest.approx(2.0 * rounding, rel=0.01)
+        entry = min(2.0 * moved, math.log(classes))
+        for norm, factor in (("coordinate", 1.0), ("l1", 5.0), ("l2", math.sqrt(5.0))):
+            stated = people.sensitivity(neighbours, norm, set_size=size)
+            assert stated == pytest.approx(factor * entry, rel=1e-9)
+
+
+def test_tables_of_information_up_to_the_largest():
+    """2 classes x 1448^2 cells are below 2^22, those of 1449^2 are not; a declared table may have 2^22."""
+    for picks, most in ((0, 1 << 21), (1, 1 << 21), (2, 1448), (3, 128), (21, 2), (22, 1)):
+        MutualInformation([[most - 1], [0]], [0, 1]).check_picks(picks)
+        with pytest.raises(DataError, match=f"not below {most}, for {picks} features"):
+            MutualInformation([[most], [0]], [0, 1]).check_picks(picks)
+    declared = MutualInformation(np.zeros((2, 3), dtype=int), [0, 1], n_values=[4, 1 << 11, 1 << 10])
+    declared.check_picks(2)
+    with pytest.raises(ValueError, match="the joint table of 3 features"):
+        declared.check_picks(3)
+
+
+@pytest.mark.parametrize("width", [1024, 1025])
+def test_products_of_embeddings_beyond_32_bits(width):
+    """Sums of many large products, whole and cut into steps, beside integers of Python."""
+    rng = np.random.default_rng(width)
+    people = rng.choice(np.array([-128, 127], dtype=np.int8), (300, width))
+    people[100:] = people[0]
+    items = np.stack([people[0], people[1], -1 - people[0]])
+    exact = people.astype(np.int64) @ items.T.astype(np.int64)
+    low, span = np.arange(300, dtype=np.int32), np.full(300, 127 * 127 * width, dtype=np.int32)
+    assert exact.sum(axis=0).max() > 1 << 31
+    for device in (NUMPY, Device("numpy", np, "cpu")):
+        for cut in (None, (5, 3)):
+            reached = np.minimum(np.maximum(exact, low[:, None]), (low + span)[:, None])
+            if cut is None:
+                expected = reached - low[:, None]
+            else:
+                expected = (reached * 5 >> 3) - (low[:, None].astype(np.int64) * 5 >> 3)
+            found = device.product_sums(people, items, low, span, cut, (280, 2))
+            assert found.tolist() == expected.sum(axis=0).tolist()
+        assert (device.products(people, items, (7, 2)) == exact).all()
