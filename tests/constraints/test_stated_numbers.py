@@ -24,19 +24,25 @@ def test_the_outer_radius_is_the_distance_of_the_furthest_corner(n, k, exactly):
 
 
 @pytest.mark.parametrize(
-    ("domain", "inner", "outer", "diameter"),
+    ("make", "inner", "outer", "diameter"),
     [
-        (Ball(3, 2.0, [1.0, 0.0, -1.0]), 2.0, 2.0, 4.0),
-        (Box([-1.0, 0.0], [1.0, 0.5]), 0.25, math.hypot(1.0, 0.25), math.hypot(2.0, 0.5)),
-        (Simplex(4), math.sqrt(1 / 12), math.sqrt(3 / 4), math.sqrt(2.0)),
-        (Simplex(4).shrunk(0.25), 0.75 * math.sqrt(1 / 12), 0.75 * math.sqrt(3 / 4), 0.75 * math.sqrt(2.0)),
-        (CappedSimplex(4, 3.0), math.sqrt(1 / 12), math.sqrt(3 / 4), math.sqrt(2.0)),
-        (CappedSimplex(4, 1.5, exactly=False), 0.25, math.sqrt(0.75), math.sqrt(3.0)),
-        (CappedSimplex(4, 9.0, exactly=False), 0.5, 1.0, 2.0),
-        (Domain.from_projection(lambda x: np.clip(x, -1, 1), 2, 0.5, 1.5), 0.5, 1.5, 3.0),
+        (lambda: Ball(3, 2.0, [1.0, 0.0, -1.0]), 2.0, 2.0, 4.0),
+        (lambda: Box([-1.0, 0.0], [1.0, 0.5]), 0.25, math.hypot(1.0, 0.25), math.hypot(2.0, 0.5)),
+        (lambda: Simplex(4), math.sqrt(1 / 12), math.sqrt(3 / 4), math.sqrt(2.0)),
+        (
+            lambda: Simplex(4).shrunk(0.25),
+            0.75 * math.sqrt(1 / 12),
+            0.75 * math.sqrt(3 / 4),
+            0.75 * math.sqrt(2.0),
+        ),
+        (lambda: CappedSimplex(4, 3.0), math.sqrt(1 / 12), math.sqrt(3 / 4), math.sqrt(2.0)),
+        (lambda: CappedSimplex(4, 1.5, exactly=False), 0.25, math.sqrt(0.75), math.sqrt(3.0)),
+        (lambda: CappedSimplex(4, 9.0, exactly=False), 0.5, 1.0, 2.0),
+        (lambda: Domain.from_projection(lambda x: np.clip(x, -1, 1), 2, 0.5, 1.5), 0.5, 1.5, 3.0),
     ],
 )
-def test_radii_and_diameters(domain, inner, outer, diameter):
+def test_radii_and_diameters(make, inner, outer, diameter):
+    domain = make()
     found = domain.inner_radius, domain.outer_radius, domain.diameter
     assert found == pytest.approx((inner, outer, diameter), rel=1e-12)
 

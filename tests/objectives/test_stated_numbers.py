@@ -27,18 +27,24 @@ NARROW = {"total": 2.0, "upper": [0.5, 4.0]}  # gradients are at most 2 / 0.5 lo
 
 
 @pytest.mark.parametrize(
-    ("people", "bound", "gradient_bound", "smoothness"),
+    ("make", "bound", "gradient_bound", "smoothness"),
     [
-        (ConcaveOfLinear([[0.1, 0.1]], "saturating", **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
-        (ConcaveOfLinear([[0.1, 0.1]], "log", **NARROW), math.log(3.0), 4.0, 16.0),
-        (ConcaveOfLinear([[0.1, 0.1]], "ratio", **NARROW), 2.0 / 3.0, 4.0, 32.0),
-        (BudgetAllocation([[0.1, 0.1]], **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
-        (QuadraticProgram([[[-0.1]]], [[0.5]], bound=3.0, gradient_bound=1.5, upper=0.5), 3.0, 1.5, 3.0),
-        (MultilinearExtension(ProbabilisticCoverage(np.full((2, 9), 0.1))), 1.0, 3.0, 8.0),
-        (MultilinearExtension(Coverage(np.eye(9)).cap_items(4, seed=0)), 1.0, 2.0, 3.0),
+        (lambda: ConcaveOfLinear([[0.1, 0.1]], "saturating", **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
+        (lambda: ConcaveOfLinear([[0.1, 0.1]], "log", **NARROW), math.log(3.0), 4.0, 16.0),
+        (lambda: ConcaveOfLinear([[0.1, 0.1]], "ratio", **NARROW), 2.0 / 3.0, 4.0, 32.0),
+        (lambda: BudgetAllocation([[0.1, 0.1]], **NARROW), 1.0 - math.exp(-2.0), 4.0, 16.0),
+        (
+            lambda: QuadraticProgram([[[-0.1]]], [[0.5]], bound=3.0, gradient_bound=1.5, upper=0.5),
+            3.0,
+            1.5,
+            3.0,
+        ),
+        (lambda: MultilinearExtension(ProbabilisticCoverage(np.full((2, 9), 0.1))), 1.0, 3.0, 8.0),
+        (lambda: MultilinearExtension(Coverage(np.eye(9)).cap_items(4, seed=0)), 1.0, 2.0, 3.0),
     ],
 )
-def test_bounds_of_functions_of_a_point(people, bound, gradient_bound, smoothness):
+def test_bounds_of_functions_of_a_point(make, bound, gradient_bound, smoothness):
+    people = make()
     assert (people.bound, people.gradient_bound, people.smoothness) == pytest.approx(
         (bound, gradient_bound, smoothness), rel=1e-14
     )
