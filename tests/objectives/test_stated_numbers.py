@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,14 +13,20 @@ from discreet.core.checks import DataError
 from discreet.objectives import (
     BudgetAllocation,
     ConcaveOfLinear,
+    ConcaveOverModular,
     Coverage,
+    EmbeddedFacilityLocation,
     FacilityLocation,
     GraphCut,
+    LogDeterminant,
     MultilinearExtension,
     MutualInformation,
     ProbabilisticCoverage,
     QuadraticProgram,
     SetFunction,
+    answers,
+    devices,
+    stored,
 )
 from discreet.objectives.devices import NUMPY, Device
 
@@ -140,10 +148,11 @@ def test_products_of_embeddings_beyond_32_bits(width):
     """Sums of many large products, whole and cut into steps, beside integers of Python."""
     rng = np.random.default_rng(width)
     people = rng.choice(np.array([-128, 127], dtype=np.int8), (300, width))
+    people[0, :-1], people[0, -1] = -128, 127  # an odd product, in 1,025 dimensions above 2^24
     people[100:] = people[0]
     items = np.stack([people[0], people[1], -1 - people[0]])
     exact = people.astype(np.int64) @ items.T.astype(np.int64)
-    low, span = np.arange(300, dtype=np.int32), np.full(300, 127 * 127 * width, dtype=np.int32)
+    low, span = np.arange(300, dtype=np.int32), np.full(300, 128 * 128 * width, dtype=np.int32)
     assert exact.sum(axis=0).max() > 1 << 31
     for device in (NUMPY, Device("numpy", np, "cpu")):
         for cut in (None, (5, 3)):
@@ -155,3 +164,81 @@ def test_products_of_embeddings_beyond_32_bits(width):
             found = device.product_sums(people, items, low, span, cut, (280, 2))
             assert found.tolist() == expected.sum(axis=0).tolist()
         assert (device.products(people, items, (7, 2)) == exact).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 10.0), (-10.0, 0.0), (-10.0, 10.0)])
+def test_answers_may_miss_their_range_by_rounding_and_no_more(low, high):
+    for end, way in ((low, -1.0), (high, 1.0)):
+        assert answers.number("value", end + way * 5e-9, low, high) == end
+        assert answers.vector("gains", [0.0, end + way * 5e-9], 2, low, high).tolist() == [0.0, end]
+        with pytest.raises(DataError):
+            answers.number("value", end + way * 5e-8, low, high)
+        with pytest.raises(DataError, match="2 finite numbers"):
+            answers.vector("gains", [0.0, end + way * 5e-8], 2, low, high)
+    with pytest.raises(DataError):
+        answers.number("value", -1e-12, 0.0)
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e6])
+def test_a_kernel_may_be_off_by_rounding_and_no_more(size):
+    """Symmetric to 1e-10 and no eigenvalue below -1e-9, of the largest entry or of 1 if that is more."""
+    scale = max(1.0, size)
+    for off, below, wrong in (
+        (5e-11, 0.0, ""),
+        (2e-10, 0.0, "mirror"),
+        (0.0, 5e-10, ""),
+        (0.0, 2e-9, "eigen"),
+    ):
+        kernel = np.array([[size, size], [size - off * scale, size]])
+        kernel[0, 1] += below * scale
+        kernel[1, 0] += below * scale
+        if wrong:
+            with pytest.raises(ValueError, match=wrong):
+                LogDeterminant(kernel, bound=100.0)
+        else:
+            LogDeterminant(kernel, bound=100.0)
+
+
+def test_lengths_within_a_twentieth_of_1_are_cosines():
+    for length, warned in ((0.96, False), (1.04, False), (0.94, True), (1.06, True)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            EmbeddedFacilityLocation(np.eye(2), np.diag([1.0, length]), scale=2.0)
+        assert bool(said) is warned
+
+
+def test_what_a_tile_takes_and_is_called_when_there_is_no_room():
+    """4 x 8 pairs in up to 2,000 dimensions: copies of both sides, and what is made of them."""
+    portable = Device("numpy", np, "cpu")
+    for width, size in ((16, 4), (1024, 4), (2000, 8)):
+        pairs, sides = 4 * 8, (4 + 2 * 8) * width
+        assert portable.tile_bytes((4, 8), width) == (3 * pairs + sides) * size + 4 * 8
+        assert NUMPY.tile_bytes((4, 8), width) == devices.processors() * ((pairs + sides) * size + 8 * 4)
+    for rows, words in (
+        (FacilityLocation.from_array(np.zeros((9, 1000)), tile=2)._rows, r"up to 0 MB"),
+        (FacilityLocation.from_array(np.zeros((900, 1000)), tile=250)._rows, r"a tile of 250 .*up to 10 MB"),
+        (LogDeterminant(np.eye(50), np.zeros((5000, 50)), bound=1.0)._rows, r"all people \(2 MB"),
+    ):
+        with pytest.raises(MemoryError, match=words), rows.room():
+            raise MemoryError
+
+
+def test_groups_of_buckets_have_about_as_many_entries():
+    assert stored._balanced([5, 9, 1, 4, 0, 9], 2) == [(0, 1, 4), (2, 3, 5)]
+    assert stored._balanced([3, 3], 5) == [(0,), (1,)]
+    assert Counter(map(len, stored._balanced([0] * 9, 3))) == {3: 3}
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_functions_that_bend_up_or_fall_are_refused_wherever_they_do(unit):
+    def made(function, largest):
+        return ConcaveOverModular([[largest]], concave=lambda t: unit * function(t), bound=1e12)
+
+    assert made(np.sqrt, 1e6) is not None
+    for start, largest in ((3e-3, 1.0), (300.0, 1.0), (3e5, 1e6)):
+        with pytest.raises(DataError, match="not concave"):
+            made(lambda t, s=start: np.maximum(t, 2.0 * t - s), largest)
+        with pytest.raises(DataError, match="must not fall"):
+            made(lambda t, s=start: np.minimum(t, 2.0 * s - t), largest)
+    tilt = 1e-10 * max(1.0, 1.0 / unit)
+    assert made(lambda t: np.minimum(t, 1.0 - tilt * (t - 1.0)), 1.0) is not None  # within rounding
