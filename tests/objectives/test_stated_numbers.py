@@ -26,6 +26,7 @@ from discreet.objectives import (
     SetFunction,
     answers,
     devices,
+    rows,
     stored,
 )
 from discreet.objectives.devices import NUMPY, Device
@@ -242,3 +243,22 @@ def test_functions_that_bend_up_or_fall_are_refused_wherever_they_do(unit):
             made(lambda t, s=start: np.minimum(t, 2.0 * s - t), largest)
     tilt = 1e-10 * max(1.0, 1.0 / unit)
     assert made(lambda t: np.minimum(t, 1.0 - tilt * (t - 1.0)), 1.0) is not None  # within rounding
+
+
+def test_rows_are_cut_by_their_entries_and_by_their_number():
+    for ends, most, expected in (
+        ([0, 2, 2, 9, 10, 11], 3, [(0, 2), (2, 3), (3, 5)]),
+        ([0] * 8, 3, [(0, 3), (3, 6), (6, 7)]),
+        ([0, 3, 6], 6, [(0, 2)]),
+        ([0, 3, 6], 5, [(0, 1), (1, 2)]),
+    ):
+        assert [*rows.chunks(np.array(ends), most)] == expected
+
+
+def test_a_cap_on_items_never_rises():
+    people = Coverage(np.ones((2, 5)))
+    for caps, most in (((3,), 3), ((9,), 5), ((3, 4), 3), ((4, 3), 3), ((4, 9), 4)):
+        some = people
+        for cap in caps:
+            some = some.cap_items(cap, seed=1)
+        assert some.items_per_person == most
