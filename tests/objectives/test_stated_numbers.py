@@ -215,12 +215,12 @@ def test_what_a_tile_takes_and_is_called_when_there_is_no_room():
         pairs, sides = 4 * 8, (4 + 2 * 8) * width
         assert portable.tile_bytes((4, 8), width) == (3 * pairs + sides) * size + 4 * 8
         assert NUMPY.tile_bytes((4, 8), width) == devices.processors() * ((pairs + sides) * size + 8 * 4)
-    for rows, words in (
+    for source, words in (
         (FacilityLocation.from_array(np.zeros((9, 1000)), tile=2)._rows, r"up to 0 MB"),
         (FacilityLocation.from_array(np.zeros((900, 1000)), tile=250)._rows, r"a tile of 250 .*up to 10 MB"),
         (LogDeterminant(np.eye(50), np.zeros((5000, 50)), bound=1.0)._rows, r"all people \(2 MB"),
     ):
-        with pytest.raises(MemoryError, match=words), rows.room():
+        with pytest.raises(MemoryError, match=words), source.room():
             raise MemoryError
 
 
