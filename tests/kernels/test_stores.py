@@ -180,6 +180,12 @@ def test_the_same_within_its_limits():
     for first, ends, letters in ((0, [0, 1, 1, 2], b"ab"), (2, [0, 1], b"b"), (3, [0], b"")):
         found = numbers.texts(first)
         assert (found[0].tolist(), found[1].tobytes()) == (ends, letters)
+    many = [b"%d" % (7 * number) + b"x" * (number % 90) for number in range(4000)]
+    numbers = stores.TextNumbers(WORDS)
+    for count in (700, 1500, 4000):  # the table grows, and grows again
+        assert numbers.add(*texts(*many[:count])).tolist() == list(range(count))
+    assert numbers.add(*texts(*many[::-1])).tolist() == list(range(3999, -1, -1))
+    assert numbers.texts(0)[1].tobytes() == b"".join(many)
     marked = people_of([4, 4, 4, 5], [0, 1, 9, 0], cap=2, marks=WORDS)
     assert [part.tolist() for part in marked] == [[4, 5], [0, 2, 3], [0, 1, 0], []]
     given = np.array([0, 5, (1 << 64) - 1, 3, (1 << 64) - 2], dtype=np.uint64)
