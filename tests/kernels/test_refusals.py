@@ -19,12 +19,6 @@ def people():
     return rows.RowTable(rows.SURVIVE, 1.0, as_sparse(MATRIX).view, np.ones(2), np.ones(2))
 
 
-def drawn(call, scores=(3, 2), **given):
-    """Two experts over three items, asked something."""
-    made = experts.OrderedExperts(np.zeros(scores, dtype=INTS), 1.0, 1.0, 1)
-    return call(made, **given)
-
-
 def explored(explore=(0, -1), item=(1, 0), sample=(0, 0), noised=1, left=1, people_from=0, words=2):
     how = experts.Exploration(
         (np.array(explore, SMALL), np.array(item, SMALL), np.array(sample, INTS)),
@@ -54,7 +48,7 @@ def clipped(low=4, span=4, out=3, flush=1):
     arrays.add_clipped(np.ones((4, 3)), np.zeros(low), np.ones(span), flush, np.zeros(out, INTS))
 
 
-def summed(places):
+def summed(places=(0, 3)):
     numbers = np.zeros(4), np.ones(4), np.ones(4)
     arrays.gain_sums(rows.SQRT, np.ones((4, 3)), numbers, 1.0, 8.0, np.array(places), np.zeros(3))
 
@@ -87,93 +81,57 @@ def scaled(items=(0, 2), total=1.0, room=3):
     polytopes.scale(np.zeros(3), np.array(items), total, np.zeros(room))
 
 
+def curve(cells=1, reach=(1, 1)):
+    composition.worst_case_curve(0.5, cells, np.array(reach))
+
+
+def asked(scores=(3, 2), item=2, expert=1, gains=(3, 2), one=(2, 1), short=0, shown=2, row=1, seen=(0, 2)):
+    """Two experts over three items, asked everything."""
+    made = experts.OrderedExperts(np.zeros(scores, dtype=INTS), 1.0, 1.0, 1)
+    made.decide(item)
+    made.begin()
+    made.find(expert, 0)
+    made.add(np.ones(gains, INTS))
+    made.add_one(*one, 1)
+    made.draw(np.zeros(made.words_per_set - short, WORDS), np.zeros(shown, SMALL))
+    made.observe(people(), row, np.array(seen, SMALL))
+
+
 REFUSED = {
-    lambda **given: composition.worst_case_curve(
-        **({"width": 0.5, "cells": 1, "reach": np.array([1, 1])} | given)
-    ): [
-        {"reach": np.array([2, 1])},
-        {"cells": -1},
-    ],
-    lambda **given: drawn(lambda made: made, **given): [{"scores": (2, 3)}, {"scores": (3, 0)}],
-    lambda item=2: drawn(lambda made: made.decide(item)): [{"item": 3}, {"item": -1}],
-    lambda expert=1: drawn(lambda made: made.find(expert, 0)): [{"expert": 2}, {"expert": -1}],
-    lambda shape=(3, 2): drawn(lambda made: made.add(np.ones(shape, INTS))): [
-        {"shape": (2, 2)},
-        {"shape": (3, 1)},
-    ],
-    lambda item=2, expert=1: drawn(lambda made: made.add_one(item, expert, 1)): [
-        {"item": 3},
-        {"item": -1},
-        {"expert": 2},
-        {"expert": -1},
-    ],
-    lambda short=0, shown=2: drawn(
-        lambda made: made.draw(np.zeros(made.words_per_set - short, WORDS), np.zeros(shown, SMALL))
-    ): [{"short": 1}, {"shown": 1}, {"shown": 3}],
-    lambda row=1, shown=(0, 2): drawn(lambda made: made.observe(people(), row, np.array(shown, SMALL))): [
-        {"row": 2},
-        {"row": -1},
-        {"shown": (0, 3)},
-        {"shown": (-1, 0)},
-    ],
-    explored: [
-        {"explore": (2, -1)},
-        {"item": (3, 0)},
-        {"item": (-1, 0)},
-        {"sample": (1, 0)},
-        {"sample": (-1, 0)},
-        {"item": (1,)},
-        {"sample": (0, 0, 0)},
-        {"noised": 0},
-        {"left": 2},
-        {"people_from": 1},
-        {"words": 1},
-    ],
-    gridded: [{"count": 2}, {"mantissa": (1 << 31) - 1}, {"mantissa": 1 << 32}],
-    attempted: [
-        {"words": 5},
-        {"places": 2},
-        {"status": 2},
-        {"guide": np.zeros(1 << 15, np.uint16)},
-        {"cells": np.zeros(0, WORDS)},
-        {"cells": np.array([5], WORDS)},
-    ],
-    clipped: [{"low": 3}, {"span": 3}, {"out": 2}, {"flush": 0}],
-    lambda places=(0, 3): summed(places): [{"places": (0, 4)}, {"places": (-1, 0)}],
-    added: [
-        {"first": 1},
-        {"first": -1},
-        {"count": 3},
-        {"place": (0, 1)},
-        {"place": (0, 2, 1)},
-        {"place": (0, -2, 1)},
-    ],
-    paid: [{"points": (1, 2)}, {"shares": 2}, {"totals": (2, 3)}, {"totals": (1, 2)}, {"kind": rows.SQRT}],
-    sloped: [{"x": 2}, {"out": 2}, {"inside": (1, 2)}, {"inside": (0, 3)}],
-    cut: [
-        {"tail": (0, 3)},
-        {"tail": (-1, 1)},
-        {"head": (1, 3)},
-        {"head": (-1, 2)},
-        {"tail": (0,)},
-        {"weights": 1},
-        {"prices": (3, 3)},
-        {"arcs": (0, 2)},
-        {"arcs": (-1, 0)},
-        {"starts": (0, 1, 3)},
-        {"starts": (-1, 1, 2)},
-        {"starts": (0, 2, 1)},
-        {"person": 2},
-        {"person": -1},
-        {"scores": 2},
-    ],
-    scaled: [{"items": (0, 3)}, {"items": (-1, 0)}, {"total": 2.0}, {"room": 2}],
+    curve: {"reach": [(2, 1)], "cells": [-1]},
+    asked: {"scores": [(2, 3), (3, 0)], "item": [3, -1], "expert": [2, -1], "gains": [(2, 2), (3, 1)]}
+    | {
+        "one": [(3, 0), (-1, 0), (0, 2), (0, -1)],
+        "short": [1],
+        "shown": [1, 3],
+        "row": [2, -1],
+        "seen": [(0, 3), (-1, 0)],
+    },
+    explored: {"explore": [(2, -1)], "item": [(3, 0), (-1, 0), (1,)], "sample": [(1, 0), (-1, 0), (0, 0, 0)]}
+    | {"noised": [0], "left": [2], "people_from": [1], "words": [1]},
+    gridded: {"count": [2], "mantissa": [(1 << 31) - 1, 1 << 32]},
+    attempted: {"words": [5], "places": [2], "status": [2], "guide": [np.zeros(1 << 15, np.uint16)]}
+    | {"cells": [np.zeros(0, WORDS), np.array([5], WORDS)]},
+    clipped: {"low": [3], "span": [3], "out": [2], "flush": [0]},
+    summed: {"places": [(0, 4), (-1, 0)]},
+    added: {"first": [1, -1], "count": [3], "place": [(0, 1), (0, 2, 1), (0, -2, 1)]},
+    paid: {"points": [(1, 2)], "shares": [2], "totals": [(2, 3), (1, 2)], "kind": [rows.SQRT]},
+    sloped: {"x": [2], "out": [2], "inside": [(1, 2), (0, 3)]},
+    cut: {"tail": [(0, 3), (-1, 1), (0,)], "head": [(1, 3), (-1, 2)], "weights": [1], "prices": [(3, 3)]}
+    | {
+        "arcs": [(0, 2), (-1, 0)],
+        "starts": [(0, 1, 3), (-1, 1, 2), (0, 2, 1)],
+        "person": [2, -1],
+        "scores": [2],
+    },
+    scaled: {"items": [(0, 3), (-1, 0)], "total": [2.0], "room": [2]},
 }
 
 
 @pytest.mark.parametrize("call", REFUSED)
 def test_one_thing_wrong_at_a_time(call):
     call()
-    for wrong in REFUSED[call]:
-        with pytest.raises((ValueError, IndexError)):
-            call(**wrong)
+    for name, values in REFUSED[call].items():
+        for wrong in values:
+            with pytest.raises((ValueError, IndexError)):
+                call(**{name: wrong})
