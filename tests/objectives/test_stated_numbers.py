@@ -262,3 +262,23 @@ def test_a_cap_on_items_never_rises():
         for cap in caps:
             some = some.cap_items(cap, seed=1)
         assert some.items_per_person == most
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_what_a_cut_can_reach(directed):
+    """Of an arc and its reverse at most one is cut: the larger of every two, and what the items add or take."""
+    rng = np.random.default_rng(0)
+    graphs = rng.integers(0, 4, (4, 5, 5)) * (rng.random((4, 5, 5)) < 0.5)
+    graphs = graphs if directed else graphs + graphs.transpose(0, 2, 1)
+    modular = rng.integers(-9, 3, (4, 5))
+    reached, touched = [], []
+    for graph, part in zip(graphs, modular, strict=True):
+        edges = sum(max(graph[u, v], graph[v, u]) for u in range(5) for v in range(u))
+        reached.append(max(edges + sum(m for m in part if m > 0), -sum(m for m in part if m < 0)))
+        ends = {u for u in range(5) for v in range(5) if u != v and (graph[u, v] or graph[v, u])}
+        touched.append(len(ends | set(np.flatnonzero(part).tolist())))
+    people = GraphCut(graphs, modular=modular, directed=directed, bound=float(max(reached)))
+    assert people._largest().tolist() == reached
+    assert people._most_items() == max(touched)
+    with pytest.raises(DataError, match="somebody can reach"):
+        GraphCut(graphs, modular=modular, directed=directed, bound=max(reached) - 0.5)
