@@ -266,7 +266,7 @@ def test_a_cap_on_items_never_rises():
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_what_a_cut_can_reach(directed):
-    """Of an arc and its reverse at most one is cut: the larger of every two, and what the items add or take."""
+    """Of an arc and its reverse at most one is cut: the larger of every two, and what items add or take."""
     rng = np.random.default_rng(0)
     graphs = rng.integers(0, 4, (4, 5, 5)) * (rng.random((4, 5, 5)) < 0.5)
     graphs = graphs if directed else graphs + graphs.transpose(0, 2, 1)
