@@ -10,6 +10,7 @@ import pytest
 
 from discreet.constraints import Cardinality, Knapsack, LaminarMatroid, PartitionMatroid, TransversalMatroid
 from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
+from discreet.constraints.residual import rest_of
 
 
 @pytest.mark.parametrize(("n", "k"), [(4, 1.0), (4, 2.0), (5, 2.5), (4, 3.3), (3, 0.7), (5, 4.0), (2, 1.5)])
@@ -116,3 +117,8 @@ def test_a_knapsack_at_its_limit():
             assert bag.addable([0]).tolist() == [False, fits, True]
         for x, inside in (([1.0, 1.0, 5e-10], True), ([1.0, 1.0, 9e-9], False), ([1.0, 1.0, -5e-10], True)):
             assert Knapsack(np.array([0.5, 0.5, 1.0]) * unit, unit).in_polytope(x) is inside
+        for off, fits in ((2e-13, True), (7e-13, False)):  # half of that in what is left of it
+            bag = Knapsack(np.array([0.5, 0.5 + off, 0.1]) * unit, unit)
+            left = rest_of(bag, np.array([0]), np.array([1, 2]))
+            assert left.contains([0]) is fits
+            assert bag.contains([0, 1])

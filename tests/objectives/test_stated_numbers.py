@@ -282,3 +282,19 @@ def test_what_a_cut_can_reach(directed):
     assert people._most_items() == max(touched)
     with pytest.raises(DataError, match="somebody can reach"):
         GraphCut(graphs, modular=modular, directed=directed, bound=max(reached) - 0.5)
+
+
+def test_heights_may_fall_by_rounding_and_no_more():
+    """By 1e-9 of three heights; what leads beyond all weights of a person is never used."""
+    for reached, after, wrong in (
+        (5.0, 100.0 - 2e-7, False),
+        (5.0, 100.0 - 5e-7, True),
+        (5.0, 100.0 + 2e-7, False),
+        (5.0, 100.0 + 5e-7, True),
+        (8.0, 3.0, True),
+        (8.0 * (1.0 + 5e-13), 3.0, True),
+        (8.0 * (1.0 + 2e-12), 3.0, False),
+    ):
+        before = most = np.array([100.0])
+        found = rows._wrong(np.array([reached]), np.array([8.0]), before, np.array([after]), most)
+        assert found.tolist() == [wrong]
