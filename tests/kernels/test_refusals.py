@@ -64,9 +64,14 @@ def paid(points=(1, 3), shares=1, totals=(1, 3), kind=rows.SURVIVE):
     table.add_gradients(0, np.ones(2, BYTES), np.ones(points), np.ones(shares), 1.0, 1, units)
 
 
-def sloped(x=3, out=3, inside=(1, 3), kind=rows.SQRT):
-    table = rows.RowTable(kind, 0.0, as_sparse(MATRIX).view, np.ones(2), np.ones(2))
-    table.gradient_steps(np.ones(x), np.ones(inside, BYTES), 1.0, 1, np.zeros(out, INTS), 0, 2)
+def sloped(x=3, out=3, inside=(1, 3), first=1, last=2):
+    table = rows.RowTable(rows.SQRT, 0.0, as_sparse(MATRIX).view, np.ones(2), np.ones(2))
+    sets, whole = np.ones(inside, BYTES), np.zeros(out, INTS)
+    table.gradient_steps(np.ones(x), sets, 1.0, 1, whole, first, last)
+
+
+def extended(x=3, out=3, first=1, last=2):
+    people().extension(np.ones(x), np.zeros(out), first, last)
 
 
 def cut(
@@ -116,7 +121,8 @@ REFUSED = {
     summed: {"places": [(0, 4), (-1, 0)]},
     added: {"first": [1, -1], "count": [3], "place": [(0, 1), (0, 2, 1), (0, -2, 1)]},
     paid: {"points": [(1, 2)], "shares": [2], "totals": [(2, 3), (1, 2)], "kind": [rows.SQRT]},
-    sloped: {"x": [2], "out": [2], "inside": [(1, 2), (0, 3)]},
+    sloped: {"x": [2], "out": [2], "inside": [(1, 2), (0, 3)], "first": [-1, 3], "last": [0, 3]},
+    extended: {"x": [2], "out": [2], "first": [-1, 3], "last": [0, 3]},
     cut: {"tail": [(0, 3), (-1, 1), (0,)], "head": [(1, 3), (-1, 2)], "weights": [1], "prices": [(3, 3)]}
     | {
         "arcs": [(0, 2), (-1, 0)],
