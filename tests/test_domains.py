@@ -16,26 +16,26 @@ def _rounded(point):
 
 
 DOMAINS = {
-    "ball": Ball(3, 2.0, [1.0, 0.0, -1.0]),
-    "box": Box([-1.0, 0.0, 2.0], [1.0, 0.5, 5.0]),
-    "simplex": Simplex(4),
-    "two": Simplex(2),
-    "capped": CappedSimplex(5, 2),
-    "capped, fraction": CappedSimplex(5, 2.5),
-    "capped, most": CappedSimplex(5, 4),
-    "capped, most, fraction": CappedSimplex(4, 3.3),
-    "at most": CappedSimplex(5, 2, exactly=False),
-    "at most, fraction": CappedSimplex(4, 0.7, exactly=False),
-    "at most all": CappedSimplex(3, 7.0, exactly=False),
-    "function": Domain.from_projection(_rounded, 3, 1.0, math.sqrt(3.0)),
-    "shrunk": Simplex(4).shrunk(0.3),
-    "shrunk box": Box([0.0, 0.0], [1.0, 3.0]).shrunk(0.5),
+    "ball": lambda: Ball(3, 2.0, [1.0, 0.0, -1.0]),
+    "box": lambda: Box([-1.0, 0.0, 2.0], [1.0, 0.5, 5.0]),
+    "simplex": lambda: Simplex(4),
+    "two": lambda: Simplex(2),
+    "capped": lambda: CappedSimplex(5, 2),
+    "capped, fraction": lambda: CappedSimplex(5, 2.5),
+    "capped, most": lambda: CappedSimplex(5, 4),
+    "capped, most, fraction": lambda: CappedSimplex(4, 3.3),
+    "at most": lambda: CappedSimplex(5, 2, exactly=False),
+    "at most, fraction": lambda: CappedSimplex(4, 0.7, exactly=False),
+    "at most all": lambda: CappedSimplex(3, 7.0, exactly=False),
+    "function": lambda: Domain.from_projection(_rounded, 3, 1.0, math.sqrt(3.0)),
+    "shrunk": lambda: Simplex(4).shrunk(0.3),
+    "shrunk box": lambda: Box([0.0, 0.0], [1.0, 3.0]).shrunk(0.5),
 }
 
 
 @pytest.fixture(params=DOMAINS, ids=DOMAINS.keys())
 def domain(request):
-    return DOMAINS[request.param]
+    return DOMAINS[request.param]()  # made by the test that asks for it
 
 
 def test_projection_is_the_nearest_point(domain):
@@ -88,7 +88,7 @@ def test_shrinking_leaves_room_for_a_ball(domain):
 
 def test_to_json_and_back():
     for name in ("ball", "box", "simplex", "capped", "at most, fraction", "shrunk", "shrunk box"):
-        domain = DOMAINS[name]
+        domain = DOMAINS[name]()
         again = Domain.from_json(domain.to_json())
         assert type(again) is type(domain)
         assert again.to_json() == domain.to_json()
@@ -166,10 +166,17 @@ def test_a_function_that_does_not_give_the_nearest_point_is_refused():
 
 
 @pytest.mark.parametrize(
-    "domain", [Ball(3, 1e-9, [5.0] * 3), Ball(2, 1e9), Box([1e6] * 3, [1e6 + 1.0] * 3), Simplex(300), Ball(1)]
+    "make",
+    [
+        lambda: Ball(3, 1e-9, [5.0] * 3),
+        lambda: Ball(2, 1e9),
+        lambda: Box([1e6] * 3, [1e6 + 1.0] * 3),
+        lambda: Simplex(300),
+        lambda: Ball(1),
+    ],
 )
-def test_sets_of_any_size_pass(domain):
-    domain.check()
+def test_sets_of_any_size_pass(make):
+    make().check()
 
 
 def test_simplex_twin():

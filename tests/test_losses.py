@@ -14,17 +14,18 @@ from tests.refusals import refused
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(40, 3))
 ROWS /= np.linalg.norm(ROWS, axis=1)[:, None] * RNG.uniform(1.0, 3.0, (40, 1))
+LABELS, TARGETS = RNG.integers(0, 2, 40), RNG.uniform(-2.0, 2.0, 40)
 LOSSES = {
-    "logistic": Logistic(ROWS, RNG.integers(0, 2, 40)),
-    "squared": Squared(ROWS, RNG.uniform(-2.0, 2.0, 40), target_bound=2.0),
-    "linear": Linear(ROWS, row_norm=1.0),
-    "distance": Distance(ROWS),
+    "logistic": lambda: Logistic(ROWS, LABELS),
+    "squared": lambda: Squared(ROWS, TARGETS, target_bound=2.0),
+    "linear": lambda: Linear(ROWS, row_norm=1.0),
+    "distance": lambda: Distance(ROWS),
 }
 
 
 @pytest.fixture(params=LOSSES, ids=LOSSES.keys())
 def people(request):
-    return LOSSES[request.param]
+    return LOSSES[request.param]()  # made by the test that asks for it
 
 
 def test_gradients_are_slopes(people):

@@ -220,12 +220,6 @@ def test_closed_forms_where_enumeration_is_out_of_reach(name: str) -> None:
     assert gradient[j] == pytest.approx(ends[1] - ends[0], rel=1e-9)
 
 
-def test_a_second_cap_does_not_undo_the_first() -> None:
-    rng = np.random.default_rng(0)
-    people = Coverage(np.ones((2, 6))).cap_items(2, rng).cap_items(5, rng)
-    assert people.items_per_person == 2
-
-
 def test_concave_functions_are_asked_for_arrays() -> None:
     def picky(t: np.ndarray) -> np.ndarray:
         assert isinstance(t, np.ndarray)
