@@ -112,7 +112,7 @@ PARAMETERS = {
 
 # By the class, or by the package for all its classes whose docstrings state none.
 GUARANTEES = {
-    "GaussianNoise": "One release is Gaussian DP with mu = sensitivity / sigma, and zCDP with rho = mu^2 / 2.",
+    "GaussianNoise": "One release is Gaussian DP with mu = sensitivity / sigma, zCDP with rho = mu^2 / 2.",
     "GroupGaussianNoise": "All rounds of a person together, at most `participations`, are Gaussian DP with"
     " mu = sensitivity / sigma.",
     "LaplaceNoise": "One release is pure DP with epsilon = sensitivity / scale, in the L1 norm.",
