@@ -1,5 +1,5 @@
-"""What reference pages say besides docstrings: parameters that many classes share, and examples of classes
-that others make for you."""
+"""What reference pages say besides docstrings: parameters that many classes share, what releases and
+packages guarantee, and examples of classes that others make for you."""
 
 from __future__ import annotations
 
@@ -108,6 +108,26 @@ PARAMETERS = {
     "Bucket.ends": "Where each person's entries end.",
     "Bucket.items": "The item number of each entry.",
     "Store.manifest": "What the folder says about itself: sizes, columns, checksums.",
+}
+
+# By the class, or by the package for all its classes whose docstrings state none.
+GUARANTEES = {
+    "GaussianNoise": "One release is Gaussian DP with mu = sensitivity / sigma, zCDP with rho = mu^2 / 2.",
+    "GroupGaussianNoise": "All rounds of a person together, at most `participations`, are Gaussian DP with"
+    " mu = sensitivity / sigma.",
+    "LaplaceNoise": "One release is pure DP with epsilon = sensitivity / scale, in the L1 norm.",
+    "SphericalLaplaceNoise": "One release is pure DP with epsilon = sensitivity / scale, in the L2 norm.",
+    "ExponentialChoice": "One choice is pure DP with epsilon = rate * range, and zCDP with rho ="
+    " (rate * range)^2 / 8.",
+    "FlippedChoice": "One choice is pure DP with epsilon = rate * range.",
+    "ExactChoices": "All choices together are (epsilon, delta)-DP, with the epsilon that `loss` computes.",
+    "PureRelease": "The one that its caller has a proof of: it is charged, and not checked.",
+    "ApproximateRelease": "The one that its caller has a proof of: it is charged, and not checked.",
+    "ConcentratedRelease": "The one that its caller has a proof of: it is charged, and not checked.",
+    "objectives": "An objective releases nothing. What it computes is true, not private, and for learners and"
+    " selectors: they release what they make of it through their gate.",
+    "constraints": "A constraint holds public facts and sees nobody's data. What it makes of a release is"
+    " post-processing, which costs no privacy.",
 }
 
 EXAMPLES = {

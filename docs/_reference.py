@@ -26,7 +26,7 @@ PACKAGES = ("online", "offline", "objectives", "constraints", "privacy", "data")
 MARK = "<!-- classes -->"
 DOCS = Path(__file__).parent
 _entries = runpy.run_path(str(DOCS / "_entries.py"))
-PARAMETERS, EXAMPLES = _entries["PARAMETERS"], _entries["EXAMPLES"]
+PARAMETERS, GUARANTEES, EXAMPLES = (_entries[one] for one in ("PARAMETERS", "GUARANTEES", "EXAMPLES"))
 _GUARANTEE = re.compile(r"^(Formal guarantee|Guarantee)[.:] ")
 _NAME = re.compile(r"(?<!`)`(?:\w+\.)*([A-Z]\w+)`(?!`)")
 
@@ -106,6 +106,8 @@ def about(thing: Any, name: str) -> str:
     entry = PARAMETERS.get(f"{thing.__name__}.{name}") or PARAMETERS.get(name)
     named = [one for one in (*sentences, *found.values()) if re.search(rf"``{name}(``|=|\[)", one)]
     words = next(iter([one for one in (found[name], *own, entry, *named) if one]), "")
+    if words.endswith(":"):  # a list follows, in the prose
+        return f"{words[:-1]}; see above."
     return words.rstrip(";") + ("." if words.endswith(";") else "")
 
 
@@ -154,14 +156,15 @@ def parameters(thing: Any) -> str:
 
 
 def guarantee(thing: Any) -> str:
-    """The paragraph of a docstring that states it, from its own class or from the one it is made of."""
+    """What its docstring or that of a class it is made of states, or an entry."""
     for kind in inspect.getmro(thing):
         if kind.__module__.startswith("discreet") and kind.__doc__:
             for part in paragraphs(kind):
                 if _GUARANTEE.match(part):
                     words = _GUARANTEE.sub("", part)
                     return words[0].upper() + words[1:]
-    return ""
+    name = thing.__name__
+    return GUARANTEES.get(name) or GUARANTEES.get(homes()[name], "")
 
 
 @functools.cache

@@ -142,6 +142,7 @@ def test_the_typed_program_runs(capsys):
 def test_the_readmes_images_are_what_was_measured():
     assert images.outdated() == []
     shown = re.findall(r"\]\(docs/images/(\S+)\)", (ROOT / "README.md").read_text())
+    shown += re.findall(r"\]\(images/(\S+)\)", (ROOT / "docs" / "index.md").read_text())
     assert set(shown) == set(images.IMAGE)
 
 

@@ -65,5 +65,6 @@ def run(command: Sequence[str], folder: Path = ROOT, seconds: float = 3600.0) ->
 
 
 def readme_example() -> str:
-    """The README's first example."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    """The README's example of a learner."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return next(block for block in blocks if "dc.plan(" in block)

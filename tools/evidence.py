@@ -350,9 +350,10 @@ def foot(page: str, root: Path = ROOT) -> str:
     old = [f"- {one.sentence}" for one in shown if one.state in ("stale", "unknown")]
     if not old:
         return ""
-    return (
-        "\n\n## Results older than the code\n\n" + "\n".join(old) + "\n\n`make evidence` makes them again.\n"
-    )
+    again = "`make evidence` makes them again."
+    said = "\n".join(old)
+    title = "<summary>Results older than the code</summary>"
+    return f"\n\n<details markdown>\n{title}\n\n{said}\n\n{again}\n\n</details>\n"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:

@@ -28,6 +28,7 @@ LINES = (
 )
 TITLES = {"msweb": "areas of a web site", "eshop_clicks": "products of a shop"}
 WIDTH, HEIGHT, LEFT, TOP, PANEL, TALL = 860, 400, 62, 74, 350, 236
+NARROW, BELOW = 424, 328  # the same for a phone: its width, and from one panel to the next
 
 
 # --- the picture ------------------------------------------------------------------------------------
@@ -41,8 +42,8 @@ def share_served() -> str:
         _text(24, 52, "Share of people who find one of 5 chosen items; delta 1e-6, mean of 3 runs", 13),
     ]
     for place, (name, found) in enumerate(streams.items()):
-        parts += _panel(name, found, LEFT + place * (PANEL + 52))
-    label, across = "", 62.0
+        parts += _panel(name, found, LEFT + place * (PANEL + 52), TOP)
+    across = 62.0
     for _, label, colour, dashes in LINES:
         parts.append(_line([(across, HEIGHT - 16), (across + 30, HEIGHT - 16)], colour, dashes))
         parts.append(_text(across + 37, HEIGHT - 11.5, label, 13))
@@ -50,26 +51,43 @@ def share_served() -> str:
     return _svg(WIDTH, HEIGHT, _alternative(streams), parts)
 
 
-def _panel(name: str, found: dict[str, Any], left: float) -> list[str]:
+def share_served_narrow() -> str:
+    """The same for a phone: one panel below the other."""
+    streams = stored("epsilons")["streams"]
+    parts = [
+        _text(16, 30, "What privacy costs", 19, weight="bold"),
+        _text(16, 52, "Share of people who find one of 5 chosen items;", 14),
+        _text(16, 71, "delta 1e-6, mean of 3 runs", 14),
+    ]
+    for place, (name, found) in enumerate(streams.items()):
+        parts += _panel(name, found, LEFT, TOP + 22 + place * BELOW)
+    for row, (_, label, colour, dashes) in enumerate(LINES):
+        height = TOP + 22 + 2 * BELOW + 22 * row
+        parts.append(_line([(LEFT, height), (LEFT + 30, height)], colour, dashes))
+        parts.append(_text(LEFT + 37, height + 4.5, label, 14))
+    return _svg(NARROW, TOP + 2 * BELOW + 82, _alternative(streams), parts)
+
+
+def _panel(name: str, found: dict[str, Any], left: float, top: float) -> list[str]:
     epsilons = [float(one) for one in found["private"]]
     best = not_private(found)
     most = math.ceil(10.0 * best + 0.5) / 10.0
 
     def at(epsilon: float, share: float) -> tuple[float, float]:
         across = math.log(epsilon / epsilons[0]) / math.log(epsilons[-1] / epsilons[0])
-        return left + 8 + across * (PANEL - 16), TOP + 22 + TALL * (1.0 - share / most)
+        return left + 8 + across * (PANEL - 16), top + 22 + TALL * (1.0 - share / most)
 
     size = f"{found['people']:,} people, {found['items']} {TITLES[name]}"
-    parts = [_text(left, TOP + 8, size, 13, weight="bold")]
+    parts = [_text(left, top + 8, size, 13, weight="bold")]
     for tick in np.arange(0.0, most + 0.05, 0.1 if most < 0.6 else 0.2):
         height = at(epsilons[0], tick)[1]
         parts.append(_line([(left, height), (left + PANEL, height)], "#e3e3e3", "", 1))
         parts.append(_text(left - 6, height + 4, f"{100 * tick:.0f} %", 12, anchor="end"))
     for epsilon in epsilons:
         across = at(epsilon, 0.0)[0]
-        parts.append(_text(across, TOP + TALL + 40, f"{epsilon:g}", 12, anchor="middle"))
+        parts.append(_text(across, top + TALL + 40, f"{epsilon:g}", 12, anchor="middle"))
     parts.append(
-        _text(left + PANEL / 2, TOP + TALL + 58, "epsilon: more privacy on the left", 12, anchor="middle")
+        _text(left + PANEL / 2, top + TALL + 58, "epsilon: more privacy on the left", 12, anchor="middle")
     )
     for share, label in ((best, "not private"), (found["random"], "random set")):
         ends = [(left, at(1.0, share)[1]), (left + PANEL, at(1.0, share)[1])]
@@ -160,6 +178,7 @@ def _badge(label: str, value: str) -> str:
 
 IMAGE: dict[str, Callable[[], str]] = {
     "share_served.svg": share_served,
+    "share_served_narrow.svg": share_served_narrow,
     "badge_audit.svg": audited,
     "badge_gain.svg": gain_kept,
     "badge_mutants.svg": mutants,

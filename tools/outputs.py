@@ -48,7 +48,7 @@ BLOCK = re.compile(
     r"(?:\n(?P<mark><!-- output(?:: one run)? -->)\n(?P<stored>.*?)" + re.escape(END) + r"\n)?",
     re.DOTALL | re.MULTILINE,
 )
-NUMBERS = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBERS = re.compile(r"(?:(?<=\s)-)?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 DOTS_PER_INCH = 100
 
 

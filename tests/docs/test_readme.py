@@ -25,6 +25,14 @@ def test_code_blocks_run(capsys):
     assert capsys.readouterr().out.count("replace-one adjacency") >= 2
 
 
+def test_the_first_result_is_within_twenty_lines(capsys):
+    text = (ROOT / "README.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", text, re.DOTALL).groups()
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+    assert text[: text.index(printed)].count("\n") < 20
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md", "docs/theorems.md"])
 def test_tables_are_generated(page):
     text = (ROOT / page).read_text()

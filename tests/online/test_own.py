@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tutorials" / "own.md").read_text()
+PAGE = (ROOT / "docs" / "tutorials" / "own_learner.md").read_text()
 MODULE = re.search(r"write_text\('''\n(.*?)'''\)", PAGE, re.DOTALL)[1]
 SAVE = """
 import discreet as dc

@@ -751,8 +751,8 @@ class PrivateGreedy(OfflineSelector):
 
     ``select(people)`` takes a population. Scores are sums over its people, each person's part rounded down
     to a public step and held to [0, ``bound``]: exact, and never divided by the number of people. With
-    ``sensitivity`` the objective is one function of everybody's data instead, no set's value of which one
-    person can move by more; `MutualInformation` and mixtures of unlike populations know their own.
+    ``sensitivity`` the objective is one function of everybody's data instead, and one person can move the
+    value of any set by at most that; `MutualInformation` and mixtures of unlike populations know their own.
 
     ``method`` says how the picks are accounted for (`privacy.picks`):
 

@@ -302,7 +302,7 @@ class BanditApproximateLeader(PointLearner):
     ``lipschitz`` and ``strong_convexity`` matter for tuning and certificate, not for privacy.
 
     Default: the number, not the gradient, is made private. Rounds come in batches that share one point; the
-    batch's sum of costs leaves once, with Laplace noise, and everything else is made of these sums and public
+    batch's sum of costs is released once, with Laplace noise, and all else is made of these sums and public
     randomness. A person is in one batch and moves its sum by at most the range of costs, so the whole stream
     of sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not grow with
     p / beta. Noise that is independent of everything else keeps the gradient estimate unbiased, and a batch

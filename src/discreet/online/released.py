@@ -31,7 +31,7 @@ class Released:
 
     ``items`` is the set that stood last, in order. ``values`` is what each item was worth to a person on
     average, by released sums, ``deviations`` how far off that may be, and ``people`` how many people these
-    were about; None and 0 where only sets were released. NaN is an item of which nothing is known. ``labels``
+    were about; None and 0 where only sets were released. NaN: nothing is known about the item. ``labels``
     are the items' names. ``caveats`` is what accounts have to say of these releases, and of whatever follows
     from them. ``candidates`` are the items that can be shown; None for all of them.
     """

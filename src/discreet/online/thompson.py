@@ -509,9 +509,9 @@ class BlockFeedback(RewardSum):
 class ThompsonSelector(OnlineSelector):
     """Thompson sampling (Thompson 1933) for sets of k items, on sums that leave once per block of rounds.
 
-    A block of rounds shows one set. What came of it is summed up and leaves once, with Laplace noise. From
-    these released sums follows a normal posterior of what each item is worth; the next set is the best one
-    for weights drawn from it. The first 8 blocks show sets at random, and tell how large values are.
+    All rounds of a block show one set. Their rewards are summed and released once, with Laplace noise. The
+    released sums give a normal posterior of the value of each item, and the next set is the best one for
+    weights drawn from it. The first 8 blocks show sets at random, and tell how large values are.
 
     ``feedback="bandit"``: a reward is what the set was worth, in [0, ``bound``], and a block of 30 / epsilon
     rounds releases one sum. The model takes a set to be worth the sum of its items' weights. Beliefs about up

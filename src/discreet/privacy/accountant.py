@@ -429,7 +429,7 @@ class Release:
     """What was charged (``event``, ``count``, ``disjoint``), and the only way to draw what it pays for.
 
     ``count`` is how many such releases one person's data enters. With ``disjoint=True`` that is so in each of
-    several groups of people, of which nobody is in two. ``most`` is how many draws were paid for; None where
+    several groups of people, and nobody is in two. ``most`` is how many draws were paid for; None where
     they are about one group after the other.
     """
 

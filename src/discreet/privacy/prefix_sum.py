@@ -83,7 +83,7 @@ class VectorBounds:
     ``nonzeros`` the number of coordinates that are not 0. Every bound is checked when a vector comes. With
     ``people_per_vector`` above 1 each vector is itself a sum of up to that many people's vectors; the bounds
     are about each person's, and the caller who adds them up has to ensure that. ``apart`` is a bound of the
-    distance between the vectors of neighbours, for vectors of which more is known than the other bounds say.
+    distance between the vectors of neighbours, where more is known about them than the other bounds say.
     """
 
     dimension: int
