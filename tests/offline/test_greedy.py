@@ -1078,7 +1078,7 @@ def test_sampling_loss_bounds_what_is_seen():
 def test_bad_input_is_named_before_anything_is_spent():
     people = Coverage(np.eye(5))
     cases = [
-        (lambda: PrivateGreedy(0, BUDGET), ValueError, "constraint=0"),
+        (lambda: PrivateGreedy(0, BUDGET), ValueError, "k=0"),
         (lambda: PrivateGreedy("five", BUDGET), TypeError, "constraint"),
         (lambda: PrivateGreedy(2, 1.0), TypeError, "budget must be a Budget"),
         (lambda: PrivateGreedy(2, BUDGET, "best"), ValueError, "method"),

@@ -155,7 +155,7 @@ def test_a_guarantee_as_a_whole_says_which_and_where_its_mechanisms_and_proof_ar
         for text in texts:
             assert f"declared as a whole: {words}" in text
             assert (
-                "one guarantee of a run or a fit; its mechanisms, their sensitivities and noise are" in text
+                "one guarantee of a run or a fit. The account of that run or fit lists its mechanisms" in text
             )
             assert "docs/privacy.md (Algorithms)" in text
     assert "declared" not in text_of(spent(dc.Budget(1.0)).to_html())

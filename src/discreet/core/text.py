@@ -108,6 +108,7 @@ def likelier(epsilon: float, digits: int = 4) -> str:
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CARD = (
     f"border:{_EDGE};border-radius:6px;padding:.6em .9em;margin:.3em 0;display:inline-block;max-width:100%"
+    ";box-sizing:border-box"
 )
 _TABLE = "border-collapse:collapse;font-size:inherit;background:transparent;color:inherit;margin:.3em 0"
 _QUIET = "opacity:.75;font-size:90%"

@@ -231,7 +231,7 @@ class OfflineSelector:
         given: Mapping[str, Any],
     ) -> None:
         if isinstance(constraint, int | float | np.number):
-            constraint = Cardinality(checks.whole("constraint", constraint, at_least=1))
+            constraint = Cardinality(checks.whole("k", constraint, at_least=1))
         if not isinstance(constraint, Constraint):
             raise TypeError(
                 f"constraint must be a Constraint such as Cardinality(5), got {checks.shown(constraint)}"

@@ -613,9 +613,9 @@ _DEFINITIONS_OF = {
 }
 _DECLARED = "declared as a whole: "
 DECLARED = (
-    f"{_DECLARED}one guarantee of a run or a fit; its mechanisms, their sensitivities and noise are in the"
-    " account that the run printed or the fit has, and what proves each of them is in docs/privacy.md"
-    " (Algorithms). Of a release of somebody's own code the proof is theirs to show"
+    f"{_DECLARED}one guarantee of a run or a fit. The account of that run or fit lists its mechanisms,"
+    " sensitivities and noise; docs/privacy.md (Algorithms) has the proofs. For releases of your own code,"
+    " the proof is yours to give"
 )
 _HEADER = ["release", "mechanism", "sensitivity", "noise", "count", "composition", "epsilon per release"]
 _MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time

@@ -74,8 +74,8 @@ def document(
         else:
             page.text(f"{name}: nothing has been released.")
     page.text(
-        "Releases about disjoint groups of people compose in parallel: of these the worst counts. All others"
-        " add up.",
+        "Releases about disjoint groups of people compose in parallel: only the worst group counts. All"
+        " other releases add up.",
         small=True,
     )
     page.heading("Assumptions and caveats")
