@@ -567,7 +567,7 @@ class Pages:
             route("POST", f"{one}/resume", "operate", partial(self.set_status, RUNNING)),
             route("POST", f"{one}/end", "operate", self.end),
             route("POST", f"{one}/delete", "operate", self.delete),
-            route("POST", f"{one}/items", "operate", self.change),
+            route("POST", f"{one}/items", "operate", self.change_items),
             route("GET", f"{one}/releases.{{form}}", "read", self.releases),
             route("GET", "/populations", "read", self.populations),
             route("GET", "/populations/{population}", "read", self.population),
@@ -845,21 +845,18 @@ class Pages:
         self._accounts.pop(population, None)
         return _to("/experiments")
 
-    async def change(self, visit: PageVisit) -> Response:
+    async def change_items(self, visit: PageVisit) -> Response:
+        """Add and retire the items of a form, one in each line.
+
+        The reason of a refusal is shown: it is made of the form and of public facts.
+        """
         live = await self.engine.live(visit.name)
         add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
         try:
             msgspec.convert({"add_items": add, "retire_items": retire}, Changes)
             await run_in_threadpool(self.engine.worker.change_items, live.id, add, retire)
-        except (
-            msgspec.ValidationError,
-            ValueError,
-            TypeError,
-            NotImplementedError,
-            LookupError,
-            RuntimeError,
-        ):
-            raise WRONG_ITEMS from None
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise WRONG_ITEMS.with_(detail=str(error)) from None
         await self.engine.refresh(live.name)
         return _to(f"/experiments/{live.name}#catalogue")
 
