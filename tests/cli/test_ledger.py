@@ -197,9 +197,9 @@ def test_what_a_run_takes_for_granted_the_shared_account_says_too(first):
         assert account.caveats == (("the list of items came from data",) if "caveat" in first else ())
 
 
-def test_a_run_is_not_enlarged():
+def test_a_run_gets_no_other_budget():
     with pytest.raises(ValueError, match="budget of their own"):
-        RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0).enlarged(Budget(2.0))
+        RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0).with_budget(Budget(2.0))
 
 
 def test_what_would_still_fit_does(tmp_path):

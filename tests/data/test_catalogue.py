@@ -370,7 +370,7 @@ def test_a_table_of_one_column_lists_items_and_other_tables_say_what_to_give():
     items = pd.DataFrame({"what": ["tea", "jam", "milk"], "price": [1, 2, 3]})
     found = Coverage.from_events(events, person="who", item="what", items=items[["what"]])
     assert found.labels == ("tea", "jam", "milk")
-    with pytest.raises(ValueError, match="items is a table with 2 columns; give the one that lists them$"):
+    with pytest.raises(ValueError, match=r"items is a table with 2 columns; give the one that lists them$"):
         Coverage.from_events(events, person="who", item="what", items=items)
     with pytest.raises(ValueError, match="items is a table without columns; give a list"):
         Coverage.from_events(events, person="who", item="what", items=items[[]])

@@ -317,14 +317,14 @@ def test_a_sum_comes_back_behind_a_ledger_once():
 
 
 def test_settings_that_need_more_than_they_claim_need_a_budget_of_their_own():
-    for gate in (
-        Gate(PURE, ledger=MemoryLedger()),
-        Gate(PURE).part("north"),
-        Gate.of_share(PURE.split(2)[0]),
+    for gate, cause in (
+        (Gate(PURE, ledger=MemoryLedger()), "was given a ledger"),
+        (Gate(PURE).part("north"), "is for one group of people"),
+        (Gate.of_share(PURE.split(2)[0]), "has a share of a budget"),
     ):
-        with pytest.raises(ValueError, match="need a budget of their own"):
-            gate.enlarged(dc.Budget(3.0))
-    assert Gate(PURE, 0).enlarged(dc.Budget(3.0)).budget.epsilon == 3.0
+        with pytest.raises(ValueError, match=f"need a budget of their own, and this gate {cause}"):
+            gate.with_budget(dc.Budget(3.0))
+    assert Gate(PURE, 0).with_budget(dc.Budget(3.0)).budget.epsilon == 3.0
 
 
 # --- disjoint groups, as data and in print ---------------------------------------------------------------

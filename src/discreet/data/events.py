@@ -404,7 +404,7 @@ class Names:
         self._met: dict[str, tuple[TextNumbers, NDArray[np.int64]]] = {}
         if hasattr(listed, "columns"):  # a table, which may be iterated by its columns' names
             listed = _only_column(argument, listed)
-        if hasattr(listed, "to_pylist"):  # of pyarrow, whose scalars are no names
+        if listed is not None and hasattr(listed, "to_pylist"):  # of pyarrow, whose scalars are no names
             listed = listed.to_pylist()
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
@@ -559,7 +559,7 @@ def _order(one: Any) -> tuple[int, Fraction | int, str]:
 
 
 def _only_column(argument: str, table: Any) -> Iterable[Any]:
-    """The column of a table that has one. Errors name no column: a file's first row may have become its names.
+    """The column of a table that has one. Errors name no column: a name may have been somebody's row.
 
     pyarrow's ``columns`` are the columns themselves, with people's data in their text, and not their names.
     """

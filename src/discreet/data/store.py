@@ -178,9 +178,10 @@ class Store:
             yield self.bucket(number)
 
     def verify(self, deep: bool = True) -> None:
-        """Check everything that is in the store, and refuse it by name where anything is wrong.
+        """Check every row of every bucket, and refuse the store by name where anything is wrong.
 
-        ``deep``: read every file and compare its SHA-256 with the manifest's. Without it, check every row.
+        With ``deep`` the SHA-256 of every file of a bucket is compared with the manifest's as well. The
+        manifest and the labels were checked when the store was opened.
         """
         for number in range(self.n_buckets):
             bucket = self._mapped(number)

@@ -855,7 +855,7 @@ class ContinuousGreedy(OfflineSelector):
             return
         budget = true_budget(self.budget, releases, what)
         if budget != self.budget:
-            self._allowance.gate = self._gate.enlarged(budget)
+            self._allowance.gate = self._gate.with_budget(budget)
 
     def _step(self, climb: Climb, k: int) -> None:
         if self.noise != "exponential":

@@ -594,7 +594,7 @@ def published_share(
     needed = true_budget(share.budget if claimed is None else claimed, releases, what)
     if needed == share.budget:
         return share
-    return replace(share, budget=needed, gate=share.gate.enlarged(needed))
+    return replace(share, budget=needed, gate=share.gate.with_budget(needed))
 
 
 def _named(budget: Budget) -> str:

@@ -985,12 +985,24 @@ class Gate:
         number = checks.whole("words", words, at_least=1, at_most=1 << 10)
         return bytes(8 * number) if self._comes_back else self._source.words(number).tobytes()
 
-    def enlarged(self, budget: Budget) -> Gate:
-        """A gate with another budget and the same randomness, for settings that need more than they claim."""
+    def with_budget(self, budget: Budget) -> Gate:
+        """A gate with another budget and the same randomness, for settings that need more than they claim.
+
+        Refused for a gate of one group of people, of a share of a budget, or over a given ledger, whose
+        budget is not its own to change; and once something was released.
+        """
         accountant = self._accountant
         ledger = accountant.ledger
-        if self._group or accountant.fraction < 1 or accountant.shared or type(ledger) is not MemoryLedger:
-            raise ValueError("settings that need more than they claim need a budget of their own; give one")
+        causes = {
+            "is for one group of people": self._group,
+            "has a share of a budget": accountant.fraction < 1,
+            "was given a ledger": accountant.shared or type(ledger) is not MemoryLedger,
+        }
+        if found := next((cause for cause, holds in causes.items() if holds), None):
+            raise ValueError(
+                f"settings that need more than they claim need a budget of their own, and this gate {found};"
+                " give a Budget instead"
+            )
         if not accountant.releases.empty:
             raise ValueError("something was released here already; its account stays with its budget")
         gate = Gate(budget, self._source)

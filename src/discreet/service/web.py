@@ -78,7 +78,7 @@ from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
 from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
 from .limits import Restart, again, listening
-from .metrics import Metrics, RequestLog, Told, Watched, spans_to
+from .metrics import AnswerObserver, Metrics, RequestLog, Watched, spans_to
 from .webhooks import Webhooks
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
@@ -1196,7 +1196,7 @@ def application(settings: ServiceSettings) -> App:
 
 def watched(app: App, settings: ServiceSettings) -> Watched:
     """The application with those who are told of its answers."""
-    told: list[Told] = [RequestLog()]
+    told: list[AnswerObserver] = [RequestLog()]
     if settings.operator_port is not None:
         told.append(metrics := Metrics(app.engine.store))
         metrics.serve(settings.operator_host, settings.operator_port)
