@@ -76,7 +76,7 @@ def test_a_charge_is_there_before_anything_is_drawn(run, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(dc.privacy.Release, "choice", killed)
-        patch.setattr(dc.privacy.Release, "flipped_choice", killed)
+        patch.setattr(dc.privacy.Release, "permute_and_flip", killed)
         assert run("--ledger-epsilon", 2).code == 130
     assert seen == [1.0]
     assert json.loads(run().out)["ledger"]["epsilon"] == 2.0

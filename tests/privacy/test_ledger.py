@@ -17,13 +17,13 @@ from discreet.privacy import (
     Entry,
     ExactChoices,
     ExponentialChoice,
-    FlippedChoice,
     Gate,
     GaussianNoise,
     LaplaceNoise,
     Ledger,
     LedgerConflict,
     MemoryLedger,
+    PermuteAndFlip,
     PublicRandomness,
     PureRelease,
     Releases,
@@ -362,7 +362,7 @@ def test_draws_that_depend_on_nobody_are_not_entered():
 SCORES = np.array([0.0, 1.0])
 DRAWS = {
     "choice": (ExponentialChoice(0.1, 1.0), lambda release: release.choice(SCORES)),
-    "flipped": (FlippedChoice(0.1, 1.0), lambda release: release.flipped_choice(SCORES)),
+    "flipped": (PermuteAndFlip(0.1, 1.0), lambda release: release.permute_and_flip(SCORES)),
     "steps": (LaplaceNoise(0.1, 1.0), lambda release: release.steps(3)),
     "noise": (LaplaceNoise(0.1, 1.0), lambda release: release.noise(Grid.for_noise(1.0, 0.1, 0), 3)),
     "rows": (LaplaceNoise(0.1, 1.0), lambda release: release.noise_rows(Grid.for_noise(1.0, 0.1, 0), 1, 3)),
@@ -424,7 +424,7 @@ def test_a_charge_pays_for_nothing_but_what_it_names():
     with pytest.raises(TypeError, match="does not pay for choices"):
         noise.choice(np.array([0.0, 1e-3]), rate=1e6)
     with pytest.raises(TypeError, match="does not pay for choices"):
-        noise.flipped_choice(np.array([0.0, 1e-3]), rate=1e6)
+        noise.permute_and_flip(np.array([0.0, 1e-3]), rate=1e6)
     with pytest.raises(TypeError, match="leave law= out"):
         choice.steps(3, "laplace")
     with pytest.raises(TypeError, match="leave law= out"):

@@ -1245,5 +1245,5 @@ def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:
         return 0
     if math.isinf(picks.rate):
         return int(np.argmax(found))
-    draw = release.choice if picks.keep is None else release.flipped_choice
+    draw = release.choice if picks.keep is None else release.permute_and_flip
     return draw(found, picks.rate)

@@ -284,7 +284,7 @@ class PhasedSelector(OnlineSelector):
             elif self.settings.keep is None:
                 place = self._release.choice(scores)
             else:
-                place = self._release.flipped_choice(scores, self.settings.rate)
+                place = self._release.permute_and_flip(scores, self.settings.rate)
             item = int(candidates[place])
             gains.add(item)
             left[item] = False

@@ -51,10 +51,10 @@ from .conversions import exact, fraction
 from .events import (
     Event,
     ExponentialChoice,
-    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    PermuteAndFlip,
     PureRelease,
     ScoreChange,
     SphericalLaplaceNoise,
@@ -421,7 +421,7 @@ class Owner:
         self._charged = None
 
 
-_CHOICES = (ExponentialChoice, ExactChoices, FlippedChoice)
+_CHOICES = (ExponentialChoice, ExactChoices, PermuteAndFlip)
 _NOISE = (GaussianNoise, LaplaceNoise, SphericalLaplaceNoise)
 
 
@@ -560,16 +560,16 @@ class Release:
         self._draw()
         return samplers.exponential_choice(self._source, scores, paid)
 
-    def flipped_choice(self, scores: Floats, rate: float | None = None) -> int:
-        """An index, drawn by permute and flip (`samplers.flipped_choice`), exactly.
+    def permute_and_flip(self, scores: Floats, rate: float | None = None) -> int:
+        """An index, drawn by permute and flip (`samplers.permute_and_flip`), exactly.
 
         An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
         """
         if isinstance(self._event, ExponentialChoice | ExactChoices):
-            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
+            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a PermuteAndFlip")
         paid = self._rate(rate)
         self._draw()
-        return samplers.flipped_choice(self._source, scores, paid)
+        return samplers.permute_and_flip(self._source, scores, paid)
 
     def noisy_maximum(self, scores: Steps, step: float, rate: float) -> tuple[int, float]:
         """An index and its score: the largest of ``step * score`` with exponential noise of mean 1 / rate.

@@ -649,7 +649,7 @@ def choice_log_probabilities(scores: NDArray[np.float64], rate: float) -> NDArra
 _WORD = 1 << 64
 
 
-def flipped_choice(source: Randomness, scores: NDArray[np.float64], rate: float) -> int:
+def permute_and_flip(source: Randomness, scores: NDArray[np.float64], rate: float) -> int:
     """An index, drawn exactly: keep each with probability exp(rate (score - largest)), take any one kept.
 
     McKenna and Sheldon (2020) visit candidates in random order and flip a coin for each until one is kept;
@@ -705,7 +705,7 @@ def _uniform(source: Randomness, count: int) -> int:
 
 
 def flip_probabilities(scores: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """The probabilities with which `flipped_choice` answers; for audits.
+    """The probabilities with which `permute_and_flip` answers; for audits.
 
     Candidate v is kept, and is taken with one over the number of all that are kept: the integral over t of
     chance_v x product over the others of (1 - chance_j t), a polynomial, which Gauss' rule gets right.
