@@ -61,6 +61,7 @@ class NestedLimits:
         return {groups: listed, "capacities": self.capacities.tolist(), "n_items": self.n_items}
 
     def _stack(self, name: str) -> list[Items]:
+        """Levels of groups from the inside out: the group of each item there, or -1. Overlaps are refused."""
         outermost = np.full(self.n_items, -1, dtype=np.intp)
         height = np.zeros(len(self.groups), dtype=np.intp)
         levels: list[Items] = []

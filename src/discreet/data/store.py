@@ -209,6 +209,7 @@ class Store:
                 raise _altered(f"{self._name(number)}: {name} is not what was written")
 
     def _check(self, number: int, bucket: Bucket) -> None:
+        """Refuse a bucket whose arrays differ from the manifest, or whose rows break a rule."""
         part = self._part(number)
         people, entries = part["people"], part["entries"]
         right = {
@@ -257,6 +258,7 @@ def _altered(what: str) -> ValueError:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a store, checked against its own digest."""
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -819,6 +819,7 @@ class ContinuousGreedy(OfflineSelector):
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
     ) -> Climb:
+        """Announce what all steps will release, and take them."""
         steps = setting.steps()
         event = setting.event(steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))

@@ -1131,6 +1131,7 @@ class PrivateGreedy(OfflineSelector):
         return people.built_in and row_parts(people) is None
 
     def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
+        """Warn where the first pick is hardly better than chance, with the epsilon that would do."""
         chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
@@ -1150,6 +1151,7 @@ class PrivateGreedy(OfflineSelector):
     def _picked(
         self, people: Population, problem: SelectionProblem, plan: GreedyPlan, progress: bool
     ) -> tuple[list[int], int]:
+        """The picked items, and how many scores were asked for; reserves what the picks release."""
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]

@@ -273,6 +273,7 @@ class PhasedSelector(OnlineSelector):
         return chosen
 
     def _learned(self, gains: FixedPointGains) -> NDArray[np.int32]:
+        """Draw a set from the gains of this phase, item by item."""
         left = self._active()
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)

@@ -612,6 +612,7 @@ class Release:
         return np.array(self._source.words(count) if count else (), dtype=np.uint64)
 
     def _rate(self, given: float | None) -> float:
+        """The rate to choose at: the given one, if the event pays for it, or the event's own."""
         event = self._event
         if isinstance(event, _NOISE):
             raise TypeError(f"{event} does not pay for choices")
@@ -904,6 +905,7 @@ class Gate:
     def _noisy(
         self, values: ArrayLike, event: GaussianNoise | LaplaceNoise, changed: int | None, label: str
     ) -> Any:
+        """Values with the noise of ``event``, charged; a number for a number."""
         scalar = np.ndim(values) == 0
         array = _exact_floats("values", cast(ArrayLike, [values]) if scalar else values)
         if array.size == 0:

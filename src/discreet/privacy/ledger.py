@@ -696,6 +696,7 @@ def _again(path: Path, timeout: float) -> SQLiteLedger:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Errors of SQLite in words about the ledger."""
     late = f"{path} is locked by another writer; nothing was released"
     try:
         yield

@@ -341,6 +341,7 @@ class Form:
         return found
 
     def _people(self) -> PopulationConfig | None:
+        """The population that the form describes; None where one of its fields is wrong."""
         likes, delta = self.given["feedback"] == "likes", self._numbers["delta"]
         if likes and delta == 0.0:
             self.errors.setdefault(
@@ -359,6 +360,7 @@ class Form:
         )
 
     def _config(self) -> ExperimentConfig | None:
+        """The experiment that the form describes; None where a field is wrong: `errors` says why."""
         given, errors, numbers = self.given, self.errors, self._numbers
         items, segments = lines_of(given["items"]), lines_of(given["segments"])
         k, block, rounds = int(numbers["k"]), numbers.get("block_size"), numbers.get("rounds")
@@ -745,6 +747,7 @@ class Pages:
         return self.part(visit, "experiment_live.html", "released", part=True, **await self._state(visit))
 
     async def _state(self, visit: PageVisit) -> dict[str, Any]:
+        """What the page of an experiment shows of it."""
         name = visit.name
         status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
@@ -892,6 +895,7 @@ class Pages:
         return _to(f"/experiments/{form.name}")
 
     def _make(self, form: Form) -> None:
+        """Create what a checked form describes; a refusal becomes an error of its field."""
         assert form.people is not None
         assert form.config is not None
         worker = self.engine.worker

@@ -460,6 +460,7 @@ class Worker:
             yield tx
 
     def _step(self, one: Experiment) -> bool:
+        """Do what is due next for an experiment; whether anything was done."""
         over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
             if not over or one.frozen == now:
