@@ -234,7 +234,7 @@ the ledger is at version 2, not 1
 ...     privacy.SphericalLaplaceNoise(sensitivity=1.0, scale=4.0),
 ...     privacy.GaussianNoise(sensitivity=1.0, sigma=4.0),
 ...     privacy.GroupGaussianNoise(sensitivity=1.0, sigma=4.0, participations=2),
-...     privacy.FlippedChoice(rate=0.1, range=2.0),
+...     privacy.PermuteAndFlip(rate=0.1, range=2.0),
 ...     privacy.PureRelease(epsilon=0.2),
 ...     privacy.ApproximateRelease(epsilon=0.2, delta=1e-7),
 ...     privacy.ConcentratedRelease(rho=0.01),
@@ -247,7 +247,7 @@ LaplaceNoise: epsilon 0.50
 SphericalLaplaceNoise: epsilon 0.50
 GaussianNoise: epsilon 2.25
 GroupGaussianNoise: epsilon 1.06
-FlippedChoice: epsilon 0.40
+PermuteAndFlip: epsilon 0.40
 PureRelease: epsilon 0.40
 ApproximateRelease: epsilon 0.40
 ConcentratedRelease: epsilon 1.30

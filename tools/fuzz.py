@@ -413,7 +413,7 @@ def examples() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             p.ExactChoices,
             {"rate": 0.1, "range": 1.0, "number": 3, "delta": 1e-6},
         ),
-        "privacy.FlippedChoice": (p.FlippedChoice, {"rate": 0.1, "range": 1.0}),
+        "privacy.PermuteAndFlip": (p.PermuteAndFlip, {"rate": 0.1, "range": 1.0}),
         "privacy.GaussianNoise": (p.GaussianNoise, {"sensitivity": 1.0, "sigma": 9.0}),
         "privacy.LaplaceNoise": (p.LaplaceNoise, {"sensitivity": 1.0, "scale": 9.0}),
         "privacy.SphericalLaplaceNoise": (p.SphericalLaplaceNoise, {"sensitivity": 1.0, "scale": 9.0}),
@@ -483,7 +483,7 @@ NOT_CALLED = {
 SPARSE = {"matrix", "weights", "adjacency", "chances", "covers", "kernel", "linear", "quality"}
 # Asked in inner loops for every point, and documented to take an array of floats: not checked. The same for
 # what the library alone hands on: grids, experts, losses, specifications, events and files that were read.
-UNCHECKED = {"project", "values", "at", "compiled", "choice", "flipped_choice", "sample", "noisy", "noise"}
+UNCHECKED = {"project", "values", "at", "compiled", "choice", "permute_and_flip", "sample", "noisy", "noise"}
 UNCHECKED |= {"noise_rows", "ordered_set", "index", "loss_with", "of_row", "sampled", "stretch"}
 # Learners that are told a number in place of a person.
 _HEARS_VALUES = (dc.online.BanditSelector, dc.online.BanditSubmodularMinimizer, dc.online.ThompsonSelector)

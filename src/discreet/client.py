@@ -378,6 +378,7 @@ class Client:
     def _once(
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request over an idle connection or a new one, and read the answer; failures close it."""
         connection = self._free()
         try:
             connection.request(method, self._base + path, content, {**self._headers, **headers})

@@ -76,7 +76,7 @@ def test_a_charge_is_there_before_anything_is_drawn(run, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(dc.privacy.Release, "choice", killed)
-        patch.setattr(dc.privacy.Release, "flipped_choice", killed)
+        patch.setattr(dc.privacy.Release, "permute_and_flip", killed)
         assert run("--ledger-epsilon", 2).code == 130
     assert seen == [1.0]
     assert json.loads(run().out)["ledger"]["epsilon"] == 2.0
@@ -197,9 +197,9 @@ def test_what_a_run_takes_for_granted_the_shared_account_says_too(first):
         assert account.caveats == (("the list of items came from data",) if "caveat" in first else ())
 
 
-def test_a_run_is_not_enlarged():
+def test_a_run_gets_no_other_budget():
     with pytest.raises(ValueError, match="budget of their own"):
-        RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0).enlarged(Budget(2.0))
+        RunGate(Budget(0.5), Gate(Budget(1.0), 0), "a list", 0).with_budget(Budget(2.0))
 
 
 def test_what_would_still_fit_does(tmp_path):

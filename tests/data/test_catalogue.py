@@ -370,8 +370,37 @@ def test_a_table_of_one_column_lists_items_and_other_tables_say_what_to_give():
     items = pd.DataFrame({"what": ["tea", "jam", "milk"], "price": [1, 2, 3]})
     found = Coverage.from_events(events, person="who", item="what", items=items[["what"]])
     assert found.labels == ("tea", "jam", "milk")
-    with pytest.raises(ValueError, match=r"items is a table with 2 columns; give the one .* table\['what'\]"):
+    with pytest.raises(ValueError, match=r"items is a table with 2 columns; give the one that lists them$"):
         Coverage.from_events(events, person="who", item="what", items=items)
+    with pytest.raises(ValueError, match="items is a table without columns; give a list"):
+        Coverage.from_events(events, person="who", item="what", items=items[[]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("argument", ["items", "people"])
+def test_people_and_items_are_listed_by_columns_of_any_library(library, argument):
+    cells = {"who": ["ann", "ben"], "what": ["tea", "jam"]}
+    if library == "pandas":
+        table = pd.DataFrame(cells)
+    elif library == "polars":
+        table = pytest.importorskip("polars").DataFrame(cells)
+    else:
+        table = pytest.importorskip("pyarrow").table(cells)
+    name = "what" if argument == "items" else "who"
+    for given in (table[name], table.select([name]) if library == "pyarrow" else table[[name]]):
+        found = Coverage.from_events(cells, person="who", item="what", **{argument: given})
+        assert len(found) == 2
+        assert set(found.labels) == {"tea", "jam"}
+    with pytest.raises(ValueError, match=f"{argument} is a table with 2 columns") as refused:
+        Coverage.from_events(cells, person="who", item="what", **{argument: table})
+    assert not any(cell in str(refused.value) for column in cells.values() for cell in column)
+
+
+def test_a_table_whose_header_is_somebodys_row_is_refused_without_naming_it():
+    people = pd.DataFrame({"ann": ["ben"], "secret": ["other"]})  # read from a file without a header
+    with pytest.raises(ValueError, match="people is a table") as refused:
+        Coverage.from_events({"p": ["ben"], "i": ["x"]}, person="p", item="i", people=people)
+    assert "ann" not in str(refused.value)
 
 
 def test_accents_composed_or_not_are_one_item(tmp_path):

@@ -348,7 +348,7 @@ def test_injected_faults_are_taken_out_again():
     from discreet.privacy import GaussianNoise, Release, Releases, ScoreChange
     from discreet.privacy.factorizations import Factorization
 
-    drawn = ("choice", "flipped_choice", "noisy_maximum", "sample", "ordered_set", "steps")
+    drawn = ("choice", "permute_and_flip", "noisy_maximum", "sample", "ordered_set", "steps")
     places = [
         *((Release, name) for name in drawn),
         (Releases, "add"),

@@ -39,7 +39,7 @@ from discreet.offline.estimators import (
     thresholds,
 )
 from discreet.offline.greedy import PrivateGreedy
-from discreet.privacy import ExponentialChoice, FlippedChoice, samplers
+from discreet.privacy import ExponentialChoice, PermuteAndFlip, samplers
 from tests.privacy.audit import hockey_stick
 
 
@@ -181,7 +181,7 @@ def test_a_budget_that_is_too_small_names_what_would_do():
     assert chance_of_a_copy(choice, 20, 300) == pytest.approx(chances[0])
     assert 0.5 <= chances[0] < 0.51
     PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
-    assert chance_of_a_copy(FlippedChoice(1e-30, 1.0), 20, 300) == 1 / 20  # all noise
+    assert chance_of_a_copy(PermuteAndFlip(1e-30, 1.0), 20, 300) == 1 / 20  # all noise
     for rate in (0.0001, 0.02, 0.1):
         weights = np.exp(rate * np.array([300 / 4, *[0.0] * 19]))
         found = chance_of_a_copy(ExponentialChoice(rate, 2.0), 20, 300)
@@ -190,11 +190,11 @@ def test_a_budget_that_is_too_small_names_what_would_do():
 
 def test_the_choice_with_the_larger_rate_is_taken():
     for share, count in ((dc.Budget(1.0).share(), 3), (dc.Budget(1.0, 1e-6).share(), 40)):
-        flipped = FlippedChoice.within(share, estimators.covariance_range(), count, "pure")
+        flipped = PermuteAndFlip.within(share, estimators.covariance_range(), count, "pure")
         other = ExponentialChoice.within(share, estimators.covariance_range(), count)
         found = estimators.covariance_choice(share, count, pure=True)
         assert float(found.rate) == max(float(flipped.rate), float(other.rate))
-        assert isinstance(found, FlippedChoice) == (not share.delta)
+        assert isinstance(found, PermuteAndFlip) == (not share.delta)
         assert estimators.covariance_choice(share, count, pure=False) == other
 
 
@@ -594,7 +594,7 @@ def test_two_picks_by_permute_and_flip_are_as_private_as_the_account_says(factor
     alone, other, flat = (1, 1, 0, 0, 0, 1), (0, 0, 1, 1, 1, 1), (0, 0, 0, 0, 0, 0)
     tables = ([one] + [flat] * 40 for one in (alone, other))
     (here, kinds), (there, _) = (_drawn_all_ways(table, budget, factor) for table in tables)
-    assert kinds == {"FlippedChoice"}
+    assert kinds == {"PermuteAndFlip"}
     worst = max(abs(math.log(here[items] / there[items])) for items in here)
     assert (worst > 2.0) == (factor > 1.0)
     assert worst > 1.6
@@ -603,14 +603,14 @@ def test_two_picks_by_permute_and_flip_are_as_private_as_the_account_says(factor
 @pytest.mark.parametrize(
     ("spend", "kind"),
     [
-        (lambda: dc.Budget(1.0), "FlippedChoice"),
-        (lambda: dc.Budget(1.0, 1e-6), "FlippedChoice"),  # pure epsilon allows two picks more than zCDP
+        (lambda: dc.Budget(1.0), "PermuteAndFlip"),
+        (lambda: dc.Budget(1.0, 1e-6), "PermuteAndFlip"),  # pure epsilon allows two picks more than zCDP
         (lambda: dc.Budget(1.0, 0.1), "ExponentialChoice"),
-        (lambda: dc.Gate(dc.Budget(1.0), 0), "FlippedChoice"),
-        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure"), "FlippedChoice"),
+        (lambda: dc.Gate(dc.Budget(1.0), 0), "PermuteAndFlip"),
+        (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="pure"), "PermuteAndFlip"),
         (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0, definition="zcdp"), "ExponentialChoice"),
         (lambda: dc.Gate(dc.Budget(1.0, 1e-6), 0).split(2)[0], "ExponentialChoice"),
-        (lambda: dc.Budget(1.0).split(2)[0], "FlippedChoice"),
+        (lambda: dc.Budget(1.0).split(2)[0], "PermuteAndFlip"),
     ],
 )
 def test_flips_are_for_what_is_paid_in_pure_epsilon(spend, kind):
@@ -622,7 +622,7 @@ def test_flips_are_for_what_is_paid_in_pure_epsilon(spend, kind):
     assert {type(event).__name__ for event in account.ledger.events()} == {kind}
     assert account.epsilon() <= 1.0
     assert account.epsilon() > (0.4 if "Share" in type(budget).__name__ else 0.9)
-    if kind == "FlippedChoice":
+    if kind == "PermuteAndFlip":
         assert "permute-and-flip" in str(account)
 
 

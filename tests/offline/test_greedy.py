@@ -389,13 +389,15 @@ def test_flips_settle_close_calls_with_more_bits():
     # Just below the threshold candidate 0 is kept as well, and the last word decides between the two.
     for more, kept in ((second - 1, True), (second + 2, False)):
         source = _Script([first, 0, more, 0])
-        assert samplers.flipped_choice(source, scores, 1.0) == (0 if kept else 1)
+        assert samplers.permute_and_flip(source, scores, 1.0) == (0 if kept else 1)
 
 
 def test_flips_follow_their_probabilities():
     scores, rate = np.array([3.0, 2.5, 0.0, 1.0]), 0.8
     source = dc.privacy.ReproducibleRandomness(5)
-    counts = np.bincount([samplers.flipped_choice(source, scores, rate) for _ in range(20_000)], minlength=4)
+    counts = np.bincount(
+        [samplers.permute_and_flip(source, scores, rate) for _ in range(20_000)], minlength=4
+    )
     expected = samplers.flip_probabilities(scores, rate) * counts.sum()
     assert stats.chisquare(counts, expected).pvalue > 1e-6
 
@@ -605,7 +607,7 @@ def _released_gains(people, budget, method, constraint=2, **options):
 
     with (
         mock.patch.object(samplers, "exponential_choice", return_value=0),
-        mock.patch.object(samplers, "flipped_choice", return_value=0),
+        mock.patch.object(samplers, "permute_and_flip", return_value=0),
         mock.patch.object(dc.Gate, "laplace", recorder("laplace")),
         mock.patch.object(dc.Gate, "gaussian", recorder("gaussian")),
         mock.patch.object(PrivateGreedy, "_warn"),

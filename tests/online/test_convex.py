@@ -835,6 +835,8 @@ def test_a_horizon_that_is_too_short_says_how_long_it_takes():
     assert make(needed).exploration_radius < 0.1
     with pytest.raises(ValueError, match="too short"):
         make(needed // 2)
+    with pytest.raises(ValueError, match="no horizon is long enough for the given settings"):
+        make(100, batch=1, regularization=1e-9)
     assert make(100, exploration_radius=0.05).exploration_radius == 0.05
     with pytest.warns(PublishedCalibrationWarning) as caught:
         clamped = make(100, calibration="published")

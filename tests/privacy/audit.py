@@ -54,7 +54,7 @@ def transcripts(program: Callable[[dc.Gate], object], budget: dc.Budget) -> dict
 
         with (
             mock.patch.object(samplers, "exponential_choice", choice),
-            mock.patch.object(samplers, "flipped_choice", flipped),
+            mock.patch.object(samplers, "permute_and_flip", flipped),
             mock.patch.object(dc.privacy.Release, "sample", sample),
         ):
             program(dc.Gate(budget, 0))

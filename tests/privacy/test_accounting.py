@@ -21,7 +21,7 @@ from discreet.privacy.picks import SampledPicks, SampledScores, SummedPicks
 
 EVENTS = [
     pv.ExponentialChoice(0.03, 2.0),
-    pv.FlippedChoice(0.03, 2.0),
+    pv.PermuteAndFlip(0.03, 2.0),
     pv.LaplaceNoise(1.0, 25.0),
     pv.LaplaceNoise(Fraction(1, 3), Fraction(25, 7)),
     pv.SphericalLaplaceNoise(1.0, 25.0),

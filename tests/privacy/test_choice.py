@@ -345,7 +345,7 @@ def test_bad_scores_are_refused_and_nothing_is_spent():
 def test_flips_of_scores_too_far_apart_for_floats():
     """One is kept, the other with exp(-1.82), and of two that are kept each is taken half of the time."""
     source, scores = ReproducibleRandomness(4), np.array([9.1e307, -9.1e307])
-    picks = [samplers.flipped_choice(source, scores, 1e-308) for _ in range(2000)]
+    picks = [samplers.permute_and_flip(source, scores, 1e-308) for _ in range(2000)]
     assert stats.binomtest(sum(picks), 2000, math.exp(-1.82) / 2).pvalue > 1e-6
 
 
@@ -365,8 +365,8 @@ def _divergences(p, q):
 
 @pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
 def test_flips_cost_a_pure_epsilon_and_are_not_of_bounded_range(width):
-    """What a FlippedChoice is charged holds; what an exponential choice of that range is charged does not."""
-    event = dc.privacy.FlippedChoice(1.0, width)
+    """What permute-and-flip is charged holds; what an exponential choice of its range is charged does not."""
+    event = dc.privacy.PermuteAndFlip(1.0, width)
     charged, ranged = event.loss(), dc.privacy.ExponentialChoice(1.0, width).loss()
     assert charged == dc.privacy.PureRelease(width).loss()
     spread = least = 0.0
@@ -387,15 +387,15 @@ def test_an_exponential_choice_does_not_pay_for_flips():
     gate = dc.Gate(dc.Budget(1.0), 0)
     scores = np.array([0.0, 1.0])
     with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
-        gate.reserve(dc.privacy.ExponentialChoice(0.1, 2.0)).flipped_choice(scores)
-    assert gate.reserve(dc.privacy.FlippedChoice(0.1, 2.0)).flipped_choice(scores) in (0, 1)
+        gate.reserve(dc.privacy.ExponentialChoice(0.1, 2.0)).permute_and_flip(scores)
+    assert gate.reserve(dc.privacy.PermuteAndFlip(0.1, 2.0)).permute_and_flip(scores) in (0, 1)
     share = dc.Budget(1.0, 1e-6).share()
-    assert dc.privacy.FlippedChoice.within(share, 2.0, 5, "pure").rate == 0.1
-    assert dc.privacy.FlippedChoice.within(share, 2.0, 5, "zcdp").rate == pytest.approx(
+    assert dc.privacy.PermuteAndFlip.within(share, 2.0, 5, "pure").rate == 0.1
+    assert dc.privacy.PermuteAndFlip.within(share, 2.0, 5, "zcdp").rate == pytest.approx(
         dc.privacy.ExponentialChoice.within(share, 2.0, 5, "zcdp").rate / 2.0
     )
     with pytest.raises(ValueError, match="infinite budget"):
-        dc.privacy.FlippedChoice.within(dc.Budget(math.inf).share(), 2.0)
+        dc.privacy.PermuteAndFlip.within(dc.Budget(math.inf).share(), 2.0)
 
 
 def test_scores_too_far_apart_for_floats_are_chosen_exactly():

@@ -230,7 +230,7 @@ def test_the_account_says_what_it_is_and_survives_a_restart():
     with pytest.raises(BudgetExceeded):
         again.reserve(event)
     with pytest.raises(TypeError, match="does not pay for permute-and-flip"):
-        Gate(BUDGET, 0).reserve(event).flipped_choice(np.array([0.0, 1.0]))
+        Gate(BUDGET, 0).reserve(event).permute_and_flip(np.array([0.0, 1.0]))
 
 
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])

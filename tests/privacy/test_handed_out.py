@@ -14,11 +14,11 @@ from discreet.constraints import Cardinality
 from discreet.objectives import Coverage
 from discreet.privacy import (
     ExponentialChoice,
-    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
     MemoryLedger,
     Periods,
+    PermuteAndFlip,
     PureRelease,
     Release,
     samplers,
@@ -152,15 +152,15 @@ def test_a_copied_share_spends_at_the_same_gate():
 
 
 @pytest.mark.parametrize("rate", [-2.0, -0.25, -5e-324, float("-inf"), float("nan"), float("inf"), 0.5])
-@pytest.mark.parametrize("event", [ExponentialChoice(0.25, 2.0), FlippedChoice(0.25, 2.0), PureRelease(1.0)])
+@pytest.mark.parametrize("event", [ExponentialChoice(0.25, 2.0), PermuteAndFlip(0.25, 2.0), PureRelease(1.0)])
 def test_a_choice_at_a_rate_that_was_not_paid_is_refused(event, rate):
     """The sign of a rate turns the scores round: its size is what was paid for."""
     if isinstance(event, PureRelease) and rate == 0.5:
         return  # an account of another kind names its rate
     gate = dc.Gate(dc.Budget(10.0))
     release, scores = gate.reserve(event), np.array([0.0, 2.0])
-    draws = [release.flipped_choice] if isinstance(event, FlippedChoice) else [release.choice]
-    for draw in draws + [release.flipped_choice] * isinstance(event, PureRelease):
+    draws = [release.permute_and_flip] if isinstance(event, PermuteAndFlip) else [release.choice]
+    for draw in draws + [release.permute_and_flip] * isinstance(event, PureRelease):
         with pytest.raises(ValueError, match="rate"):
             draw(scores, rate)
     assert release._left == 1

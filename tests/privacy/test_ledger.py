@@ -17,13 +17,13 @@ from discreet.privacy import (
     Entry,
     ExactChoices,
     ExponentialChoice,
-    FlippedChoice,
     Gate,
     GaussianNoise,
     LaplaceNoise,
     Ledger,
     LedgerConflict,
     MemoryLedger,
+    PermuteAndFlip,
     PublicRandomness,
     PureRelease,
     Releases,
@@ -317,14 +317,14 @@ def test_a_sum_comes_back_behind_a_ledger_once():
 
 
 def test_settings_that_need_more_than_they_claim_need_a_budget_of_their_own():
-    for gate in (
-        Gate(PURE, ledger=MemoryLedger()),
-        Gate(PURE).part("north"),
-        Gate.of_share(PURE.split(2)[0]),
+    for gate, cause in (
+        (Gate(PURE, ledger=MemoryLedger()), "was given a ledger"),
+        (Gate(PURE).part("north"), "is for one group of people"),
+        (Gate.of_share(PURE.split(2)[0]), "has a share of a budget"),
     ):
-        with pytest.raises(ValueError, match="need a budget of their own"):
-            gate.enlarged(dc.Budget(3.0))
-    assert Gate(PURE, 0).enlarged(dc.Budget(3.0)).budget.epsilon == 3.0
+        with pytest.raises(ValueError, match=f"need a budget of their own, and this gate {cause}"):
+            gate.with_budget(dc.Budget(3.0))
+    assert Gate(PURE, 0).with_budget(dc.Budget(3.0)).budget.epsilon == 3.0
 
 
 # --- disjoint groups, as data and in print ---------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_draws_that_depend_on_nobody_are_not_entered():
 SCORES = np.array([0.0, 1.0])
 DRAWS = {
     "choice": (ExponentialChoice(0.1, 1.0), lambda release: release.choice(SCORES)),
-    "flipped": (FlippedChoice(0.1, 1.0), lambda release: release.flipped_choice(SCORES)),
+    "flipped": (PermuteAndFlip(0.1, 1.0), lambda release: release.permute_and_flip(SCORES)),
     "steps": (LaplaceNoise(0.1, 1.0), lambda release: release.steps(3)),
     "noise": (LaplaceNoise(0.1, 1.0), lambda release: release.noise(Grid.for_noise(1.0, 0.1, 0), 3)),
     "rows": (LaplaceNoise(0.1, 1.0), lambda release: release.noise_rows(Grid.for_noise(1.0, 0.1, 0), 1, 3)),
@@ -424,7 +424,7 @@ def test_a_charge_pays_for_nothing_but_what_it_names():
     with pytest.raises(TypeError, match="does not pay for choices"):
         noise.choice(np.array([0.0, 1e-3]), rate=1e6)
     with pytest.raises(TypeError, match="does not pay for choices"):
-        noise.flipped_choice(np.array([0.0, 1e-3]), rate=1e6)
+        noise.permute_and_flip(np.array([0.0, 1e-3]), rate=1e6)
     with pytest.raises(TypeError, match="leave law= out"):
         choice.steps(3, "laplace")
     with pytest.raises(TypeError, match="leave law= out"):

@@ -311,9 +311,9 @@ def test_bits_of_a_settled_variable_are_its_own():
         word = (int(threshold) - 64) << 24 | sign << 23 | place  # kept at the start of the half step only
         test, own = 0, 0x123456789ABCDEF0  # further bits of the test, and of the place
         source = Scripted([1, word, test, own])
-        floors, further = samplers.half_steps(source, 1, gaussian=False)
+        floors, known_bits = samplers.half_steps(source, 1, gaussian=False)
         assert floors.tolist() == [~place if sign else place]
-        assert further[0].first(64) == (own ^ (2**64 - 1) if sign else own)
+        assert known_bits[0].first(64) == (own ^ (2**64 - 1) if sign else own)
         reals = samplers.Reals(Scripted([1, word, test, own]), 1, gaussian=False)
         assert reals.starts(64) == [(place << 64) + own]
 

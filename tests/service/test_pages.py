@@ -434,6 +434,16 @@ def test_the_catalogue_is_changed_by_a_form(world, operator):
         found = operator.post("/experiments/stock/items", **wrong)
         assert found.status == 422
         assert "cannot be changed like that" in found.text
+    found = operator.post("/experiments/stock/items", retire="nothing")
+    assert "nothing" in found.text  # the learner's own words
+    make(client, "held", ["a", "b", "c"], control=["a", "b"])
+    found = operator.post("/experiments/held/items", retire="a")
+    assert found.status == 422
+    assert "which is in the control set; keep it" in found.text
+    client.request("POST", "/v1/experiments/held/end")
+    found = operator.post("/experiments/held/items", add="d")
+    assert found.status == 409
+    assert "has ended" in found.text
     again = {
         one["item"]: one["retired"] for one in client.request("GET", "/v1/experiments/stock/items")["items"]
     }

@@ -139,7 +139,7 @@ class Draws:
 
     def __init__(self, monkeypatch) -> None:
         self.names: list[str] = []
-        for name in ("steps", "noise", "noisy", "choice", "flipped_choice", "sample", "words"):
+        for name in ("steps", "noise", "noisy", "choice", "permute_and_flip", "sample", "words"):
             monkeypatch.setattr(Release, name, self._counted(name, getattr(Release, name)))
 
     def _counted(self, name, plain):

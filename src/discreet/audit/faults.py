@@ -16,9 +16,9 @@ from ..privacy import (
     Entry,
     ExactChoices,
     ExponentialChoice,
-    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
+    PermuteAndFlip,
     Release,
     Releases,
     ScoreChange,
@@ -48,7 +48,7 @@ def _choices(factor: float) -> Iterator[None]:
         return release, OrderedExperts(experts.scores, rate, Fraction(1), 1)
 
     with ExitStack() as stack:
-        for name in ("choice", "flipped_choice"):
+        for name in ("choice", "permute_and_flip"):
             stack.enter_context(swapped(Release, name, Faulty(getattr(Release, name), before)))
         largest = Faulty(Release.noisy_maximum, scores_before)
         stack.enter_context(swapped(Release, "noisy_maximum", largest))
@@ -100,7 +100,7 @@ def charges_forgotten() -> AbstractContextManager[None]:
 def sensitivity_halved() -> Iterator[None]:
     """Everything is calibrated, and charged, for half of what one person can do."""
     with ExitStack() as stack:
-        kinds = (ExponentialChoice, ExactChoices, FlippedChoice, LaplaceNoise, GaussianNoise)
+        kinds = (ExponentialChoice, ExactChoices, PermuteAndFlip, LaplaceNoise, GaussianNoise)
         homes = dict.fromkeys(next(one for one in kind.__mro__ if "within" in vars(one)) for kind in kinds)
         for kind in homes:  # of kinds that share their calibration, once
             honest = vars(kind)["within"].__func__
@@ -176,7 +176,7 @@ def score_of_another() -> AbstractContextManager[None]:
     real = Votes.largest
 
     def largest(self: Votes, scores: Any) -> tuple[int, float]:
-        place = self.release.flipped_choice(scores * self.unit, self.settings.rate)
+        place = self.release.permute_and_flip(scores * self.unit, self.settings.rate)
         return place, real(self, scores[:1])[1]
 
     return swapped(Votes, "largest", largest)

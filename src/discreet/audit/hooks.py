@@ -116,7 +116,7 @@ def coarse_scores() -> Iterator[None]:
 def scripted_choices(decide: Decide) -> Iterator[None]:
     """Every choice that protects somebody is made by ``decide``, from the real code's scores and rates."""
     weights_before, _ = faults_in(Release.choice)
-    flips_before, _ = faults_in(Release.flipped_choice)
+    flips_before, _ = faults_in(Release.permute_and_flip)
     tops_before, _ = faults_in(Release.noisy_maximum)
     kept_before, _ = faults_in(Release.sample)
     sets_before, _ = faults_in(Release.ordered_set)
@@ -158,7 +158,7 @@ def scripted_choices(decide: Decide) -> Iterator[None]:
     with ExitStack() as stack:
         for name, script in (
             ("choice", choice),
-            ("flipped_choice", flipped),
+            ("permute_and_flip", flipped),
             ("noisy_maximum", largest),
             ("sample", sample),
             ("ordered_set", ordered_set),

@@ -129,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """`discreet recommend fit`: release a model of pairs; its results, as data and as text."""
     from ..offline import PrivateRecommender
     from ..personal import STATEMENT
     from ..privacy import Budget
@@ -247,6 +248,7 @@ def _number(text: str, column: str, item: Any) -> float:
 
 
 def _evaluate(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """`discreet recommend evaluate`: compare models on people who were held out."""
     from ..core import checks
     from ..evaluation.personal import BASELINES, FIGURES, IN_THE_CLEAR, compare_recommenders
     from ..evaluation.report import recommender_report

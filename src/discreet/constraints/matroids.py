@@ -49,8 +49,9 @@ class Matroid(Constraint):
     def from_oracle(independent: Callable[[frozenset[int]], bool], n_items: int) -> Matroid:
         """The matroid whose independent sets are those for which ``independent(frozenset_of_items)`` is true.
 
-        The answers must satisfy the matroid axioms, which are too many to check. Every question costs at most
-        n_items calls.
+        The answers must satisfy the matroid axioms, which are too many to check. `contains` costs one call,
+        `rank_of` and `maximize` at most n_items, `addable`, `span` and `circuit` about twice that at most;
+        projections and points of the polytope take many such searches.
 
         >>> m = Matroid.from_oracle(lambda s: len(s) <= 2 and not {0, 1} <= s, n_items=4)
         >>> m.rank, m.contains([0, 2]), m.contains([0, 1])

@@ -61,6 +61,7 @@ class NestedLimits:
         return {groups: listed, "capacities": self.capacities.tolist(), "n_items": self.n_items}
 
     def _stack(self, name: str) -> list[Items]:
+        """Levels of groups from the inside out: the group of each item there, or -1. Overlaps are refused."""
         outermost = np.full(self.n_items, -1, dtype=np.intp)
         height = np.zeros(len(self.groups), dtype=np.intp)
         levels: list[Items] = []
@@ -304,12 +305,15 @@ class Cardinality(Matroid):
         return min(self.k, item_set("S", S, self.n_items).size)
 
     def maximize(self, w: ArrayLike, *, base: bool = False) -> Vector:
-        """The indicator vector of the k largest weights, without sorting all of them."""
+        """The indicator vector of the k largest weights, or of those among them that are above 0.
+
+        With ``base=True`` all k are taken. Ties go to the smaller item. Not all weights are sorted.
+        """
         weights = vector("w", w, length=self.n_items)
         k = self._sets_over(weights.size).rank
-        smallest = np.partition(weights, weights.size - k)[weights.size - k]
-        x: Vector = (weights > smallest).astype(np.float64)
-        x[np.flatnonzero(weights == smallest)[: k - int(x.sum())]] = 1.0
+        kth_largest = np.partition(weights, weights.size - k)[weights.size - k]
+        x: Vector = (weights > kth_largest).astype(np.float64)
+        x[np.flatnonzero(weights == kth_largest)[: k - int(x.sum())]] = 1.0
         if not base:
             x[weights <= 0.0] = 0.0
         return x

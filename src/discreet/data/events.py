@@ -402,8 +402,10 @@ class Names:
         self._cells: dict[str | int, int] = {}  # each different one is looked at once
         # By type of column: the different values that were met, and their numbers.
         self._met: dict[str, tuple[TextNumbers, NDArray[np.int64]]] = {}
-        if hasattr(listed, "columns"):  # a table is a list of its columns' names
+        if hasattr(listed, "columns"):  # a table, which may be iterated by its columns' names
             listed = _only_column(argument, listed)
+        if listed is not None and hasattr(listed, "to_pylist"):  # of pyarrow, whose scalars are no names
+            listed = listed.to_pylist()
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
         self.listed = listed is not None
@@ -557,15 +559,16 @@ def _order(one: Any) -> tuple[int, Fraction | int, str]:
 
 
 def _only_column(argument: str, table: Any) -> Iterable[Any]:
-    names = [str(name) for name in table.columns]
-    if len(names) != 1:
-        raise ValueError(
-            f"{argument} is a table with {len(names)} columns; give the one that lists them, such as"
-            f" table[{names[0]!r}]"
-            if names
-            else f"{argument} is a table without columns; give a list"
-        )
-    column: Iterable[Any] = table[table.columns[0]]
+    """The column of a table that has one. Errors name no column: a name may have been somebody's row.
+
+    pyarrow's ``columns`` are the columns themselves, with people's data in their text, and not their names.
+    """
+    names = getattr(table, "column_names", table.columns)
+    if len(names) == 0:
+        raise ValueError(f"{argument} is a table without columns; give a list")
+    if len(names) > 1:
+        raise ValueError(f"{argument} is a table with {len(names)} columns; give the one that lists them")
+    column: Iterable[Any] = table[names[0]]
     return column
 
 

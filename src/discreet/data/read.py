@@ -509,6 +509,7 @@ def files_of(source: Source) -> list[str]:
 
 
 def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
+    """Batches of a file, whose kind is known by its first bytes or its name."""
     name = "" if source.stdin else str(source.path).lower()
     try:
         with _opened(source) as file:

@@ -178,9 +178,10 @@ class Store:
             yield self.bucket(number)
 
     def verify(self, deep: bool = True) -> None:
-        """Check everything that is in the store, and refuse it by name where anything is wrong.
+        """Check every row of every bucket, and refuse the store by name where anything is wrong.
 
-        ``deep``: read every file and compare its SHA-256 with the manifest's. Without it, check every row.
+        With ``deep`` the SHA-256 of every file of a bucket is compared with the manifest's as well. The
+        manifest and the labels were checked when the store was opened.
         """
         for number in range(self.n_buckets):
             bucket = self._mapped(number)
@@ -208,6 +209,7 @@ class Store:
                 raise _altered(f"{self._name(number)}: {name} is not what was written")
 
     def _check(self, number: int, bucket: Bucket) -> None:
+        """Refuse a bucket whose arrays differ from the manifest, or whose rows break a rule."""
         part = self._part(number)
         people, entries = part["people"], part["entries"]
         right = {
@@ -256,6 +258,7 @@ def _altered(what: str) -> ValueError:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a store, checked against its own digest."""
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -501,6 +501,7 @@ def _report(
     served: LiveShop | str,
     folder: Path,
 ) -> tuple[Path, list[Path]]:
+    """Write the page of the demonstration; its path, and those of the figures beside it."""
     page = Report(
         "A shop with 30,000 visitors, and the cost of privacy",
         f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."

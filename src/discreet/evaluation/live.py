@@ -69,6 +69,7 @@ def live_shop(
         checks.real(name, chance, at_least=0.0, at_most=1.0)
 
     def generated() -> Iterator[Month]:
+        """The months, one after the other; what changes in one stays in the next."""
         names = [f"product {number}" for number in range(count)]
         made = count
         style, appeal = rng.integers(styles, size=count), rng.pareto(1.5, size=count) + 0.2

@@ -185,6 +185,7 @@ def plots_available() -> bool:
 
 
 def _tail(page: Report, results: Results) -> None:
+    """The end of a report: what was refused, warnings, what is private, and the settings."""
     config = results.config
     notes = dict.fromkeys(one.note for one in results.outcomes if one.note)
     refused = {

@@ -201,6 +201,7 @@ class Config:
         return config
 
     def _check(self) -> None:
+        """Refuse settings that no run could start with."""
         from ..privacy import Budget
 
         if not self.epsilons or len(set(self.epsilons)) < len(self.epsilons):
@@ -261,6 +262,7 @@ def read_config(path: str | os.PathLike[str]) -> Config:
 
 
 def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> StreamSpec:
+    """A stream from its settings: a generated family, or files of events."""
     from ..data.read import Source, files_of
     from . import streams
 
@@ -300,6 +302,7 @@ def _print_of(path: str | os.PathLike[str]) -> str:
 
 
 def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
+    """A learner from its settings, with a name for tables."""
     options = dict(given)
     if "learner" not in options:
         raise ValueError(f"a learner needs learner= ({', '.join(learner_names())})")
@@ -686,6 +689,7 @@ class Results:
         return rows
 
     def _means(self, repeats: list[Outcome]) -> dict[str, Any]:
+        """A row of the table: one learner at one epsilon, averaged over its repeats."""
         averages = np.array([one.average for one in repeats])
         many = len(repeats) > 1
         shares = [one.average / one.greedy if one.greedy else math.nan for one in repeats]

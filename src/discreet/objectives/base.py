@@ -509,6 +509,7 @@ class Population(ABC):
     # -- checks ----------------------------------------------------------------------------------------------
 
     def _checked(self, items: Iterable[Any]) -> Items:
+        """Items as numbers, from numbers or labels; refused where unknown or repeated."""
         listed = items if isinstance(items, np.ndarray | list | tuple | str) else list(items)
         if self.labels is not None and not all_numbers(listed):
             listed = self.item_numbers(listed)

@@ -207,6 +207,7 @@ def _from_scipy(matrix: Any) -> SparseMatrix:
 
 
 def _graphs(adjacency: Any) -> list[SparseMatrix]:
+    """A checked matrix for each person, from one matrix, a list of them or an array."""
     import scipy.sparse as sp
 
     several = not sp.issparse(adjacency) and (

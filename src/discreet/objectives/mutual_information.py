@@ -228,6 +228,8 @@ def _rounding(classes: int, size: int) -> float:
 
 
 def _movement(people: int, classes: int, size: int, neighbours: str) -> float:
+    """Bound on how far one person moves the value of a set of ``size`` features."""
+
     def change(distance: float) -> float:
         if distance >= 1.0 - 1.0 / classes:
             return math.log(classes)

@@ -287,6 +287,7 @@ def _shape(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _within(name: str, flat: Floats, low: float, high: float, place: Any) -> None:
+    """Refuse entries that are not finite or outside [low, high]; where one is stands in the details."""
     if not flat.size:
         return
     # Two passes without a temporary settle the usual case; NaN makes every comparison false.
@@ -1261,6 +1262,7 @@ class ConcaveOverModular(RowPopulation):
         return self._concave
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
+        """For each person the sum of weights above which nothing more counts."""
         count = int(matrix.shape[0])
         if self._shape_given is not None:
             totals = row_totals(matrix)

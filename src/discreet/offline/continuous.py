@@ -819,6 +819,7 @@ class ContinuousGreedy(OfflineSelector):
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
     ) -> Climb:
+        """Announce what all steps will release, and take them."""
         steps = setting.steps()
         event = setting.event(steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))
@@ -855,7 +856,7 @@ class ContinuousGreedy(OfflineSelector):
             return
         budget = true_budget(self.budget, releases, what)
         if budget != self.budget:
-            self._allowance.gate = self._gate.enlarged(budget)
+            self._allowance.gate = self._gate.with_budget(budget)
 
     def _step(self, climb: Climb, k: int) -> None:
         if self.noise != "exponential":

@@ -117,6 +117,7 @@ class CurvatureGreedy(ContinuousGreedy):
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
     ) -> Climb:
+        """Climb once for each guess, and keep the best point, by its value (the published settings)."""
         if self.calibration == "tight":
             return super()._climb(people, left, setting, progress)
         assert isinstance(people, Population)

@@ -39,9 +39,9 @@ from ..privacy import (
     Entry,
     Event,
     ExponentialChoice,
-    FlippedChoice,
     Gate,
     LaplaceNoise,
+    PermuteAndFlip,
     PureRelease,
     Releases,
     Share,
@@ -211,7 +211,7 @@ def covariance_range() -> float:
     return 2.0 * (1.0 + 2.0**-20)
 
 
-def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialChoice | FlippedChoice:
+def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialChoice | PermuteAndFlip:
     """The choice by which ``count`` features are picked.
 
     Where they are paid for in pure epsilon it is permute-and-flip, which loses less at the same rate.
@@ -219,7 +219,7 @@ def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialCho
     """
     choice = ExponentialChoice.within(share, covariance_range(), count)
     if pure and share.definition in (None, "pure"):
-        flipped = FlippedChoice.within(share, covariance_range(), count, "pure")
+        flipped = PermuteAndFlip.within(share, covariance_range(), count, "pure")
         if flipped.rate >= choice.rate:
             return flipped
     return choice
@@ -231,13 +231,13 @@ def paid_in_pure(allowance: Allowance) -> bool:
     return definition == "pure" or (definition is None and allowance.alone)
 
 
-def chance_of_a_copy(choice: ExponentialChoice | FlippedChoice, n_features: int, n_people: int) -> float:
+def chance_of_a_copy(choice: ExponentialChoice | PermuteAndFlip, n_features: int, n_people: int) -> float:
     """How likely a feature that says which half somebody is in is picked over others that say nothing.
 
     Its score is n_people / 4, the largest there is, and theirs is 0.
     """
     odds = math.exp(-min(700.0, choice.rate * n_people / 4.0))
-    if isinstance(choice, FlippedChoice):
+    if isinstance(choice, PermuteAndFlip):
         return (
             -math.expm1(n_features * math.log1p(-odds)) / (n_features * odds)
             if odds < 1.0
@@ -886,8 +886,8 @@ class PrivateFeatureSelector(_PrivateSelector):
                 )
                 if choice is None:
                     place = int(np.argmax(scores[candidates]))
-                elif isinstance(choice, FlippedChoice):
-                    place = release.flipped_choice(scores[candidates])
+                elif isinstance(choice, PermuteAndFlip):
+                    place = release.permute_and_flip(scores[candidates])
                 else:
                     place = release.choice(scores[candidates])
                 chosen.append(int(candidates[place]))

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bounds import charged_costs, greedy
+from ..bounds import charged_costs
+from ..bounds import greedy as greedy_bounds
 from ..bounds.charged_costs import ChargedCosts, costs_of
 from ..constraints import Cardinality, Constraint, Matroid
 from ..constraints.base import Items, item_set
@@ -471,41 +472,46 @@ def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
     if costs is not None:
         return costs.ratio
     if isinstance(constraint, Cardinality):
-        return greedy.ALPHA
+        return greedy_bounds.ALPHA
     p = _extendible(constraint)
     return None if p is None else 1.0 / (p + 1)
 
 
-def loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
-    """What the picks lose beside `ratio` of the best set's sum over people, on average; see `bounds.greedy`.
+def utility_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
+    """Bound on `ratio` x OPT - E f(S); f sums over people, and E is over the draws. See `bounds.greedy`.
 
-    Infinite where it depends on a number of people that is not public.
+    ``problem.n_people`` must be known: the bound grows with it. Where ``picks`` look at a sample (``keep``
+    is not None), what the sample can lose is added. ``ends`` are the draws that follow the picks under a
+    knapsack: the best single item, and the choice between it and the set; None if there are none.
     """
     n_people = problem.n_people
+    assert n_people is not None
     total = draws_loss(problem, picks, ends)
     if picks.keep is not None:
-        if n_people is None:
-            return math.inf
-        total += greedy.sampling_loss(problem.n_items, problem.picks, n_people, picks.chance, problem.bound)
-    # Under a knapsack what is lost in a score counts as often as the item's cost holds the smallest one.
+        total += greedy_bounds.sampling_loss(
+            problem.n_items, problem.picks, n_people, picks.chance, problem.bound
+        )
+    # Under a knapsack scores are gains x smallest / charged cost: what rounding takes from a score is charged
+    # cost / smallest times as much in the gain, and `costs.most` times for all picks of a set together.
     times = problem.picks if problem.costs is None else max(problem.picks, math.ceil(problem.costs.most))
-    return total + greedy.rounding(times, n_people or 1, problem.unit)
+    return total + greedy_bounds.rounding(times, n_people, problem.unit)
 
 
 def draws_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
-    """The part of `loss` that comes from drawing instead of taking the best.
+    """The part of `utility_loss` that comes from drawing instead of taking the best.
 
-    Constraints without a known ratio are compared as if they were matroids.
+    Plans are compared by it, also where no bound is claimed: then an unknown number of people counts as 1,
+    and constraints without a known ratio as matroids.
     """
     n, k, temperature, n_people = problem.n_items, problem.picks, picks.temperature, problem.n_people or 1
     if k == 0:
         return 0.0
     if problem.costs is not None:
         last = temperature if ends is None else ends.rate
-        return greedy.knapsack_loss(problem.costs, n, k, temperature, last, n_people, problem.bound)
+        return greedy_bounds.knapsack_loss(problem.costs, n, k, temperature, last, n_people, problem.bound)
     if isinstance(problem.constraint, Cardinality):
-        return greedy.cardinality_loss(n, k, temperature)
-    return greedy.extendible_loss(n, k, temperature, _extendible(problem.constraint) or 1)
+        return greedy_bounds.cardinality_loss(n, k, temperature)
+    return greedy_bounds.extendible_loss(n, k, temperature, _extendible(problem.constraint) or 1)
 
 
 def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float | None:
@@ -905,7 +911,7 @@ class PrivateGreedy(OfflineSelector):
         plan = self._chosen_plan(problem)
         if not self.budget.private:
             return 0.0
-        return loss(replace(problem, n_people=size), plan.picks, plan.ends)
+        return utility_loss(replace(problem, n_people=size), plan.picks, plan.ends)
 
     def picks_above_chance(self, n_people: int, n_items: int | None = None) -> int:
         """About how many picks can be better than chance, from public sizes alone.
@@ -1125,6 +1131,7 @@ class PrivateGreedy(OfflineSelector):
         return people.built_in and row_parts(people) is None
 
     def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
+        """Warn where the first pick is hardly better than chance, with the epsilon that would do."""
         chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
@@ -1144,6 +1151,7 @@ class PrivateGreedy(OfflineSelector):
     def _picked(
         self, people: Population, problem: SelectionProblem, plan: GreedyPlan, progress: bool
     ) -> tuple[list[int], int]:
+        """The picked items, and how many scores were asked for; reserves what the picks release."""
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
@@ -1239,5 +1247,5 @@ def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:
         return 0
     if math.isinf(picks.rate):
         return int(np.argmax(found))
-    draw = release.choice if picks.keep is None else release.flipped_choice
+    draw = release.choice if picks.keep is None else release.permute_and_flip
     return draw(found, picks.rate)

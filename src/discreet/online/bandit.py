@@ -237,16 +237,19 @@ class RewardSum:
         else:
             self.observe(tuple(about), ready)
 
-    def told(self, person: Any, items: tuple[int, ...], value: float) -> Any:
-        """The reward of a simulated person, to whom these items have ``value``.
+    def simulated_feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
+        """What a simulated person reports of these items, which have ``value`` to them.
 
-        With slots, what each item adds to those above it.
+        With slots, the marginal gain of each item over those shown before it. People are monotone (the
+        learner refused others), so the gains sum to at most ``bound``.
         """
         if not self.units.by_slot:
             return value
         bound = self._settings.bound
-        above = [answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))]
-        return [max(0.0, after - before) for before, after in pairwise([*above, value])]
+        prefix_values = [
+            answers.number("value", person.value(items[:t]), 0.0, bound) for t in range(len(items))
+        ]
+        return [max(0.0, after - before) for before, after in pairwise([*prefix_values, value])]
 
     def check_divisible(self) -> None:
         """Refuse parts on other servers."""

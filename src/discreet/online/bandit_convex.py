@@ -24,7 +24,7 @@ from .learner import LearnerSettings, Stream
 from .sums import CostTotal, PrivateTotal, calibrated, claimed_epsilon
 
 ADVERSARIES = ("oblivious", "adaptive")
-# How long a horizon is looked for that would be long enough.
+# No horizon beyond about this one is tried when looking for one that is long enough.
 _LONGEST = 1 << 80
 
 
@@ -107,11 +107,16 @@ class BanditLeaderSettings(LearnerSettings):
         draft = replace(draft, event=LaplaceNoise.within(share, draft.moves, definition=share.definition))
         tuned = draft._one_point(horizon, size, near, held)
         if not tuned.beta < radius:
-            needed = draft._needed(size, held)
+            needed = draft._rounds_needed(size, held)
+            enough = (
+                f"that takes about rounds={needed:,}, or"
+                if needed is not None
+                else "no horizon is long enough for the given settings: leave regularization= and batch= at"
+                " 'auto', or give"
+            )
             raise ValueError(
                 f"rounds={horizon} is too short: exploration radius {tuned.beta:.3g} does not fit into"
-                f" the domain's inner_radius={radius:g}; that takes about rounds={needed:,}, or an"
-                " exploration_radius= of your own"
+                f" the domain's inner_radius={radius:g}; {enough} an exploration_radius= of your own"
             )
         draft = replace(draft, exploration_radius=tuned.beta, regularization=tuned.regularization)
         return replace(draft, batch=tuned.batch)
@@ -260,15 +265,18 @@ class BanditLeaderSettings(LearnerSettings):
             regularization=regularization,
         )
 
-    def _needed(self, batch: int | None, regularization: float | None) -> int:
-        """Rounds from which the tuned exploration radius fits into the domain, to two digits."""
+    def _rounds_needed(self, batch: int | None, regularization: float | None) -> int | None:
+        """About the fewest rounds for which the tuned exploration radius fits into the domain.
+
+        Tried in steps of 5 %, and rounded up to two digits; None where not even `_LONGEST` are enough.
+        """
         rounds = float(self.rounds)
         while rounds < _LONGEST:
             rounds *= 1.05
             if self._one_point(round(rounds), batch, None, regularization).beta < self.body.inner_radius:
-                break
-        unit: int = 10 ** max(0, len(str(round(rounds))) - 2)
-        return math.ceil(rounds / unit) * unit
+                unit: int = 10 ** max(0, len(str(round(rounds))) - 2)
+                return math.ceil(rounds / unit) * unit
+        return None
 
 
 def cost_range(bound: float | tuple[float, float]) -> tuple[float, float]:

@@ -1528,7 +1528,7 @@ class OnlineSelector(OnlineLearner):
         return decision.items + (-1,) * (self._width - len(decision.items))
 
     def _feedback(self, person: Any, decision: Selection, value: float) -> Any:
-        return self._sum.told(person, decision.items, value) if self._rewarded else person
+        return self._sum.simulated_feedback(person, decision.items, value) if self._rewarded else person
 
     def _value(self, person: Any, decision: Selection) -> float:
         return answers.number("value", person.value(decision.items), 0.0, self.settings.bound)

@@ -273,6 +273,7 @@ class PhasedSelector(OnlineSelector):
         return chosen
 
     def _learned(self, gains: FixedPointGains) -> NDArray[np.int32]:
+        """Draw a set from the gains of this phase, item by item."""
         left = self._active()
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)
@@ -284,7 +285,7 @@ class PhasedSelector(OnlineSelector):
             elif self.settings.keep is None:
                 place = self._release.choice(scores)
             else:
-                place = self._release.flipped_choice(scores, self.settings.rate)
+                place = self._release.permute_and_flip(scores, self.settings.rate)
             item = int(candidates[place])
             gains.add(item)
             left[item] = False

@@ -127,6 +127,7 @@ class Votes(Window):
         return chosen
 
     def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
+        """Draw the next set from the votes; what people did not spend of theirs is kept."""
         # People who are no rows cannot be saved: they vote once.
         voters = [joined(runs) for runs in self._runs.values()]
         gains = self.close()  # first: after an interruption nobody has a vote

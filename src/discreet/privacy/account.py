@@ -28,11 +28,11 @@ from .events import (
     ApproximateRelease,
     Event,
     ExponentialChoice,
-    FlippedChoice,
     GaussianNoise,
     GroupGaussianNoise,
     LaplaceNoise,
     Loss,
+    PermuteAndFlip,
     PureRelease,
     SphericalLaplaceNoise,
 )
@@ -594,7 +594,7 @@ def published_share(
     needed = true_budget(share.budget if claimed is None else claimed, releases, what)
     if needed == share.budget:
         return share
-    return replace(share, budget=needed, gate=share.gate.enlarged(needed))
+    return replace(share, budget=needed, gate=share.gate.with_budget(needed))
 
 
 def _named(budget: Budget) -> str:
@@ -806,7 +806,7 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
     if isinstance(event, ExactChoices):
         kind = f"exponential, {event.number:,} composed exactly at delta {at_most(float(event.delta), 4)}"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
-    if isinstance(event, ExponentialChoice | FlippedChoice):
+    if isinstance(event, ExponentialChoice | PermuteAndFlip):
         kind = "exponential" if isinstance(event, ExponentialChoice) else "permute-and-flip"
         return kind, f"range {float(event.range):.4g}", f"rate {float(event.rate):.4g}"
     if isinstance(event, GaussianNoise):
@@ -869,7 +869,7 @@ def _curves(ledger: Releases, budget: Budget) -> list[_Curve] | None:
                 ranges[event.width] = ranges.get(event.width, 0) + number
             elif isinstance(event, GaussianNoise) and loss.mu_squared is not None:
                 mu_squared += loss.mu_squared * count
-            elif isinstance(event, LaplaceNoise | PureRelease | FlippedChoice) and loss.pure is not None:
+            elif isinstance(event, LaplaceNoise | PureRelease | PermuteAndFlip) and loss.pure is not None:
                 pure[loss.pure] = pure.get(loss.pure, 0) + count
             else:
                 return None

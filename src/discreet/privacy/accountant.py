@@ -51,10 +51,10 @@ from .conversions import exact, fraction
 from .events import (
     Event,
     ExponentialChoice,
-    FlippedChoice,
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    PermuteAndFlip,
     PureRelease,
     ScoreChange,
     SphericalLaplaceNoise,
@@ -421,7 +421,7 @@ class Owner:
         self._charged = None
 
 
-_CHOICES = (ExponentialChoice, ExactChoices, FlippedChoice)
+_CHOICES = (ExponentialChoice, ExactChoices, PermuteAndFlip)
 _NOISE = (GaussianNoise, LaplaceNoise, SphericalLaplaceNoise)
 
 
@@ -560,16 +560,16 @@ class Release:
         self._draw()
         return samplers.exponential_choice(self._source, scores, paid)
 
-    def flipped_choice(self, scores: Floats, rate: float | None = None) -> int:
-        """An index, drawn by permute and flip (`samplers.flipped_choice`), exactly.
+    def permute_and_flip(self, scores: Floats, rate: float | None = None) -> int:
+        """An index, drawn by permute and flip (`samplers.permute_and_flip`), exactly.
 
         An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
         """
         if isinstance(self._event, ExponentialChoice | ExactChoices):
-            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a FlippedChoice")
+            raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a PermuteAndFlip")
         paid = self._rate(rate)
         self._draw()
-        return samplers.flipped_choice(self._source, scores, paid)
+        return samplers.permute_and_flip(self._source, scores, paid)
 
     def noisy_maximum(self, scores: Steps, step: float, rate: float) -> tuple[int, float]:
         """An index and its score: the largest of ``step * score`` with exponential noise of mean 1 / rate.
@@ -612,6 +612,7 @@ class Release:
         return np.array(self._source.words(count) if count else (), dtype=np.uint64)
 
     def _rate(self, given: float | None) -> float:
+        """The rate to choose at: the given one, if the event pays for it, or the event's own."""
         event = self._event
         if isinstance(event, _NOISE):
             raise TypeError(f"{event} does not pay for choices")
@@ -904,6 +905,7 @@ class Gate:
     def _noisy(
         self, values: ArrayLike, event: GaussianNoise | LaplaceNoise, changed: int | None, label: str
     ) -> Any:
+        """Values with the noise of ``event``, charged; a number for a number."""
         scalar = np.ndim(values) == 0
         array = _exact_floats("values", cast(ArrayLike, [values]) if scalar else values)
         if array.size == 0:
@@ -985,12 +987,24 @@ class Gate:
         number = checks.whole("words", words, at_least=1, at_most=1 << 10)
         return bytes(8 * number) if self._comes_back else self._source.words(number).tobytes()
 
-    def enlarged(self, budget: Budget) -> Gate:
-        """A gate with another budget and the same randomness, for settings that need more than they claim."""
+    def with_budget(self, budget: Budget) -> Gate:
+        """A gate with another budget and the same randomness, for settings that need more than they claim.
+
+        Refused for a gate of one group of people, of a share of a budget, or over a given ledger, whose
+        budget is not its own to change; and once something was released.
+        """
         accountant = self._accountant
         ledger = accountant.ledger
-        if self._group or accountant.fraction < 1 or accountant.shared or type(ledger) is not MemoryLedger:
-            raise ValueError("settings that need more than they claim need a budget of their own; give one")
+        causes = {
+            "is for one group of people": self._group,
+            "has a share of a budget": accountant.fraction < 1,
+            "was given a ledger": accountant.shared or type(ledger) is not MemoryLedger,
+        }
+        if found := next((cause for cause, holds in causes.items() if holds), None):
+            raise ValueError(
+                f"settings that need more than they claim need a budget of their own, and this gate {found};"
+                " give a Budget instead"
+            )
         if not accountant.releases.empty:
             raise ValueError("something was released here already; its account stays with its budget")
         gate = Gate(budget, self._source)

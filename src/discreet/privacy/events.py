@@ -290,8 +290,8 @@ class ExponentialChoice(_Choice):
 
 
 @dataclass(frozen=True, eq=False)
-class FlippedChoice(_Choice):
-    """One draw by permute-and-flip (`samplers.flipped_choice`).
+class PermuteAndFlip(_Choice):
+    """One draw by permute-and-flip (`samplers.permute_and_flip`).
 
     Only differences of scores matter to it, so a change of scores is one where each rises by between 0 and
     ``range``, and nothing becomes more than ``exp(rate * range)`` times as likely. Its privacy loss need not

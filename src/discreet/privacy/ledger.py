@@ -102,16 +102,18 @@ class Ledger(Protocol):
         ...
 
 
-def check_known(number: int, life: tuple[int, bool] | None, lives: bool) -> None:
-    """Refuse to take up what is not there, is in use, or has a later state.
+def check_can_resume(number: int, known: tuple[int, bool] | None, in_use: bool) -> None:
+    """Refuse to resume an owner of charges from its saved state ``number``, unless that is safe.
 
-    ``life`` is the number of the latest state that the ledger knows of, and whether the owner is finished.
+    ``known`` is what the ledger knows of the owner: the number of its latest state, and whether it is
+    finished; None if it has no charges here. ``in_use``: it goes on somewhere else at this moment. A state
+    before the latest is refused, as what was released since would be released again, uncharged.
     """
-    if life is None:
+    if known is None:
         raise ValueError("its releases were not charged in this ledger")
-    if lives:
+    if in_use:
         raise ValueError("its charges are in use already: it goes on somewhere else")
-    latest, finished = life
+    latest, finished = known
     if number < latest:
         since = "has drawn everything it was charged for" if finished else "was saved again, or went on,"
         raise ValueError(
@@ -221,7 +223,7 @@ class MemoryLedger:
         with self._lock:
             life = self._owners.get(owner)
             known = None if life is None else (life.number, life.finished)
-            check_known(number, known, life is not None and life.lives)
+            check_can_resume(number, known, life is not None and life.lives)
             assert life is not None
             life.lives, life.number = True, max(number, life.number)
 
@@ -418,7 +420,7 @@ class SQLiteLedger:
             find = "SELECT number, finished, holder FROM owner WHERE id = ?"
             found = database.execute(find, (owner,)).fetchone()
             known = None if found is None else (int(found[0]), bool(found[1]))
-            check_known(number, known, found is not None and self._connected()[1].lives(found[2]))
+            check_can_resume(number, known, found is not None and self._connected()[1].lives(found[2]))
             database.execute(
                 "UPDATE owner SET holder = ?, number = ? WHERE id = ?", (self._holding().name, number, owner)
             )
@@ -694,6 +696,7 @@ def _again(path: Path, timeout: float) -> SQLiteLedger:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Errors of SQLite in words about the ledger."""
     late = f"{path} is locked by another writer; nothing was released"
     try:
         yield

@@ -189,6 +189,7 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
 
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    """A list of whole numbers as an array."""
     try:
         found = np.asarray(values)
     except ValueError as error:

@@ -309,8 +309,8 @@ def subsampled(share: Share, bound: float) -> Picks:
     1 - p + p (1 + e^a) = e^a times as likely; and at least 1 - p = e^-a times, since I may not be kept.
     Replacing goes through the run without both. The sample has to stay unknown: its coins are noise.
 
-    Only the first inequality speaks of how picks are drawn, and `samplers.flipped_choice` satisfies it at the
-    same rate as the exponential mechanism while losing less: it is what these picks are drawn with.
+    Only the first inequality speaks of how picks are drawn, and `samplers.permute_and_flip` satisfies it at
+    the same rate as the exponential mechanism while losing less: it is what these picks are drawn with.
 
     A chance of keeping that is rounded down satisfies both inequalities as well.
 

@@ -177,7 +177,7 @@ def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> 
     """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, sooner."""
 
     def one(words: Randomness) -> NDArray[np.int64]:
-        return half_steps(words, width, gaussian=gaussian, coarser=1)[0]
+        return half_steps(words, width, gaussian=gaussian, whole_steps=True)[0]
 
     def loop(words: NDArray[np.uint64], out: NDArray[np.int64]) -> tuple[int, int, int]:
         found: tuple[int, int, int] = kernels.noise_rows(words, *noise_table(gaussian), gaussian, out)
@@ -244,47 +244,47 @@ class _HeldWords:
 
 
 def half_steps(
-    source: Randomness, count: int, *, gaussian: bool, coarser: int = 0
+    source: Randomness, count: int, *, gaussian: bool, whole_steps: bool = False
 ) -> tuple[NDArray[np.int64], dict[int, LazyBits]]:
-    """``count`` independent draws of Y in half steps, rounded down, and where in its half step Y is.
+    """``count`` independent draws of Y in half steps, rounded down, and what more is known of some of them.
 
-    What is kept of a cell is kept for every place of the half step alike, so Y is uniform there: its further
-    bits are fresh ones. The exceptions, where more bits had to be looked at, are in the dictionary. With
-    ``coarser=1`` each draw is rounded to whole steps.
+    A draw is accepted by its leading bits only where every point of its half step would be: Y is uniform
+    within it, and further bits can be drawn afresh. Where the decision took more bits (`settle`), those known
+    are in the dictionary, by index. With ``whole_steps`` each draw is rounded to the nearest whole step.
     """
     out = np.empty(count, dtype=np.int64)
     failed: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]] = []
     for start in range(0, count, _AT_ONCE):
         words = source.words(2 * min(_AT_ONCE, count - start))
-        where, why = _attempted(words, gaussian, coarser, out[start : start + _AT_ONCE])
+        where, why = _attempted(words, gaussian, whole_steps, out[start : start + _AT_ONCE])
         failed.append((start + where, why, words.reshape(-1, 2)[where]))
-    further: dict[int, LazyBits] = {}
+    known_bits: dict[int, LazyBits] = {}
     if not failed:
-        return out, further
+        return out, known_bits
     places, status, attempts = map(np.concatenate, zip(*failed, strict=True))
     while places.size:
         for index in np.flatnonzero(status == kernels.UNDECIDED):
             first, second = (int(word) for word in attempts[index])
-            floor, further[int(places[index])] = settle(first, second, source, gaussian)
-            out[places[index]] = (floor + coarser) >> coarser
+            floor, known_bits[int(places[index])] = settle(first, second, source, gaussian)
+            out[places[index]] = (floor + whole_steps) >> whole_steps
         # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
         # cells in which places are rarely rejected.
         again = np.flatnonzero(status == kernels.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
         drawn = np.empty(again.size, dtype=np.int64)
-        where, status = _attempted(attempts.ravel(), gaussian, coarser, drawn)
+        where, status = _attempted(attempts.ravel(), gaussian, whole_steps, drawn)
         out[places] = drawn
         places, attempts = places[where], attempts[where]
-    return out, further
+    return out, known_bits
 
 
 def _attempted(
-    words: NDArray[np.uint64], gaussian: bool, coarser: int, out: NDArray[np.int64]
+    words: NDArray[np.uint64], gaussian: bool, whole_steps: bool, out: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """One attempt per output; the places of those that failed, and why."""
     places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
-    failed = kernels.attempt_noise(words, *noise_table(gaussian), gaussian, coarser, out, places, status)
+    failed = kernels.attempt_noise(words, *noise_table(gaussian), gaussian, whole_steps, out, places, status)
     return places[:failed], status[:failed]
 
 
@@ -649,7 +649,7 @@ def choice_log_probabilities(scores: NDArray[np.float64], rate: float) -> NDArra
 _WORD = 1 << 64
 
 
-def flipped_choice(source: Randomness, scores: NDArray[np.float64], rate: float) -> int:
+def permute_and_flip(source: Randomness, scores: NDArray[np.float64], rate: float) -> int:
     """An index, drawn exactly: keep each with probability exp(rate (score - largest)), take any one kept.
 
     McKenna and Sheldon (2020) visit candidates in random order and flip a coin for each until one is kept;
@@ -705,7 +705,7 @@ def _uniform(source: Randomness, count: int) -> int:
 
 
 def flip_probabilities(scores: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """The probabilities with which `flipped_choice` answers; for audits.
+    """The probabilities with which `permute_and_flip` answers; for audits.
 
     Candidate v is kept, and is taken with one over the number of all that are kept: the integral over t of
     chance_v x product over the others of (1 - chance_j t), a polynomial, which Gauss' rule gets right.

@@ -447,10 +447,13 @@ class Api:
             for one in OPERATIONS
         ]
 
-    def endpoint(self, one: Operation, work: Work, refused: Callable[[Problem], Response]) -> Endpoint:
-        """Do the work of an operation, and answer, in JSON if it is not an answer already."""
+    def endpoint(self, one: Operation, work: Work, to_response: Callable[[Problem], Response]) -> Endpoint:
+        """A route's function: it does ``work``, and answers with what comes of it, or with the problem.
 
-        async def endpoint(request: Request) -> Response:
+        What is not an answer already is encoded as JSON; ``to_response`` makes an answer of a problem.
+        """
+
+        async def respond(request: Request) -> Response:
             try:
                 found = await work(request)
                 if isinstance(found, Response):
@@ -459,10 +462,10 @@ class Api:
                     content = found if isinstance(found, bytes) else _encode(found)
                     answer = Response(content, one.status, media_type="application/json" if content else None)
             except Exception as error:
-                answer = refused(problem_of(error))
+                answer = to_response(problem_of(error))
             return answer
 
-        return endpoint
+        return respond
 
     def _checked(self, one: Operation) -> Work:
         """For keys whose role allows an action, and that are not limited to other experiments.

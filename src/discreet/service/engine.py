@@ -326,6 +326,7 @@ class DecisionEngine:
         return await self._refresh("name", name)
 
     async def _refresh(self, column: str, value: str | int) -> Live:
+        """Read an experiment again, and renew what is kept of it here."""
         row, read = await self._do(self._read, column, value)
         number, name, epoch, catalogue, status, population, period = row
         old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
@@ -617,6 +618,7 @@ class DecisionEngine:
             logger.error("a look at what others did failed", exc_info=error)
 
     def _work(self) -> None:
+        """The loop of the thread that learns and releases, until the engine stops."""
         looked_at, forgot_at = clock(), -math.inf
         again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
         while not self._stop.is_set():

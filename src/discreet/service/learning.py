@@ -523,6 +523,7 @@ def check_segments(segments: list[str]) -> None:
 
 
 def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
+    """The learner that a configuration asks for, paid from ``share``; it may begin with ``start``."""
     name = learner_of(config)
     kind: type[OnlineLearner] = learners()[name].kind(name)
     known = inspect.signature(kind.__init__).parameters

@@ -256,6 +256,7 @@ class Apart:
             process.kill()
 
     def _ask(self, work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        """Do the work in the other process, started if need be; it is killed when it takes too long."""
         if self._closed:
             raise Crowded
         if self._process is None or not self._process.is_alive():

@@ -44,8 +44,8 @@ class Answered(NamedTuple):
     seconds: float
 
 
-class Told(Protocol):
-    """Somebody who is told of answers."""
+class AnswerObserver(Protocol):
+    """Somebody who is told of every answer, and closed when the application ends."""
 
     def answered(self, one: Answered) -> None: ...
 
@@ -70,7 +70,7 @@ class Watched:
     the service failed: how many came is nobody's business.
     """
 
-    def __init__(self, app: Any, *told: Told) -> None:
+    def __init__(self, app: Any, *told: AnswerObserver) -> None:
         self._app, self._told = app, told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,6 +120,7 @@ class RequestLog:
     """A line for every answer: failures are errors, log-ins that failed are warnings, the rest is info."""
 
     def answered(self, one: Answered) -> None:
+        """Log a line about this answer."""
         wrong_key = one.route == "/login" and one.status >= 400
         level = logging.ERROR if one.status >= 500 else logging.WARNING if wrong_key else logging.INFO
         if logger.isEnabledFor(level):
@@ -198,7 +199,7 @@ class Metrics:
         self.registry.register(self)
 
     def answered(self, one: Answered) -> None:
-        """One more answer."""
+        """Count this answer, by how long it took."""
         self._seconds.labels(one.route, str(one.status)).observe(one.seconds)
 
     def collect(self) -> Any:
@@ -256,15 +257,19 @@ class Spans:
         self._tracer = self._provider.get_tracer("discreet")
 
     def answered(self, one: Answered) -> None:
+        """Record a span of this answer, from when it began until now."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        told = {"http.request.method": one.method, "http.route": one.route}
         span = self._tracer.start_span(
             f"{one.method} {one.route}",
-            Context(),
+            Context(),  # empty: the root of its own trace, so that no caller's ties a decision to a person
             SpanKind.SERVER,
-            told | {"http.response.status_code": one.status},
+            {
+                "http.request.method": one.method,
+                "http.route": one.route,
+                "http.response.status_code": one.status,
+            },
             start_time=one.began,
         )
         if one.status >= 500:

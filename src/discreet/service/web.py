@@ -79,7 +79,7 @@ from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
 from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
 from .limits import Restart, again, listening
-from .metrics import Metrics, RequestLog, Told, Watched, spans_to
+from .metrics import AnswerObserver, Metrics, RequestLog, Watched, spans_to
 from .webhooks import Webhooks
 from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
 
@@ -342,6 +342,7 @@ class Form:
         return found
 
     def _people(self) -> PopulationConfig | None:
+        """The population that the form describes; None where one of its fields is wrong."""
         full, delta = self.given["feedback"] == "full", self._numbers["delta"]
         if full and delta == 0.0:
             self.errors.setdefault(
@@ -360,6 +361,7 @@ class Form:
         )
 
     def _config(self) -> ExperimentConfig | None:
+        """The experiment that the form describes; None where a field is wrong: `errors` says why."""
         given, errors, numbers = self.given, self.errors, self._numbers
         items, segments = lines_of(given["items"]), lines_of(given["segments"])
         k, block, rounds = int(numbers["k"]), numbers.get("block_size"), numbers.get("rounds")
@@ -568,7 +570,7 @@ class Pages:
             route("POST", f"{one}/resume", "operate", partial(self.set_status, RUNNING)),
             route("POST", f"{one}/end", "operate", self.end),
             route("POST", f"{one}/delete", "operate", self.delete),
-            route("POST", f"{one}/items", "operate", self.change),
+            route("POST", f"{one}/items", "operate", self.change_items),
             route("GET", f"{one}/releases.{{form}}", "read", self.releases),
             route("GET", "/populations", "read", self.populations),
             route("GET", "/populations/{population}", "read", self.population),
@@ -746,6 +748,7 @@ class Pages:
         return self.part(visit, "experiment_live.html", "released", part=True, **await self._state(visit))
 
     async def _state(self, visit: PageVisit) -> dict[str, Any]:
+        """What the page of an experiment shows of it."""
         name = visit.name
         status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
@@ -846,21 +849,18 @@ class Pages:
         self._accounts.pop(population, None)
         return _to("/experiments")
 
-    async def change(self, visit: PageVisit) -> Response:
+    async def change_items(self, visit: PageVisit) -> Response:
+        """Add and retire the items of a form, one in each line.
+
+        The reason of a refusal is shown: it is made of the form and of public facts.
+        """
         live = await self.engine.live(visit.name)
         add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
         try:
             msgspec.convert({"add_items": add, "retire_items": retire}, Changes)
             await run_in_threadpool(self.engine.worker.change_items, live.id, add, retire)
-        except (
-            msgspec.ValidationError,
-            ValueError,
-            TypeError,
-            NotImplementedError,
-            LookupError,
-            RuntimeError,
-        ):
-            raise WRONG_ITEMS from None
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise WRONG_ITEMS.with_(detail=str(error)) from None
         await self.engine.refresh(live.name)
         return _to(f"/experiments/{live.name}#catalogue")
 
@@ -896,6 +896,7 @@ class Pages:
         return _to(f"/experiments/{form.name}")
 
     def _make(self, form: Form) -> None:
+        """Create what a checked form describes; a refusal becomes an error of its field."""
         assert form.people is not None
         assert form.config is not None
         worker = self.engine.worker
@@ -1200,7 +1201,7 @@ def application(settings: ServiceSettings) -> App:
 
 def watched(app: App, settings: ServiceSettings) -> Watched:
     """The application with those who are told of its answers."""
-    told: list[Told] = [RequestLog()]
+    told: list[AnswerObserver] = [RequestLog()]
     if settings.operator_port is not None:
         told.append(metrics := Metrics(app.engine.store))
         metrics.serve(settings.operator_host, settings.operator_port)

@@ -26,7 +26,7 @@ import msgspec
 
 from ..privacy import BudgetExceeded, Charge, Entry, Event, Gate, LedgerConflict
 from ..privacy.conversions import exact
-from ..privacy.ledger import agreed, check_known
+from ..privacy.ledger import agreed, check_can_resume
 from ..privacy.population import Periods
 from .config import ExperimentConfig, PopulationConfig
 from .database import (
@@ -125,7 +125,7 @@ class PopulationLedger:
 
     def take_up(self, owner: str, number: int) -> None:
         """Use the charges of an owner of this experiment; its lease sees to it that nobody else does."""
-        check_known(number, (0, False) if owner in self._known else None, owner in self._used)
+        check_can_resume(number, (0, False) if owner in self._known else None, owner in self._used)
         self._used.add(owner)
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
@@ -460,6 +460,7 @@ class Worker:
             yield tx
 
     def _step(self, one: Experiment) -> bool:
+        """Do what is due next for an experiment; whether anything was done."""
         over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
             if not over or one.frozen == now:
