@@ -141,6 +141,17 @@ def test_nothing_of_a_chart_covers_anything_else(size):
     assert len({line.get_markevery()[0] for line in ax.get_lines()}) == 4
 
 
+def test_charts_fit_a_phone_and_a_screen(tmp_path):
+    """Narrow ones nearly square and wide ones twice as wide as high, with letters of one size."""
+    sizes = []
+    report.Report("t").chart(lambda ax: sizes.append(ax.figure.get_size_inches()), "", tmp_path / "chart")
+    (narrow, low), (wide, high) = sizes
+    assert 4.0 <= narrow <= 5.0
+    assert 1.0 <= narrow / low <= 1.4
+    assert 7.0 <= wide <= 10.0
+    assert 1.8 <= wide / high <= 2.2
+
+
 @pytest.mark.parametrize(("width", "lines"), [(8.0, 1), (4.0, 2)])
 def test_long_names_of_bars_are_broken_where_there_is_no_room(width, lines):
     ax = plots.bars(

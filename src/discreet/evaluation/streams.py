@@ -48,10 +48,9 @@ def favourites(people: int, items: int, rng: np.random.Generator, *, fall: float
 
 
 def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2) -> Coverage:
-    """Each person likes one item at random; ``best`` of them are slightly likelier.
+    """Each person likes one item at random; ``best`` are likelier, by about 1 / sqrt(people x items).
 
-    The chance of these is 1 / sqrt(people x items) higher, before all are scaled to add up to one. No learner
-    can tell them apart before the end: the regret of any is of the order sqrt(people).
+    No learner can tell them apart before the end: the regret of any is of the order sqrt(people).
     """
     checks.whole("best", best, at_least=1, at_most=items)
     chances = np.full(items, 1.0 / items)
