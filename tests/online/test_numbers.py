@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -15,7 +16,7 @@ import discreet as dc
 from discreet.bounds import bandit as limits
 from discreet.constraints.domains import Box
 from discreet.evaluation.streams import cuts_and_prices
-from discreet.objectives import Coverage, FacilityLocation
+from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import (
     BanditSelector,
     BanditSubmodularMinimizer,
@@ -32,6 +33,7 @@ from discreet.online import (
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
 from discreet.online.bandit_minimize import SetCosts
 from discreet.online.best_of_both import BestOfBothSettings
+from discreet.online.minimize import ROUNDING
 from discreet.online.phased import PhasedSettings
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
@@ -685,3 +687,16 @@ def test_published_costs_by_hand(neighbours):
     assert float(tight.event.scale) == pytest.approx(times * 3.0 / 0.5)
     slope = tight.exploration_rate * 4 * tight.batch
     assert tight.best_regularization(7.0) == pytest.approx(math.sqrt(8 * 10**6 * 7.0 / slope))
+
+
+def test_where_costs_are_looked_at_for_submodularity():
+    """Among few items, among many, and beyond what rounding may do."""
+    for grows, refused in (
+        (lambda size: min(size, 4) ** 2 / 64, True), (lambda size: max(size - 5, 0) ** 2 / 9, True),
+        (lambda size: 3 * ROUNDING * size**2, True), (lambda size: 1.5 * ROUNDING * size**2, False),
+    ):  # fmt: skip
+        learner = SubmodularMinimizer(8, 10, FREE, check=20, bound=1.0, seed=0)
+        learner.choose()
+        person = SetFunction(lambda items, grows=grows: grows(len(items)), 8, bound=1.0)
+        with pytest.raises(ValueError, match="not submodular") if refused else nullcontext():
+            learner.learn(person)
