@@ -29,11 +29,13 @@ from discreet.online import (
     RunningSumSelector,
     SubmodularMinimizer,
     ThompsonSelector,
+    bandit,
 )
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
 from discreet.online.bandit_minimize import SetCosts
 from discreet.online.best_of_both import BestOfBothSettings
 from discreet.online.minimize import ROUNDING
+from discreet.online.pending import Waiting
 from discreet.online.phased import PhasedSettings
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
@@ -471,6 +473,32 @@ def test_a_sample_of_which_a_round_was_skipped_teaches_nothing_in_a_stream_eithe
         slow.learn(person.value(slow.choose().items))
     assert (fast._sum._experts.scores == slow._sum._experts.scores).all()
     assert np.count_nonzero(fast._sum._experts.scores) <= 15  # of 16 samples
+
+
+def test_a_block_that_has_no_end_explores_nothing():
+    with mock.patch.object(bandit, "_CHUNK", 4):
+        schedule = BanditSelector(5, 2, 10, PURE, block=4, repeats=2, seed=0)._sum.schedule
+        explored = []
+        for number in range(10):
+            schedule.reach(number)
+            explored.append(schedule.explore[number - schedule.start])
+    assert sorted(explored[:4]) == sorted(explored[4:8]) == [0, 0, 1, 1]
+    assert explored[8:] == [-1, -1]
+    assert schedule.explore.size == 2
+
+
+def test_whoever_waits_has_none_of_the_items_that_came_meanwhile():
+    waiting = Waiting()
+    given = (np.array([1, 2, 3]), np.array([[1, 2, 3], [4, 5, 6]]), Coverage([[1, 0, 1]]))
+    for person in (*given, SetFunction(lambda items: float(bool(items)), 3, 1.0)):
+        assert not waiting.admits(person)
+    waiting.grow(5)
+    vector, table, row = (waiting.passed() for _ in range(3))
+    assert vector.tolist() == [1, 2, 3, 0, 0]
+    assert table.tolist() == [[1, 2, 3, 0, 0], [4, 5, 6, 0, 0]]
+    assert [row.value([item]) for item in range(5)] == [1.0, 0.0, 1.0, 0.0, 0.0]
+    assert waiting.passed() is None  # whoever is a function is given up
+    assert waiting.room == 1
 
 
 # --- windows, batches, and two learners that are compared ---------------------------------------------
