@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -15,7 +16,7 @@ import discreet as dc
 from discreet.bounds import bandit as limits
 from discreet.constraints.domains import Box
 from discreet.evaluation.streams import cuts_and_prices
-from discreet.objectives import Coverage, FacilityLocation
+from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import (
     BanditSelector,
     BanditSubmodularMinimizer,
@@ -28,10 +29,13 @@ from discreet.online import (
     RunningSumSelector,
     SubmodularMinimizer,
     ThompsonSelector,
+    bandit,
 )
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
 from discreet.online.bandit_minimize import SetCosts
 from discreet.online.best_of_both import BestOfBothSettings
+from discreet.online.minimize import ROUNDING
+from discreet.online.pending import Waiting
 from discreet.online.phased import PhasedSettings
 from discreet.online.released import Released
 from discreet.online.rolling import RollingSelector, RollingSettings
@@ -471,6 +475,32 @@ def test_a_sample_of_which_a_round_was_skipped_teaches_nothing_in_a_stream_eithe
     assert np.count_nonzero(fast._sum._experts.scores) <= 15  # of 16 samples
 
 
+def test_a_block_that_has_no_end_explores_nothing():
+    with mock.patch.object(bandit, "_CHUNK", 4):
+        schedule = BanditSelector(5, 2, 10, PURE, block=4, repeats=2, seed=0)._sum.schedule
+        explored = []
+        for number in range(10):
+            schedule.reach(number)
+            explored.append(schedule.explore[number - schedule.start])
+    assert sorted(explored[:4]) == sorted(explored[4:8]) == [0, 0, 1, 1]
+    assert explored[8:] == [-1, -1]
+    assert schedule.explore.size == 2
+
+
+def test_whoever_waits_has_none_of_the_items_that_came_meanwhile():
+    waiting = Waiting()
+    given = (np.array([1, 2, 3]), np.array([[1, 2, 3], [4, 5, 6]]), Coverage([[1, 0, 1]]))
+    for person in (*given, SetFunction(lambda items: float(bool(items)), 3, 1.0)):
+        assert not waiting.admits(person)
+    waiting.grow(5)
+    vector, table, row = (waiting.passed() for _ in range(3))
+    assert vector.tolist() == [1, 2, 3, 0, 0]
+    assert table.tolist() == [[1, 2, 3, 0, 0], [4, 5, 6, 0, 0]]
+    assert [row.value([item]) for item in range(5)] == [1.0, 0.0, 1.0, 0.0, 0.0]
+    assert waiting.passed() is None  # whoever is a function is given up
+    assert waiting.room == 1
+
+
 # --- windows, batches, and two learners that are compared ---------------------------------------------
 
 
@@ -685,3 +715,16 @@ def test_published_costs_by_hand(neighbours):
     assert float(tight.event.scale) == pytest.approx(times * 3.0 / 0.5)
     slope = tight.exploration_rate * 4 * tight.batch
     assert tight.best_regularization(7.0) == pytest.approx(math.sqrt(8 * 10**6 * 7.0 / slope))
+
+
+def test_where_costs_are_looked_at_for_submodularity():
+    """Among few items, among many, and beyond what rounding may do."""
+    for grows, refused in (
+        (lambda size: min(size, 4) ** 2 / 64, True), (lambda size: max(size - 5, 0) ** 2 / 9, True),
+        (lambda size: 3 * ROUNDING * size**2, True), (lambda size: 1.5 * ROUNDING * size**2, False),
+    ):  # fmt: skip
+        learner = SubmodularMinimizer(8, 10, FREE, check=20, bound=1.0, seed=0)
+        learner.choose()
+        person = SetFunction(lambda items, grows=grows: grows(len(items)), 8, bound=1.0)
+        with pytest.raises(ValueError, match="not submodular") if refused else nullcontext():
+            learner.learn(person)
