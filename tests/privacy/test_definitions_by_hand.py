@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from discreet.privacy import Budget, Gate
+from discreet.privacy.composition import _log_peak
 from discreet.privacy.events import _BITS, Loss
 from discreet.privacy.picks import subsampled
 
@@ -52,3 +54,11 @@ def test_deltas_of_questions_are_below_one():
     for delta in (1.0, 1.5, -0.1):
         with pytest.raises(ValueError, match="delta"):
             account.epsilon(delta)
+
+
+@pytest.mark.parametrize("tilt", [0.02, 1.0, 30.0])
+def test_the_peak_of_a_tilted_delta(tilt):
+    """(1 - e^-y) e^(-tilt y) is largest where its derivative is 0: e^-y = tilt / (1 + tilt)."""
+    y = np.linspace(1e-6, 20.0 / (1.0 + tilt) + 10.0, 400_001)
+    found = float(np.max(np.log(-np.expm1(-y)) - tilt * y))
+    assert float(_log_peak(tilt)) == pytest.approx(found, abs=1e-6)
