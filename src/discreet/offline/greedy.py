@@ -299,7 +299,6 @@ class OfflineSelector:
         out = len(given)
         if self.candidates is not None:
             out = size - len({*self.candidates} - {*given})
-            given += (None,) * (out - len(given))
         return Residual.of(constraint, range(first), range(first, out), given)
 
     def _no_candidates(
