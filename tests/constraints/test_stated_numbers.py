@@ -8,7 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from discreet.constraints import Cardinality, Knapsack, LaminarMatroid, PartitionMatroid, TransversalMatroid
+from discreet.constraints import (
+    Cardinality,
+    GraphicMatroid,
+    Knapsack,
+    LaminarMatroid,
+    PartitionMatroid,
+    TransversalMatroid,
+)
 from discreet.constraints.domains import Ball, Box, CappedSimplex, Domain, Simplex
 from discreet.constraints.residual import rest_of
 
@@ -122,3 +129,20 @@ def test_a_knapsack_at_its_limit():
             left = rest_of(bag, np.array([0]), np.array([1, 2]))
             assert left.contains([0]) is fits
             assert bag.contains([0, 1])
+
+
+def test_a_point_near_a_polytope_and_costs_in_decimals():
+    """Each edge of a triangle may be off by the tolerance, all three together by three times as much."""
+    triangle = GraphicMatroid([(0, 1), (1, 2), (2, 0)])
+    for off, tol, inside in (
+        (0.9e-3, 1e-3, True),
+        (1.1e-3, 1e-3, False),
+        (0.0, 0.0, True),
+        (1e-9, 0.0, False),
+    ):
+        assert triangle.in_polytope([2 / 3 + off] * 3, tol) is inside
+    assert triangle.in_polytope([0.5, 1.0, 0.25], 0.0)
+    # 0.1 + 0.2 leaves a little less than 0.3 of 0.6.
+    parts = Knapsack([0.1, 0.2, 0.3], 0.6).decompose([1.0, 1.0, 1.0])
+    assert parts.sets[0].tolist() == [0, 1, 2]
+    assert parts.weights[0] == pytest.approx(1.0, abs=1e-12)

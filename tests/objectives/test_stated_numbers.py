@@ -30,6 +30,7 @@ from discreet.objectives import (
     stored,
 )
 from discreet.objectives.devices import NUMPY, Device
+from discreet.objectives.embedded import Similarities
 
 ULP = 2.0**-53
 NARROW = {"total": 2.0, "upper": [0.5, 4.0]}  # gradients are at most 2 / 0.5 long
@@ -262,6 +263,26 @@ def test_a_cap_on_items_never_rises():
         for cap in caps:
             some = some.cap_items(cap, seed=1)
         assert some.items_per_person == most
+    some = people.cap_items(4, seed=1)
+    assert [some.touched_items(cap) for cap in (4, 5, 9, None)] == [4, 5, 5, 4]
+    with pytest.raises(DataError, match="items_per_person=3, but somebody touches more items"):
+        some.touched_items(3)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.75, 0.3, 0.0625, 1.5, 3.0, 7.0])
+def test_a_similarity_is_cut_where_its_steps_are_all_used(rate):
+    """The largest one that counts no more steps than a person has."""
+    nobody = np.zeros((1, 4), dtype=np.int8)
+    found = Similarities(NUMPY, nobody, nobody, 100, rate, (4, 4))
+    for most in (0, 1, 3, 10, 10**6):
+        cap, factor, cut = found.steps(float(most), 1.0)
+        steps = [factor * s if cut is None else s * cut[0] >> cut[1] for s in range(101)]
+        assert cap == max(s for s in range(101) if steps[s] <= most)
+        assert max(abs(count - rate * s) for s, count in enumerate(steps)) < 1.0 + 1e-6
+    wide = Similarities(NUMPY, nobody, nobody, 1 << 30, 10_000.0 + rate / 9.0, (4, 4))
+    factor, shift = wide.steps(1e18, 1.0)[2]
+    assert factor << 30 < 1 << 62  # products stay in 64 bits
+    assert factor / 2**shift == pytest.approx(wide.unit, rel=1e-4)
 
 
 @pytest.mark.parametrize("directed", [True, False])
