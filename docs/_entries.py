@@ -119,7 +119,7 @@ GUARANTEES = {
     "SphericalLaplaceNoise": "One release is pure DP with epsilon = sensitivity / scale, in the L2 norm.",
     "ExponentialChoice": "One choice is pure DP with epsilon = rate * range, and zCDP with rho ="
     " (rate * range)^2 / 8.",
-    "FlippedChoice": "One choice is pure DP with epsilon = rate * range.",
+    "PermuteAndFlip": "One choice is pure DP with epsilon = rate * range.",
     "ExactChoices": "All choices together are (epsilon, delta)-DP, with the epsilon that `loss` computes.",
     "PureRelease": "The one that its caller has a proof of: it is charged, and not checked.",
     "ApproximateRelease": "The one that its caller has a proof of: it is charged, and not checked.",

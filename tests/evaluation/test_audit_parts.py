@@ -479,7 +479,7 @@ def test_what_is_injected():
     for fault, name, given, becomes in (
         (faults.rate_doubled, "choice", ([1.0], 0.5), ([2.0], 0.5)),
         (faults.rate_doubled, "noisy_maximum", ([1.0], 0.1, 0.5), ([2.0], 0.1, 0.5)),
-        (faults.choice_sign_lost, "flipped_choice", ([1.0], 0.5), ([-1.0], 0.5)),
+        (faults.choice_sign_lost, "permute_and_flip", ([1.0], 0.5), ([-1.0], 0.5)),
         (faults.hardly_random, "choice", ([1.0], 0.5), ([100.0], 0.5)),
         (faults.everybody_sampled, "sample", (5, 3), (5, 2**64 - 1)),
     ):

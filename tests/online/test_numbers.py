@@ -230,7 +230,7 @@ def test_how_large_values_are_taken_to_be(options, mean, own, error):
     assert (values._own, values._error) == (pytest.approx(own), pytest.approx(error))
 
 
-@pytest.mark.parametrize("feedback", ["set", "slots"])
+@pytest.mark.parametrize("feedback", ["bandit", "slots"])
 def test_beliefs_that_begin_with_what_is_known(feedback):
     values = ItemValues(_thompson(4, 2, feedback=feedback, forget=0.5))
     means, deviations = np.array([0.2, 0.4, 0.6, np.nan]), np.array([0.1, 0.2, 0.3, np.nan])
@@ -306,11 +306,11 @@ def test_how_many_rounds_thompson_sampling_needs():
     blocks = {
         (epsilon, feedback): _thompson(budget=dc.Budget(epsilon), feedback=feedback, block=None).block
         for epsilon in (0.1, 100.0, 1e-12)
-        for feedback in ("set", "slots")
+        for feedback in ("bandit", "slots")
     }
     assert blocks == {
-        (0.1, "set"): 300, (0.1, "slots"): 251, (100.0, "set"): 10, (100.0, "slots"): 20,
-        (1e-12, "set"): 1 << 30, (1e-12, "slots"): 1 << 30,
+        (0.1, "bandit"): 300, (0.1, "slots"): 251, (100.0, "bandit"): 10, (100.0, "slots"): 20,
+        (1e-12, "bandit"): 1 << 30, (1e-12, "slots"): 1 << 30,
     }  # fmt: skip
 
 

@@ -43,8 +43,8 @@ def test_coins_next_to_their_chance_take_words_until_they_are_decided(exponent):
     # The same in a choice: the best item's coin always falls that way, and then one of those kept is drawn.
     scores = np.array([0.0, float(exponent)])
     if exponent.denominator == 1 or exponent == Fraction(-1, 2):
-        assert samplers.flipped_choice(Listed(5, first, second - 1, 7), scores, 1.0) == 1  # 7 is odd
-        assert samplers.flipped_choice(Listed(5, first, second + 1), scores, 1.0) == 0
+        assert samplers.permute_and_flip(Listed(5, first, second - 1, 7), scores, 1.0) == 1  # 7 is odd
+        assert samplers.permute_and_flip(Listed(5, first, second + 1), scores, 1.0) == 0
 
 
 def test_words_that_would_favour_some_numbers_are_drawn_again():
