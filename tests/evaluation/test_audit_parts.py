@@ -512,3 +512,24 @@ def test_an_audit_is_timed(monkeypatch):
     finding = Finding("A", "b", "replace", 2.0, 0.0, 0.5, 0.0, 0.5, 0.2, (), ())
     monkeypatch.setattr(ChoiceCase, "_audit", lambda *_: finding)
     assert 0.0 <= _known().audit(EFFORT).seconds < 60.0
+
+
+def test_bounds_count_the_scores_on_their_side_of_a_threshold():
+    """Above 4.5 lie 35 of 40 scores here and 5 of 50 there; each count has its Clopper-Pearson interval."""
+    here, there = np.repeat([9.0, 0.0], [35, 5]), np.repeat([9.0, 0.0], [5, 45])
+    delta, mistake = 0.01, 0.05
+
+    def proved(hits, runs, errors, other_runs):
+        low = stats.beta.ppf(mistake / 2, hits, runs - hits + 1)
+        high = stats.beta.ppf(1 - mistake / 2, errors + 1, other_runs - errors)
+        return pytest.approx([math.log((low - delta) / high)])
+
+    sides = {  # (above, back): hits, runs, errors, other runs
+        (True, False): (35, 40, 5, 50),
+        (True, True): (5, 50, 35, 40),
+        (False, False): (5, 40, 45, 50),
+        (False, True): (45, 50, 5, 40),
+    }
+    for (above, back), counts in sides.items():
+        found = measures._bounds(here, there, np.array([4.5]), above, back, delta, mistake)
+        assert found == proved(*counts)

@@ -16,7 +16,7 @@ import discreet as dc
 from discreet import offline
 from discreet.evaluation import demo, plots, report, simulation
 from discreet.evaluation.personal import NewPeople, item_neighbours, popular, quality
-from discreet.evaluation.regret import _allowed
+from discreet.evaluation.regret import Regret, _allowed, regret_bands
 from discreet.evaluation.streams import product_display
 from discreet.objectives import Coverage
 from discreet.privacy import PublicRandomness
@@ -260,3 +260,11 @@ def test_the_report_of_the_demonstration_has_every_column(monkeypatch, tmp_path)
     for number in ("0.100", "25 %", "not private", "0.125", "0.375", "0.225", "0.475"):
         assert f">{number}</td>" in page, number
     assert "####" not in page  # bars are for terminals
+
+
+def test_percentile_bands_by_hand():
+    """Of the repeats 0, 1, 4, 9 and 16 the quartiles are the second and the fourth, in any order."""
+    runs = [Regret((0,), True, 1.0, 1.0, c, c, np.array([c, -c]), 1.0) for c in (9.0, 0.0, 16.0, 1.0, 4.0)]
+    band = regret_bands(runs, level=0.5, method="percentile")
+    assert band.low.tolist() == [1.0, -9.0]
+    assert band.high.tolist() == [9.0, -1.0]

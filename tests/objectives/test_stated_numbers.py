@@ -319,3 +319,12 @@ def test_heights_may_fall_by_rounding_and_no_more():
         before = most = np.array([100.0])
         found = rows._wrong(np.array([reached]), np.array([8.0]), before, np.array([after]), most)
         assert found.tolist() == [wrong]
+
+
+def test_log_determinant_gradients_are_means_over_random_sets():
+    """det(I + L) is 3.75 of both items and 2 of one: an item adds log 1.875 to the other, alone log 2."""
+    rows, per_unit, samples = LogDeterminant([[1.0, 0.5], [0.5, 1.0]]).row_source(), 2.0**20, 16
+    with_both, alone = (math.floor(per_unit * math.log(value)) for value in (1.875, 2.0))
+    found = rows.gradient_steps(np.array([0.5, 1.0]), per_unit, 1 << 40, seed=5, samples=samples)
+    assert found[0] == with_both  # as the second item is in all of the sets
+    assert found[1] in [((samples - k) * with_both + k * alone) // samples for k in range(1, samples)]

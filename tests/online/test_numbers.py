@@ -32,7 +32,7 @@ from discreet.online import (
     bandit,
 )
 from discreet.online.bandit import BanditSettings, RewardUnits, Taken, _block_options, _grid, presampled_rate
-from discreet.online.bandit_minimize import SetCosts
+from discreet.online.bandit_minimize import HorizonTooShort, SetCosts
 from discreet.online.best_of_both import BestOfBothSettings
 from discreet.online.minimize import ROUNDING
 from discreet.online.pending import Waiting
@@ -728,3 +728,14 @@ def test_where_costs_are_looked_at_for_submodularity():
         person = SetFunction(lambda items, grows=grows: grows(len(items)), 8, bound=1.0)
         with pytest.raises(ValueError, match="not submodular") if refused else nullcontext():
             learner.learn(person)
+
+
+def test_short_horizons_of_trees_say_what_is_needed():
+    """One item, two rounds, epsilon 0.01, all rounds exploring: V = (1 + 1)^2 + the cost of the noise.
+
+    An estimate is +2 or -2 at most, so one person moves the only node by 4: Laplace noise of scale 400. A sum
+    counts as 1/2 + 2/2 nodes, and a gradient of length 2 meets 400 sqrt(2 * 1.5). V / 32 rounds are needed.
+    """
+    needed = math.ceil((4.0 + 2.0 * 400.0 * math.sqrt(3.0)) / 32.0)
+    with pytest.raises(HorizonTooShort, match=f"at least {needed} rounds are needed"):
+        BanditSubmodularMinimizer(1, 2, dc.Budget(0.01), form="tree")

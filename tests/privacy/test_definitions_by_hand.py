@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from discreet.privacy import Budget, Gate
+from discreet.privacy import Budget, Gate, LaplaceNoise, SumSpec, TreeSum, VectorBounds
 from discreet.privacy.composition import _log_peak
 from discreet.privacy.events import _BITS, Loss
 from discreet.privacy.picks import subsampled
@@ -62,3 +62,15 @@ def test_the_peak_of_a_tilted_delta(tilt):
     y = np.linspace(1e-6, 20.0 / (1.0 + tilt) + 10.0, 400_001)
     found = float(np.max(np.log(-np.expm1(-y)) - tilt * y))
     assert float(_log_peak(tilt)) == pytest.approx(found, abs=1e-6)
+
+
+def test_a_charge_pays_for_no_more_releases_than_it_counts():
+    """A person's vector is in two nodes of a tree over three rounds, and in three nodes over seven."""
+    vectors, gate = VectorBounds(3, 1, norm_bound=1.0), Gate(Budget(8.0), 0)
+    specs = {levels: SumSpec(vectors, 2**levels - 1, "tree", "laplace") for levels in (2, 3)}
+    event = LaplaceNoise(2.0, 2.0)
+    paid = {levels: gate.reserve(event, levels, disjoint=True) for levels in specs}
+    for levels, asked in ((2, 2), (3, 3), (3, 2)):
+        TreeSum.of(specs[asked], gate, event=event, disjoint=True, release=paid[levels])
+    with pytest.raises(ValueError, match="does not pay for 3 of"):
+        TreeSum.of(specs[3], gate, event=event, disjoint=True, release=paid[2])
