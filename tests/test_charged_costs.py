@@ -48,7 +48,7 @@ def test_charged_costs_by_hand(costs, at_most, least, weights, slack, large, sma
 def test_costs_that_do_not_count():
     free = ChargedCosts.of(Knapsack([0.0, 0.0], 0.0))
     assert free.weights.tolist() == [1.0, 1.0]
-    assert (free.most, free.large.size) == (1.0, 0)
+    assert (free.most, free.large.size) == (2.0, 0)  # both fit
     assert free.ratio == pytest.approx(1.0 - math.exp(-1.0))
 
 

@@ -133,7 +133,7 @@ def test_the_typed_program_runs(capsys):
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile((typed.PROGRAMS / "program.py").read_text(), "program.py", "exec"), names)
     assert capsys.readouterr().out
-    assert len(typed.expected(typed.PROGRAMS)) == 11
+    assert len(typed.expected(typed.PROGRAMS)) == 16
 
 
 # --- images -----------------------------------------------------------------------------------------

@@ -78,8 +78,10 @@ def test_the_site_builds(site):
 def test_no_page_moves_sideways_on_a_phone(site, address, browser):
     """Tables and code may, in frames of their own."""
     window = browser.new_page(viewport={"width": 390, "height": 844})
-    pages = [page.parent.relative_to(site).as_posix() for page in site.rglob("index.html")]
+    pages = sorted(page.parent.relative_to(site).as_posix() for page in site.rglob("index.html"))
     assert len(pages) > 100
+    alike = [page for page in pages if page.startswith("reference/")]  # one page a class
+    pages = [page for page in pages if page not in alike] + alike[::8]
     for page in pages:
         window.goto(f"{address}/{page}/", wait_until="domcontentloaded", timeout=PATIENCE)
         assert window.evaluate(SIDEWAYS) == 0, page

@@ -335,8 +335,8 @@ def test_rewards_in_units():
         slots.of([0.0, 2.0 + 1e-8, 0.0], shown)
     feedback = BanditSelector(4, 2, 10, FREE, feedback="slots", seed=0)._sum
     person = mock.Mock(value=lambda items: {(): 0.25, (3,): 0.75}[tuple(items)])
-    assert feedback.told(person, (3, 2), 0.875) == [0.5, 0.125]
-    assert feedback.told(person, (3, 2), 0.5) == [0.5, 0.0]  # whoever is not monotone takes nothing away
+    assert feedback.simulated_feedback(person, (3, 2), 0.875) == [0.5, 0.125]
+    assert feedback.simulated_feedback(person, (3, 2), 0.5) == [0.5, 0.0]  # whoever is not monotone takes nothing away
 
 
 def test_published_numbers_of_bandits_in_any_unit():

@@ -21,6 +21,7 @@ STORIES = settings(
     max_examples=15,
     stateful_step_count=30,
     phases=[Phase.generate],
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 BY_ITSELF = "goes on in the next period"  # a service that notices what was lost is frozen
