@@ -336,7 +336,7 @@ def test_rewards_in_units():
     feedback = BanditSelector(4, 2, 10, FREE, feedback="slots", seed=0)._sum
     person = mock.Mock(value=lambda items: {(): 0.25, (3,): 0.75}[tuple(items)])
     assert feedback.simulated_feedback(person, (3, 2), 0.875) == [0.5, 0.125]
-    assert feedback.simulated_feedback(person, (3, 2), 0.5) == [0.5, 0.0]  # whoever is not monotone takes nothing away
+    assert feedback.simulated_feedback(person, (3, 2), 0.5) == [0.5, 0.0]  # not monotone
 
 
 def test_published_numbers_of_bandits_in_any_unit():
