@@ -95,7 +95,7 @@ def test_tastes_of_clusters():
     ],
 )  # fmt: skip
 def test_catalogues_differ_in_how_much_five_items_serve(number, best, most, wanted):
-    """Every expected share and its interval rest on these: the first is hard, the second easy."""
+    """Stored values: a changed catalogue changes what every plan expects."""
     people = synthetic_people(2_000, 1_000, 0, CATALOGUES[number])
     served, popular = best_value(people, Cardinality(5, n_items=1_000)), people.gains([]).max()
     found = served, popular, np.diff(people.indptr).mean()
