@@ -1,14 +1,18 @@
-"""What floats decide, and what they leave to integers: spherical noise from six words, draws of experts."""
+"""What floats decide, and what is left to integers or to larger values: noise, draws, curves, logarithms."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from discreet.kernels.composition import worst_case_curve
 from discreet.kernels.experts import OrderedExperts
 from discreet.kernels.noise import sphere_rows
+from discreet.objectives import devices
 from discreet.privacy.samplers import noise_table
 
 HALFWAY = 1 << 63
@@ -60,3 +64,20 @@ def test_a_word_near_a_border_of_equal_weights_is_not_decided(n_items, levels, a
         away = round(share * units * 2**11)
         for word, item in (((1 << 63) + away, n_items // 2), ((1 << 63) - away, n_items // 2 - 1)):
             assert experts.find(0, word) == (item if decided else -1)
+
+
+@pytest.mark.parametrize("reach", [[8] * 6, [3] * 6, [0, 2, 4, 6, 8, 10]])
+def test_beyond_its_reach_a_curve_is_above_the_true_one(reach):
+    """The last delta stands in for those farther out, which are smaller."""
+    short, full = (worst_case_curve(1.0, 8, np.array(one)) for one in (reach, [80] * 6))
+    assert np.all(short >= full[: short.size] - 1e-15)
+    assert short[-1] > full[short.size - 1] + 1e-3
+
+
+@pytest.mark.parametrize("off", [-1.0, 0.0, 1.0])
+def test_a_guess_of_the_exponent_that_is_one_off_is_corrected(off):
+    """Some devices round log2 to the other side of a whole number."""
+    plain = devices.NUMPY
+    xp = SimpleNamespace(**vars(plain.xp) | {"log2": lambda values: np.log2(values) + off})
+    found = dataclasses.replace(plain, xp=xp).logarithm(np.array([4.0, 5.5, 1e9]))
+    assert found == pytest.approx([math.log(4.0), math.log(5.5), math.log(1e9)], rel=1e-14)
