@@ -47,6 +47,7 @@ def test_the_outer_radius_is_the_distance_of_the_furthest_corner(n, k, exactly):
         (lambda: CappedSimplex(4, 1.5, exactly=False), 0.25, math.sqrt(0.75), math.sqrt(3.0)),
         (lambda: CappedSimplex(4, 9.0, exactly=False), 0.5, 1.0, 2.0),
         (lambda: CappedSimplex(4, 1.2, exactly=False), 0.2, math.sqrt(0.76), math.sqrt(2.4)),  # (1, 0, 0, 0)
+        (lambda: CappedSimplex(4, 1.8, exactly=False), 0.3, math.sqrt(0.92), math.sqrt(3.6)),  # (1, .8, 0, 0)
         (lambda: Domain.from_projection(lambda x: np.clip(x, -1, 1), 2, 0.5, 1.5), 0.5, 1.5, 3.0),
     ],
 )
