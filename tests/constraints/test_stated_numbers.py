@@ -13,6 +13,7 @@ from discreet.constraints import (
     GraphicMatroid,
     Knapsack,
     LaminarMatroid,
+    LinearMatroid,
     PartitionMatroid,
     TransversalMatroid,
 )
@@ -148,3 +149,9 @@ def test_a_point_near_a_polytope_and_costs_in_decimals():
     parts = Knapsack([0.1, 0.2, 0.3], 0.6).decompose([1.0, 1.0, 1.0])
     assert parts.sets[0].tolist() == [0, 1, 2]
     assert parts.weights[0] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_steps_of_a_projection_are_counted():
+    """Two cycles that are too full: at least one step for each of two searches."""
+    two = LinearMatroid([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]])
+    assert two.project_entropy(np.array([15.0, 10.0, 12.5, 0.5, 2.0]), log=True, base=True).iterations >= 2
