@@ -6,6 +6,7 @@ import math
 import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,8 @@ def test_mechanisms_and_selectors_on_the_page_are_audited_as_it_says():
             claimed, delta = account.epsilon(case.budget.delta), case.budget.delta
             faults = f"{len(case.faults)} of {len(case.faults)}"
             setting = case.name, case.setting, case.budget.neighbours
-            found.add((*setting, f"{claimed:.4g}", f"{delta:g}", faults))
+            up = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(claimed))
+            found.add((*setting, f"{float(up):.4g}", f"{delta:g}", faults))
     assert len(stored) > 40
     assert stored <= found
 
