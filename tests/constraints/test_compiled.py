@@ -136,6 +136,26 @@ def test_points_outside_the_polytope_are_not_rounded(name):
             matroid.round(wrong, rng)
 
 
+@pytest.mark.parametrize(
+    "matroid",
+    [
+        GraphicMatroid([(0, 1), (1, 2), (2, 0), (0, 1), (3, 4)]),
+        TransversalMatroid([[0, 1, 2, 3], [0, 1, 2, 3], [4]]),
+    ],
+    ids=["graphic", "transversal"],
+)
+def test_every_item_of_a_crowded_set_may_be_a_little_too_large(matroid):
+    """Four items share a rank of 2: together they are tolerated to exceed it by four times what one is."""
+    x = np.array([0.5, 0.5, 0.5, 0.5, 0.5])
+    for each, fits in ((0.9e-9, True), (1.1e-9, False)):
+        point = x + np.array([each] * 4 + [0.0])
+        if fits:
+            assert matroid.contains(matroid.round(point, np.random.default_rng(0)))
+        else:
+            with pytest.raises(ValueError, match="4 items exceed their rank by 4.4e-09"):
+                matroid.round(point, np.random.default_rng(0))
+
+
 def test_bases_that_depend_on_each_other_modulo_a_prime_are_merged():
     """Columns that depend on each other modulo the first prime, and others modulo the second."""
     first, second = LinearMatroid([[1, 2**62], [0, 2**62]])._primes[:2]
