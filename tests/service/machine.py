@@ -49,7 +49,7 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-def _end():
+def end():
     raise Crash
 
 
@@ -299,7 +299,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @rule(point=st.sampled_from(TICKS))
     def crash_in_a_step(self, point):
-        failpoints[point] = _end
+        failpoints[point] = end
         try:
             self.tick()
         except Crash:
@@ -353,11 +353,14 @@ class ServiceMachine(RuleBasedStateMachine):
             if self.engine is not None:
                 self._settle()
         finally:
-            if self.engine is not None:
-                self._drop()
-            self.loop.close()
-            self.patches.close()
-            shutil.rmtree(self.folder)
+            self._close()
+
+    def _close(self):
+        if self.engine is not None:
+            self._drop()
+        self.loop.close()
+        self.patches.close()
+        shutil.rmtree(self.folder)
 
     def _settle(self):
         """Everything is aggregated; whatever was acknowledged has been learned, or was to be forgotten."""
