@@ -234,7 +234,9 @@ class ServiceMachine(RuleBasedStateMachine):
         self.tick()
 
     async def _record(self, decision, body):
-        return await self.engine.record(decision, body)
+        told = self.engine.record(decision, body)
+        self.engine._begin_group()  # blocks that were closed may wait: the engine looks for them by itself
+        return await told
 
     @rule(seconds=st.sampled_from([1.0, WAIT]))
     def wait(self, seconds):

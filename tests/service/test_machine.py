@@ -55,6 +55,15 @@ def test_erasure_at_the_turn_of_a_month_reaches_what_waits_from_before(story):
     begun.teardown()
 
 
+def test_an_outcome_after_blocks_were_closed_is_written_down(story):
+    begun = story()
+    decision = begun.visit("ann", 1)
+    begun.change(retire=False)
+    begun.look()  # its block shows an old catalogue, and is closed
+    begun.report(decision, 2)
+    begun.teardown()
+
+
 @pytest.fixture
 def broken():
     """Injects faults, and takes back whatever they have changed."""
