@@ -53,7 +53,7 @@ from .core.names import item_numbers, listed, plain_label
 from .core.state import in_range, read_state, refusing, replacing, state_bytes
 from .data import Events, Store
 from .kernels.pairs import add_unit_pairs, add_units
-from .objectives import Population, ProbabilisticCoverage
+from .objectives import EmbeddedFacilityLocation, Population, ProbabilisticCoverage
 from .objectives.stored import StoredPopulation
 from .privacy import Account, VectorBounds
 from .results import Selection
@@ -80,7 +80,9 @@ def as_people(given: Any) -> Population:
     if isinstance(given, Store):
         return ProbabilisticCoverage.from_store(given)
     people = given if isinstance(given, Population) else ProbabilisticCoverage(given)
-    if not isinstance(people, StoredPopulation) and people.as_rows() is None:
+    # By what they are: how many embeddings there are decides whether those give rows, and may be private.
+    known = not isinstance(people, EmbeddedFacilityLocation) and people.as_rows() is not None
+    if not isinstance(people, StoredPopulation) and not known:
         raise TypeError(
             f"people must have a row of items each, as in objectives.Coverage(matrix), got a"
             f" {type(people).__name__}: pairs of items are counted, and a function has none"

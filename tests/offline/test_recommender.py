@@ -768,6 +768,15 @@ def test_public_features_lift_what_is_like_a_history(tmp_path):
             PrivateRecommender(BUDGET, features=wrong).fit(Coverage(tastes()))
 
 
+@pytest.mark.parametrize("people", [4, 65_540])
+def test_embeddings_are_refused_however_many_people_there_are(people):
+    """As rows they are given up to a size; how many people there are may be private."""
+    vectors = np.tile(np.eye(4), (people // 4, 1))
+    given = dc.objectives.EmbeddedFacilityLocation(vectors, np.eye(4))
+    with pytest.raises(TypeError, match="must have a row of items each"):
+        PrivateRecommender(ALONE, max_people=70_000, seed=0).fit(given)
+
+
 # --- progress ------------------------------------------------------------------------------------------
 
 

@@ -12,9 +12,11 @@ from discreet.service import engine as engine_module
 from discreet.service import groups
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
-from discreet.service.database import NOBODY, StoreError, Transaction
+from discreet.service.database import NOBODY, Fenced, StoreError, Transaction, failpoints
 from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
+from discreet.service.learning import Learning
+from discreet.service.worker import PAUSED, RUNNING, periods_of
 
 from .world import ITEMS, World, likes, taken
 
@@ -212,6 +214,54 @@ def test_nothing_more_is_learned_of_somebody_who_was_erased_and_it_is_seen_nowhe
     world.serve(pseudonym=BEN)
     world.settle()
     assert world.heard == {0: None, 1: None}  # rounds as before
+
+
+@pytest.mark.parametrize("point", ["block closed", "outcomes read", "noise drawn"])
+def test_what_the_worker_has_read_of_somebody_who_is_erased_is_not_learned(url, monkeypatch, point):
+    world, secrets, heard = World(url, likes(holdout=0.0, block_size=2), TWICE), Secrets.fresh(), []
+    honest = Learning.aggregate
+
+    def aggregate(learning, block, outcomes):
+        heard.append([outcomes.get(sequence, (False, None))[1] for sequence in (0, 1)])
+        honest(learning, block, outcomes)
+
+    monkeypatch.setattr(Learning, "aggregate", aggregate)
+    world.serve(pseudonym=secrets.pseudonym(1, "2026-11", "ann"))
+    world.serve(pseudonym=BEN)
+    world.acknowledged(0, [ITEMS[1]], pseudonym=secrets.pseudonym(1, "2026-11", "ann"))
+    monkeypatch.setitem(
+        failpoints, point, lambda: world.worker.erase("people", partial(secrets.pseudonym, person="ann"))
+    )
+    with pytest.raises(Fenced):
+        world.worker.tick(world.shop)
+    monkeypatch.delitem(failpoints, point)
+    assert world.rows("SELECT count(*) FROM release") == [(0,)]
+    world.settle()
+    assert heard[-1] == [None, None]
+    assert world.rows("SELECT count(*) FROM release") == [(1,)]
+
+
+def test_who_has_counted_is_not_forgotten_where_a_paused_experiment_goes_on(url):
+    """A clock that is ahead for a while: pseudonyms of the month are dropped, and what goes on is charged."""
+    world = World(url, taken(holdout=0.0, block_size=1), TWICE)
+    for _ in range(3):
+        _, sequence, labels = world.serve(pseudonym=ANN)
+        counted = world.acknowledged(sequence, labels[0], pseudonym=ANN).counted
+        world.settle()
+    assert not counted
+    world.worker.set_status(world.shop, PAUSED)
+    right, world.now = world.now, world.now.replace(month=12)
+    world.settle()
+    world.worker.forget_people()
+    assert world.rows("SELECT count(*) FROM visit") == [(0,)]
+    world.now, world.leased = right, {}
+    world.worker.set_status(world.shop, RUNNING)
+    assert (world.one.period, world.one.status) == ("2026-12", RUNNING)
+    assert len(periods_of(world.store, 1).names) == 2
+    whose = partial(Secrets.fresh().pseudonym, person="ben")
+    world.worker.erase("people", whose)
+    world.worker.forget_people()
+    assert sorted(world.rows("SELECT period FROM erased")) == [("2026-12",)]
 
 
 # --- requests that are sent again -----------------------------------------------------------------------

@@ -318,10 +318,12 @@ class Worker:
     def latest(self, tx: Transaction, population: int, people: PopulationConfig) -> str:
         """The period that it is now, or a later one that has begun, by a clock that was ahead.
 
-        A period that has begun stays: an earlier one takes no more charges, and its pseudonyms may be gone.
+        A period that has begun stays, and so does one for which earlier pseudonyms were dropped: nobody would
+        know any more who has counted, or was erased, in an earlier one.
         """
         (begun,) = tx.one("SELECT max(period) FROM experiment WHERE population = ?", population)
-        return max(self.period(people), begun or "")
+        (forgot,) = tx.one("SELECT forgot FROM population WHERE id = ?", population)
+        return max(self.period(people), begun or "", forgot)
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -488,8 +490,7 @@ class Worker:
 
     def _set(self, one: Experiment, status: str) -> bool:
         with self._changing(one) as tx:
-            tx.do("UPDATE experiment SET status = ?, resumes = 1 WHERE id = ?", status, one.id)
-        one.status = status
+            _write_status(tx, one, status)
         return True
 
     def _close(self, one: Experiment, *, over: bool) -> list[DecisionBlock]:
@@ -733,15 +734,17 @@ class Worker:
                 raise Frozen("it goes on in the next period")
             if one.status == ENDING:
                 raise Ended("it does not go on")
-            if status == RUNNING and one.status == PAUSED:
-                with self._changing(one) as tx:
+            over = False
+            with self._changing(one) as tx:
+                if status == RUNNING and one.status == PAUSED:
                     check_room(tx, one.population, one.config.share, number)
-                if self.period(one.people) > one.period:
-                    if closed := self._close(one, over=True):
-                        self._aggregate(one, closed, last=True)
-                    self._new_epoch(one)
-                    return
-            self._set(one, status)
+                    over = self.latest(tx, one.population, one.people) > one.period
+                if not over:
+                    _write_status(tx, one, status)
+            if over:
+                if closed := self._close(one, over=True):
+                    self._aggregate(one, closed, last=True)
+                self._new_epoch(one)
 
     def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
         """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
@@ -845,8 +848,8 @@ class Worker:
     def forget_people(self) -> None:
         """Drop pseudonyms of periods that are over for everybody; also where no experiment goes on."""
         with self.store.transaction() as tx:
-            for number, config in tx.all("SELECT id, config FROM population ORDER BY id"):
-                forget_people(tx, number, self.period(PopulationConfig.read(config)))
+            for number, config in tx.locked("SELECT id, config FROM population ORDER BY id"):
+                forget_people(tx, number, self.latest(tx, number, PopulationConfig.read(config)))
 
     def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
         """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
@@ -861,7 +864,8 @@ class Worker:
                 raise LookupError("population")
             population, people = int(found[0]), PopulationConfig.read(found[1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
-            periods = sorted({self.period(people), *[one for (one,) in past]})  # not all have gone on yet
+            now = self.latest(tx, population, people)
+            periods = sorted({self.period(people), now, *[one for (one,) in past]})  # not all have gone on yet
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
@@ -870,7 +874,10 @@ class Worker:
                 " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
                 population,
             )
-            tx.many("UPDATE outcome SET body = NULL WHERE pseudonym = ?", [(one,) for *_, one in pseudonyms])
+            for *_, one in pseudonyms:
+                told = tx.all("SELECT DISTINCT experiment FROM outcome WHERE pseudonym = ?", one)
+                self.store.fence_off(tx, [number for (number,) in told])  # who has read it reads again
+                tx.do("UPDATE outcome SET body = NULL WHERE pseudonym = ?", one)
         self.store.scrub()
 
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
@@ -885,15 +892,27 @@ class Worker:
         return row[2] != FROZEN and (epoch, sequence) >= (row[0], row[1])
 
 
+def _write_status(tx: Transaction, one: Experiment, status: str) -> None:
+    tx.do("UPDATE experiment SET status = ?, resumes = 1 WHERE id = ?", status, one.id)
+    one.status = status
+
+
 def forget_people(tx: Transaction, population: int, now: str) -> None:
-    """Nobody's pseudonym outlives the period in which it counts: it is over, and nothing of it waits."""
+    """Nobody's pseudonym outlives the period in which it counts: it is over, and nothing of it waits.
+
+    Where one was dropped, no experiment goes on in an earlier period, even if the clock was wrong
+    (`Worker.latest`).
+    """
+    dropped = 0
     for table in ("visit", "erased"):
-        tx.do(
+        dropped += tx.do(
             f"DELETE FROM {table} WHERE population = ? AND period <> ? AND period NOT IN"
             " (SELECT e.period FROM experiment e WHERE e.population = ? AND (e.status = ?"
             " OR EXISTS (SELECT 1 FROM block b WHERE b.experiment = e.id AND b.epoch = e.epoch)))",
             *(population, now, population, RUNNING),
         )
+    if dropped:
+        tx.do("UPDATE population SET forgot = ? WHERE id = ? AND forgot < ?", now, population, now)
 
 
 def audit(tx: Transaction, action: str, key: str = "") -> None:
