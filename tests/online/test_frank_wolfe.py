@@ -882,6 +882,8 @@ def test_automatic_settings_are_the_best_certified_ones():
         assert auto.certified_regret <= other.certified_regret * (1 + 1e-9)
     # where nothing can be certified, few steps
     assert MetaFrankWolfe(BLOCKS, 50, dc.Budget(0.1, 1e-6), seed=0).steps == 4
+    # without noise as many as there may be: each loses less than the one before
+    assert MetaFrankWolfe(c.Cardinality(1, 6), 10**5, FREE, seed=0).steps == 4096
 
 
 def test_points_learn_a_box_and_certify_it():
@@ -958,6 +960,14 @@ def test_published_leader_reports_what_it_needs():
     trace = short.run(stream)
     assert (trace.selections >= 0.0).all()
     assert (trace.selections <= 1.0).all()
+
+
+@pytest.mark.parametrize("experts", [9, 57])
+def test_experts_who_all_take_an_item_stop_at_1(experts):
+    """Where so many parts of 1 come to more in floats."""
+    assert np.cumsum(np.full(experts, 1.0 / experts))[-1] > 1.0
+    points = Leader(c.Cardinality(2, 2), "euclidean").partial_points(np.ones((experts, 2)), 1.0)
+    assert points[-1].tolist() == [1.0, 1.0]
 
 
 def test_leaders_know_the_widths_of_their_box():

@@ -51,6 +51,15 @@ def test_no_person_has_a_vector_longer_than_one():
     assert longest > (1 - 1e-5) * UNITS**2
 
 
+def test_sums_that_are_longer_than_people_can_make_them_are_refused():
+    """Three people are three vectors of length 1 at most, whatever single entries could be."""
+    total = LeaderSelector(3, 2, None, BUDGET, first_batch=5, seed=0)._sum
+    longest = 3 * UNITS * np.array([0.6, 0.8, 0.0])
+    total.check((1.0 + 5e-10) * longest, 3)
+    with pytest.raises(ValueError, match="more than 3 people can amount to"):
+        total.check((1.0 + 2e-9) * longest, 3)
+
+
 def _released(rows, script, make):
     """What leaves, without noise and in units of it, when the sets are as scripted."""
     seen, honest = [], RunningSum._released
