@@ -629,6 +629,26 @@ def test_bad_functions_are_refused_or_shortened():
     assert np.linalg.norm(clipping._sum.pending, axis=1).max() <= clipping.settings.units
 
 
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_what_rounding_may_do_goes_with_the_bounds(size):
+    learner = _points(gradient_bound=size, bound=size)()
+    learner.choose()
+
+    def paid(part):
+        gradient = np.array([part * size, *[0.0] * (N_ITEMS - 1)])
+        return learner._prepared((lambda _: 0.0, lambda _: gradient))[0][0, 0] / learner.settings.units / size
+
+    for part in (0.25, 1.0, 1.0 + 5e-10, -5e-10):
+        assert paid(part) == pytest.approx(np.clip(part, 0.0, 1.0), abs=1e-8)
+    for part, message in ((1.0 + 2e-9, "has length"), (-2e-9, "is negative")):
+        with pytest.raises(ValueError, match=message):
+            paid(part)
+    person = Coverage([[1.0] + [0.0] * (N_ITEMS - 1)])
+    learner._functions(person * (size * (1.0 + 5e-13)))
+    with pytest.raises(ValueError, match="above the learner's bound"):
+        learner._functions(person * (size * (1.0 + 2e-12)))
+
+
 def test_populations_of_sets_are_points_too():
     learner = _points(BLOCKS, gradient_bound=math.sqrt(7.0))()
     trace = learner.run(people())
