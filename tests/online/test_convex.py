@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock
@@ -834,7 +835,7 @@ def test_a_horizon_that_is_too_short_says_how_long_it_takes():
     needed = int(str(error.value).split("rounds=")[2].split(", or")[0].replace(",", ""))
     assert make(needed).exploration_radius < 0.1
     with pytest.raises(ValueError, match="too short"):
-        make(needed // 2)
+        make(int(needed / 1.2))  # which is less than a step and two digits may add
     with pytest.raises(ValueError, match="no horizon is long enough for the given settings"):
         make(100, batch=1, regularization=1e-9)
     assert make(100, exploration_radius=0.05).exploration_radius == 0.05
@@ -856,6 +857,19 @@ def test_a_value_outside_the_declared_range_is_refused():
     with pytest.raises(ValueError, match="takes one person; use run"):
         learner.run([Distance([[0.0] * SIZE] * 2)])
     assert learner.round == 1
+
+
+@pytest.mark.parametrize("size", [0.01, 100.0])
+def test_costs_leave_their_range_by_rounding_only(size):
+    """In proportion to half of it, one by one and in a stream."""
+    learner = BanditApproximateLeader(
+        Ball(3), 30, PURE, lipschitz=size, bound=(0.0, 2.0 * size), exploration_radius=0.5, seed=0
+    )
+    for part, inside in ((5e-13, True), (2e-12, False)):
+        for cost in (-part * size, (2.0 + part) * size):
+            assert learner._among_declared(np.array([size, cost, size])) == (3 if inside else 1)
+            with nullcontext() if inside else pytest.raises(ValueError, match="outside the declared range"):
+                assert abs(learner._ready(cost)) == learner.settings.half
 
 
 def test_a_domain_without_its_ball_is_refused():
