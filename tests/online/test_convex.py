@@ -8,6 +8,7 @@ import math
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from unittest import mock
 
@@ -339,6 +340,23 @@ def test_noise_of_linear_leaders_never_shrinks(noise):
     # fourth moments are at most 6 times squared second ones: a mean of 500 is within 6 sqrt(5/500)
     assert (np.abs(found / wanted - 1.0) <= 0.6).all()
     assert (found >= 0.6 * found[0]).all()
+
+
+@pytest.mark.parametrize("lipschitz", [1e-7, 0.3, 7e5])
+def test_no_gradient_is_longer_than_declared_by_a_rounding(lipschitz):
+    """What is kept, in exact numbers; and what is refused, or counted, is longer than rounding makes it."""
+    learner, rng = _leader(lipschitz=lipschitz, clip=True)(), np.random.default_rng(0)
+    for direction in rng.standard_normal((200, SIZE)):
+        kept, long = learner._bounded(2.0 * lipschitz * direction / np.linalg.norm(direction))
+        squares = sum(Fraction(float(x)) ** 2 for x in kept)
+        assert 1.0 - 1e-13 < float(squares / Fraction(lipschitz) ** 2) and squares <= Fraction(lipschitz) ** 2
+        assert long
+    linear = LinearLeader(Ball(SIZE), 10, APPROXIMATE, lipschitz=lipschitz, clip=True, seed=0)
+    for more, counted in ((5e-13, False), (2e-12, True), (1e-6, True)):
+        gradient = np.array([0.0, lipschitz * (1.0 + more), 0.0])
+        assert learner._bounded(gradient)[1] == linear._bounded(gradient)[1] == counted
+        with pytest.raises(ValueError, match="beyond lipschitz") if counted else nullcontext():
+            _leader(lipschitz=lipschitz)()._bounded(gradient)
 
 
 def test_clipping_shortens_and_counts():
