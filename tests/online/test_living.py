@@ -940,5 +940,6 @@ def test_a_state_with_more_open_rounds_than_allowed_is_refused(monkeypatch):
     waiting._table = np.array([[1, 0], [2, 0], [3, 0]])
     with pytest.raises(ValueError, match="more than the 3 rounds that can be open"):
         waiting._table = np.array([[1, 0], [2, 0], [3, 0], [4, 0]])
-    with pytest.raises(ValueError, match="not in order"):
-        waiting._table = np.array([[2, 0], [1, 0]])
+    for wrong in ([[2, 0], [1, 0]], [[1, 0], [1, 0]]):
+        with pytest.raises(ValueError, match="not in order"):
+            waiting._table = np.array(wrong)
