@@ -342,6 +342,16 @@ def test_noise_of_linear_leaders_never_shrinks(noise):
     assert (found >= 0.6 * found[0]).all()
 
 
+@pytest.mark.parametrize("noise", ["laplace", "spherical"])
+def test_public_noise_that_makes_up_for_a_draw_is_as_wide_as_one(noise):
+    total, rng = _linear(PURE)()._total, np.random.default_rng(0)
+    about = SimpleNamespace(most_draws=3, stacked=1, bounds=SimpleNamespace(dimension=SIZE))
+    tree = SimpleNamespace(draws=lambda taken: taken)
+    known = SimpleNamespace(noise=noise, taken=2, noise_std=lambda _: 5.0, spec=about, tree=tree)
+    drawn = [total._top_up(rng, known) for _ in range(4000)]
+    assert np.std(drawn, axis=0) == pytest.approx([5.0] * SIZE, rel=0.08)
+
+
 @pytest.mark.parametrize("lipschitz", [1e-7, 0.3, 7e5])
 def test_no_gradient_is_longer_than_declared_by_a_rounding(lipschitz):
     """What is kept, in exact numbers; and what is refused, or counted, is longer than rounding makes it."""

@@ -615,6 +615,9 @@ def test_a_new_item_came_after_those_whom_the_start_is_about():
     learner.run(Coverage(np.zeros((7, 3))))
     learner.add_items([3])
     assert learner._sum._joined.tolist() == [0, 0, 100, 107]
+    assert learner._sum.count == 1  # what was released before items came counts
+    learner.run(Coverage(np.zeros((9, 4))))
+    assert learner._sum.count == 3
     nobody = dc.online.LeaderSelector(3, 2, 1000, BUDGET, start=known.discounted(0.0), seed=0)
     assert nobody._sum.averages(0, 1)[1] == 1
     assert nobody._sum.averages(0, 1)[0].tolist() == [0.0, 0.0, 0.0]
