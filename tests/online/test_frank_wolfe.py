@@ -643,7 +643,7 @@ def test_what_rounding_may_do_goes_with_the_bounds(size):
     for part, message in ((1.0 + 2e-9, "has length"), (-2e-9, "is negative")):
         with pytest.raises(ValueError, match=message):
             paid(part)
-    person = Coverage([[1.0] + [0.0] * (N_ITEMS - 1)])
+    person = Coverage([[1.0, *[0.0] * (N_ITEMS - 1)]])
     learner._functions(person * (size * (1.0 + 5e-13)))
     with pytest.raises(ValueError, match="above the learner's bound"):
         learner._functions(person * (size * (1.0 + 2e-12)))

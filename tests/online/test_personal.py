@@ -79,7 +79,7 @@ def test_pairs_are_those_of_the_most_popular_items():
     learner = PersonalSelector(6, 2, None, FREE, first_batch=100, seed=0)
     learner.run(Coverage(likes))
     with mock.patch.object(PairPlan, "of", return_value=mock.Mock(paired=3)):
-        (kept, _) = learner._sum.model()[1]
+        kept, _ = learner._sum.model()[1]
     assert kept.tolist() == [1, 3, 5]
 
 
