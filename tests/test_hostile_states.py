@@ -88,6 +88,11 @@ def swap(name, make):
     return change
 
 
+def _one_below_0(lengths):
+    """As many entries in all."""
+    return np.array([lengths.sum() + 1, -1, *lengths[2:] * 0])
+
+
 @pytest.mark.parametrize(
     ("name", "change", "match"),
     [
@@ -127,6 +132,7 @@ def swap(name, make):
         ("thompson, sets", swap("_sum._blocks.0.1", lambda a: a + 10**6), "items that there are not"),
         ("phased, composed", swap("_window._kept.1.0.indices", lambda a: a + 10**6), "people of other items"),
         ("phased, composed", swap("_window._kept.1.0.lengths", lambda a: a * 100), "people of other items"),
+        ("phased, composed", swap("_window._kept.1.0.lengths", _one_below_0), "people of other items"),
         ("leader selector, partition", swap("_rounds.shown", lambda a: a * 0), "was never decided"),
         ("running sum, sqrt", put("state", "_sum", value=3), "not what this release writes"),
     ],

@@ -536,6 +536,9 @@ def test_published_tail_enters_the_account():
         )
     assert roomy.budget.delta == 1e-3
     assert roomy.privacy.delta(1.0) >= tail
+    assert roomy.privacy.spent.delta(1.0) == 0.0  # no coin has been thrown
+    roomy.choose()
+    assert roomy.privacy.spent.delta(1.0) == pytest.approx(tail)
     assert roomy.privacy.epsilon(1e-3) <= 1.0
 
 
@@ -1031,6 +1034,11 @@ def test_published_says_where_it_explores_always():
     assert learner.settings.exploration_rate == 1.0
     assert learner.settings.rate == pytest.approx(1.0 / (2 * math.sqrt(32 * 2 * 100_000 * math.log(2e6))))
     assert learner.privacy.epsilon(1e-6) < 0.1  # one expert, one item: far less than claimed
+    with (
+        mock.patch.object(limits, "published_exploration", return_value=1.01),
+        pytest.warns(PublishedCalibrationWarning, match=r"rate is 1\.01 "),
+    ):
+        BanditSettings.published(10, 2, 100, LOOSE.share(), exploration="online")
 
 
 def test_presampled_published_takes_its_rate_from_the_number_of_rounds_picked():
@@ -1058,6 +1066,8 @@ def test_what_slots_take_an_item_to_be_worth_before_it_is_known():
     assert engine._means() == pytest.approx([*known, 0.4, 0.4])
     engine._taken[:2] = 900.0
     assert engine._means()[2:] == pytest.approx([2.0, 2.0])
+    engine._shows[:], engine._taken[:] = [1.0, 0.0, 0.0, 0.0], [1.5, 0.0, 0.0, 0.0]
+    assert engine._means() == pytest.approx([1.5] * 4)  # one has been seen
 
 
 @pytest.mark.parametrize("taken", [0.0, 150.0, 300.0])

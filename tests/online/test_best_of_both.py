@@ -311,7 +311,9 @@ def test_without_an_end_noise_does_not_decide_who_is_followed():
     noise = settings.spec.deviation(settings.event)
     assert all(settings.rate_after(t) * noise <= 1.0 + 1e-12 for t in (0, 1, 100, 10**6))
     assert settings.rate_after(10**8) == settings.rate / 10**4
-    assert BestOfBothSelector(20, 3, None, FREE, seed=0).settings.fastest == 1.0
+    for bound in (1.0, 4.0):
+        free = BestOfBothSelector(20, 3, None, FREE, bound=bound, seed=0)
+        assert free.settings.fastest == 1.0 / bound
     with pytest.raises(ValueError, match="is for rounds=None"):
         BestOfBothSelector(20, 3, 100, BUDGET, first_batch=5)
     with pytest.raises(ValueError, match="falls where no rounds are declared"):

@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from unittest import mock
 
@@ -338,6 +340,33 @@ def test_noise_of_linear_leaders_never_shrinks(noise):
     # fourth moments are at most 6 times squared second ones: a mean of 500 is within 6 sqrt(5/500)
     assert (np.abs(found / wanted - 1.0) <= 0.6).all()
     assert (found >= 0.6 * found[0]).all()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "spherical"])
+def test_public_noise_that_makes_up_for_a_draw_is_as_wide_as_one(noise):
+    total, rng = _linear(PURE)()._total, np.random.default_rng(0)
+    about = SimpleNamespace(most_draws=3, stacked=1, bounds=SimpleNamespace(dimension=SIZE))
+    tree = SimpleNamespace(draws=lambda taken: taken)
+    known = SimpleNamespace(noise=noise, taken=2, noise_std=lambda _: 5.0, spec=about, tree=tree)
+    drawn = [total._top_up(rng, known) for _ in range(4000)]
+    assert np.std(drawn, axis=0) == pytest.approx([5.0] * SIZE, rel=0.08)
+
+
+@pytest.mark.parametrize("lipschitz", [1e-7, 0.3, 7e5])
+def test_no_gradient_is_longer_than_declared_by_a_rounding(lipschitz):
+    """What is kept, in exact numbers; and what is refused, or counted, is longer than rounding makes it."""
+    learner, rng = _leader(lipschitz=lipschitz, clip=True)(), np.random.default_rng(0)
+    for direction in rng.standard_normal((200, SIZE)):
+        kept, long = learner._bounded(2.0 * lipschitz * direction / np.linalg.norm(direction))
+        squares = sum(Fraction(float(x)) ** 2 for x in kept)
+        assert 1.0 - 1e-13 < squares / Fraction(lipschitz) ** 2 <= 1
+        assert long
+    linear = LinearLeader(Ball(SIZE), 10, APPROXIMATE, lipschitz=lipschitz, clip=True, seed=0)
+    for more, counted in ((5e-13, False), (2e-12, True), (1e-6, True)):
+        gradient = np.array([0.0, lipschitz * (1.0 + more), 0.0])
+        assert learner._bounded(gradient)[1] == linear._bounded(gradient)[1] == counted
+        with pytest.raises(ValueError, match="beyond lipschitz") if counted else nullcontext():
+            _leader(lipschitz=lipschitz)()._bounded(gradient)
 
 
 def test_clipping_shortens_and_counts():
@@ -834,7 +863,7 @@ def test_a_horizon_that_is_too_short_says_how_long_it_takes():
     needed = int(str(error.value).split("rounds=")[2].split(", or")[0].replace(",", ""))
     assert make(needed).exploration_radius < 0.1
     with pytest.raises(ValueError, match="too short"):
-        make(needed // 2)
+        make(int(needed / 1.2))  # which is less than a step and two digits may add
     with pytest.raises(ValueError, match="no horizon is long enough for the given settings"):
         make(100, batch=1, regularization=1e-9)
     assert make(100, exploration_radius=0.05).exploration_radius == 0.05
@@ -856,6 +885,19 @@ def test_a_value_outside_the_declared_range_is_refused():
     with pytest.raises(ValueError, match="takes one person; use run"):
         learner.run([Distance([[0.0] * SIZE] * 2)])
     assert learner.round == 1
+
+
+@pytest.mark.parametrize("size", [0.01, 100.0])
+def test_costs_leave_their_range_by_rounding_only(size):
+    """In proportion to half of it, one by one and in a stream."""
+    learner = BanditApproximateLeader(
+        Ball(3), 30, PURE, lipschitz=size, bound=(0.0, 2.0 * size), exploration_radius=0.5, seed=0
+    )
+    for part, inside in ((5e-13, True), (2e-12, False)):
+        for cost in (-part * size, (2.0 + part) * size):
+            assert learner._among_declared(np.array([size, cost, size])) == (3 if inside else 1)
+            with nullcontext() if inside else pytest.raises(ValueError, match="outside the declared range"):
+                assert abs(learner._ready(cost)) == learner.settings.half
 
 
 def test_a_domain_without_its_ball_is_refused():

@@ -629,6 +629,26 @@ def test_bad_functions_are_refused_or_shortened():
     assert np.linalg.norm(clipping._sum.pending, axis=1).max() <= clipping.settings.units
 
 
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_what_rounding_may_do_goes_with_the_bounds(size):
+    learner = _points(gradient_bound=size, bound=size)()
+    learner.choose()
+
+    def paid(part):
+        gradient = np.array([part * size, *[0.0] * (N_ITEMS - 1)])
+        return learner._prepared((lambda _: 0.0, lambda _: gradient))[0][0, 0] / learner.settings.units / size
+
+    for part in (0.25, 1.0, 1.0 + 5e-10, -5e-10):
+        assert paid(part) == pytest.approx(np.clip(part, 0.0, 1.0), abs=1e-8)
+    for part, message in ((1.0 + 2e-9, "has length"), (-2e-9, "is negative")):
+        with pytest.raises(ValueError, match=message):
+            paid(part)
+    person = Coverage([[1.0, *[0.0] * (N_ITEMS - 1)]])
+    learner._functions(person * (size * (1.0 + 5e-13)))
+    with pytest.raises(ValueError, match="above the learner's bound"):
+        learner._functions(person * (size * (1.0 + 2e-12)))
+
+
 def test_populations_of_sets_are_points_too():
     learner = _points(BLOCKS, gradient_bound=math.sqrt(7.0))()
     trace = learner.run(people())
@@ -882,6 +902,8 @@ def test_automatic_settings_are_the_best_certified_ones():
         assert auto.certified_regret <= other.certified_regret * (1 + 1e-9)
     # where nothing can be certified, few steps
     assert MetaFrankWolfe(BLOCKS, 50, dc.Budget(0.1, 1e-6), seed=0).steps == 4
+    # without noise as many as there may be: each loses less than the one before
+    assert MetaFrankWolfe(c.Cardinality(1, 6), 10**5, FREE, seed=0).steps == 4096
 
 
 def test_points_learn_a_box_and_certify_it():
@@ -958,6 +980,14 @@ def test_published_leader_reports_what_it_needs():
     trace = short.run(stream)
     assert (trace.selections >= 0.0).all()
     assert (trace.selections <= 1.0).all()
+
+
+@pytest.mark.parametrize("experts", [9, 57])
+def test_experts_who_all_take_an_item_stop_at_1(experts):
+    """Where so many parts of 1 come to more in floats."""
+    assert np.cumsum(np.full(experts, 1.0 / experts))[-1] > 1.0
+    points = Leader(c.Cardinality(2, 2), "euclidean").partial_points(np.ones((experts, 2)), 1.0)
+    assert points[-1].tolist() == [1.0, 1.0]
 
 
 def test_leaders_know_the_widths_of_their_box():

@@ -13,7 +13,8 @@ import discreet as dc
 from discreet.constraints import Cardinality, GraphicMatroid, Knapsack, PartitionMatroid
 from discreet.objectives import Coverage, FacilityLocation, SetFunction
 from discreet.online import LeaderSelector, leader
-from discreet.online.leader import LONGEST, UNITS, LeaderSettings
+from discreet.online.leader import LONGEST, UNITS, LeaderSettings, LeaderSum
+from discreet.online.sums import BatchedSum
 from discreet.privacy import FactorizedSum, RunningSum, samplers
 from tests.objectives.families import of_rows
 
@@ -49,6 +50,33 @@ def test_no_person_has_a_vector_longer_than_one():
                 assert squares <= UNITS**2
                 longest = max(longest, squares)
     assert longest > (1 - 1e-5) * UNITS**2
+
+
+def test_sums_that_are_longer_than_people_can_make_them_are_refused():
+    """Three people are three vectors of length 1 at most, whatever single entries could be."""
+    total = LeaderSelector(3, 2, None, BUDGET, first_batch=5, seed=0)._sum
+    longest = 3 * UNITS * np.array([0.6, 0.8, 0.0])
+    total.check((1.0 + 5e-10) * longest, 3)
+    with pytest.raises(ValueError, match="more than 3 people can amount to"):
+        total.check((1.0 + 2e-9) * longest, 3)
+
+
+def test_nobody_is_added_up_for_a_sum_that_never_leaves():
+    learner = LeaderSelector(3, 1, 10, BUDGET, batch=5, seed=0)
+    learner.run(Coverage(np.ones((5, 3))))
+    assert learner._sum.pending.any()
+    learner.run(Coverage(np.ones((5, 3))))
+    assert learner._sum.count == 1
+    assert not learner._sum.pending.any()
+
+
+def test_rows_are_counted_without_a_compiled_loop_as_with_it():
+    people, within = Coverage(np.eye(4)[[0, 1, 2, 3, 3]]), np.array([True, False, True])
+    sums = [LeaderSelector(4, 1, 9, BUDGET, batch=9, seed=0)._sum for _ in "ab"]
+    for total, add in zip(sums, (LeaderSum.add_rows, BatchedSum.add_rows), strict=True):
+        add(total, people, 2, within, np.array([0], dtype=np.int32))
+        assert np.flatnonzero(total.pending).tolist() == [2, 3]
+    assert (sums[0].pending == sums[1].pending).all()
 
 
 def _released(rows, script, make):

@@ -615,6 +615,9 @@ def test_a_new_item_came_after_those_whom_the_start_is_about():
     learner.run(Coverage(np.zeros((7, 3))))
     learner.add_items([3])
     assert learner._sum._joined.tolist() == [0, 0, 100, 107]
+    assert learner._sum.count == 1  # what was released before items came counts
+    learner.run(Coverage(np.zeros((9, 4))))
+    assert learner._sum.count == 3
     nobody = dc.online.LeaderSelector(3, 2, 1000, BUDGET, start=known.discounted(0.0), seed=0)
     assert nobody._sum.averages(0, 1)[1] == 1
     assert nobody._sum.averages(0, 1)[0].tolist() == [0.0, 0.0, 0.0]
@@ -940,5 +943,6 @@ def test_a_state_with_more_open_rounds_than_allowed_is_refused(monkeypatch):
     waiting._table = np.array([[1, 0], [2, 0], [3, 0]])
     with pytest.raises(ValueError, match="more than the 3 rounds that can be open"):
         waiting._table = np.array([[1, 0], [2, 0], [3, 0], [4, 0]])
-    with pytest.raises(ValueError, match="not in order"):
-        waiting._table = np.array([[2, 0], [1, 0]])
+    for wrong in ([[2, 0], [1, 0]], [[1, 0], [1, 0]]):
+        with pytest.raises(ValueError, match="not in order"):
+            waiting._table = np.array(wrong)

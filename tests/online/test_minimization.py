@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from contextlib import nullcontext
 from fractions import Fraction
 from unittest import mock
 
@@ -669,6 +670,21 @@ def test_where_the_empty_set_is_free_gradients_are_held_to_the_smaller_set():
     for learner in learners:
         assert learner._total.pending == pytest.approx([1.0, -1.0, 0.0])
         assert learner.insecure_clipped == 1
+
+
+@pytest.mark.parametrize("bound", [0.01, 50.0])
+def test_the_range_of_a_gradient_is_exceeded_by_rounding_only(bound):
+    learner = SubmodularMinimizer(3, 10, FREE, bound=bound, seed=0)
+    learner.choose()
+    for more, refused in ((5e-10, False), (2e-9, True)):
+        widest = 2.0 * bound * np.array([1.0, -1.0, 0.0])
+        with (
+            mock.patch.object(SetFunction, "lovasz_gradient", return_value=widest * (1.0 + more)),
+            pytest.raises(ValueError, match="need a range of") if refused else nullcontext(),
+        ):
+            kept, outside = learner._prepared(SetFunction(lambda _: 0.0, 3, bound=bound))
+            assert kept == pytest.approx(widest, rel=1e-12)
+            assert not outside
 
 
 def test_a_cost_that_is_not_submodular_is_found_out_when_asked():

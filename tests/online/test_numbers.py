@@ -398,6 +398,11 @@ def test_the_blocks_that_are_compared():
             noise = 3.0 / epsilon / one.repeats
             best = math.sqrt(10 * math.log(10) / (max(rounds / one.block, 1.0) * (9 / 8 + noise**2)))
             assert one.rate == pytest.approx(min(best, 2 / 3, 0.5 / noise))
+    given = list(_block_options(asked, dc.Budget(0.5).share(), block=5))
+    assert [one.repeats for one in given] == [1, 2]  # two experts do not try three times in five rounds
+    given[1].check("replace")
+    with pytest.raises(ValueError, match="block=3 is too short"):
+        replace(given[1], block=3).check("replace")
     drawn = list(_block_options(replace(asked, exploration="presampled"), FREE.share()))
     assert min(one.block for one in drawn) == 2
     for one in drawn:
@@ -432,6 +437,8 @@ def test_records_of_slots():
     assert values == pytest.approx(expected, nan_ok=True)
     assert people == 9
     assert deviations == pytest.approx([np.nan, math.sqrt(4.0 + 2.0) / 4.0, 10.0 / 100.0], nan_ok=True)
+    feedback._shows[:] = 1.0
+    assert feedback.estimates(9)[2] == pytest.approx([1.0, math.sqrt(1.0 + 2.0), 1.0])
     fresh = _slots()
     known = {"values": np.array([3.0, 0.5, np.nan]), "deviations": np.array([0.1, 0.2, np.nan])}
     fresh.start(Released((0,), 3, people=60, **known))
@@ -485,6 +492,15 @@ def test_a_block_that_has_no_end_explores_nothing():
     assert sorted(explored[:4]) == sorted(explored[4:8]) == [0, 0, 1, 1]
     assert explored[8:] == [-1, -1]
     assert schedule.explore.size == 2
+
+
+def test_a_stream_spends_nothing_before_a_round_explores():
+    learner = BanditSelector(5, 2, 16, PURE, block=16, repeats=2, seed=1)
+    for number in range(16):
+        learner.run(Coverage(np.eye(5)[:1]))
+        explored = learner._sum.schedule.explore[: number + 1]
+        assert learner.privacy.spent.epsilon() == float(bool(set(explored.tolist()) - {-1}))
+        assert number or explored.tolist() == [-1]
 
 
 def test_whoever_waits_has_none_of_the_items_that_came_meanwhile():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -71,6 +72,20 @@ def test_its_model_is_that_of_the_same_people_at_once():
     assert model.popularity == pytest.approx(sums / len(seen), abs=1e-12)
     for x in np.eye(12):
         assert model.factors.times_inverse(x) == pytest.approx(expected.times_inverse(x), abs=1e-12)
+
+
+def test_pairs_are_those_of_the_most_popular_items():
+    likes = (np.random.default_rng(0).random((700, 6)) < np.linspace(0.9, 0.1, 6)[[3, 1, 5, 0, 4, 2]]) * 1.0
+    learner = PersonalSelector(6, 2, None, FREE, first_batch=100, seed=0)
+    learner.run(Coverage(likes))
+    with mock.patch.object(PairPlan, "of", return_value=mock.Mock(paired=3)):
+        kept, _ = learner._sum.model()[1]
+    assert kept.tolist() == [1, 3, 5]
+
+
+def test_the_first_batch_is_eight_deviations_of_popularity_long():
+    settings = PersonalSelector(12, 3, None, BUDGET, seed=0).settings
+    assert settings.first_batch == math.ceil(8.0 * float(settings.event.sigma) * 256 / 80)
 
 
 def test_weights_of_the_joined_matrix_make_at_most_1():

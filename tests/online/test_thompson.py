@@ -368,6 +368,7 @@ def test_pairs_that_save_together_are_found():
     pairs[0, 1] = pairs[1, 0] = -1.0
     assert _descended(items, pairs, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
     assert _descended(items, pairs, np.array([1.0, 0.0, 1.0])).tolist() == [1.0, 1.0, 0.0]
+    assert _descended(np.full(9, -1.0), np.zeros((9, 9)), np.zeros(9)).all()  # one after the other, all nine
 
 
 def test_cheap_sets_are_served():
