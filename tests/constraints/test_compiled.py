@@ -247,7 +247,8 @@ def test_questions_that_lead_outside_of_the_table_are_refused(name):
 def test_an_item_of_many_sets_does_not_come_twice(items, below, fits):
     """Item 0 is in three of three sets, item 1 in one: there is room for four pairs of them, not for six."""
     flow = MatchingFlow(TransversalOracle(np.array([0, 3, 4]), np.array([0, 1, 2, 0]), 3))
-    given = np.zeros(items, dtype=INTS), np.full(items, 0.5), np.array([1] if fits else [0] * below, dtype=INTS)
+    contracted = np.full(below, fits, dtype=INTS)
+    given = np.zeros(items, dtype=INTS), np.full(items, 0.5), contracted
     if fits:
         assert flow.exceeding(*given)[0] == 0.0
     else:

@@ -87,10 +87,10 @@ def test_what_leads_outside_of_the_tables_is_refused():
     for few, wrong in ((stream(case, 0, 3), lists), (uneven, lists), (stream(case, 0, 2), lists[:, :0])):
         with pytest.raises(ValueError, match="everybody has a list"):
             add_lists(few, case.people, 0, wrong.copy(), UNITS, sums, sums)
-    two = stream(case, 0, 2)
-    for few, shown, by_slot in ((two, case.shown, True), (two, case.shown[:0], False), (uneven, case.shown, False)):
+    two, shown = stream(case, 0, 2), case.shown
+    for few, items, by_slot in ((two, shown, True), (two, shown[:0], False), (uneven, shown, False)):
         with pytest.raises(ValueError, match="a sum for the set or for each of its items"):
-            add_set(few, case.people, 0, shown, UNITS, by_slot, sums if by_slot else sums[:1])
+            add_set(few, case.people, 0, items, UNITS, by_slot, sums if by_slot else sums[:1])
     dense = RowTable(0, 0.0, case.weights, np.ones(9), case.cap)
     with pytest.raises(ValueError, match="people are compressed rows"):
         add_set(stream(case, 0, 2), dense, 0, case.shown, UNITS, False, sums[:1])

@@ -210,12 +210,13 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="row of noise"):
         rounds.run(*good)
     total.give(np.zeros((3, 12), dtype=np.int64))
-    wider, nobody = Case(SURVIVE, 7, 2, count=4).people, {name: one[:0] for name, one in vars(stream).items()}
-    changes = {"within_limit": everybody[:3]}, {"selections": selections[:3]}, {"selections": np.zeros((4, 3), np.int32)}, nobody
+    wider, wide = Case(SURVIVE, 7, 2, count=4).people, np.zeros((4, 3), np.int32)
+    changes = [{"within_limit": everybody[:3]}, {"selections": selections[:3]}, {"selections": wide}]
+    changes.append({name: one[:0] for name, one in vars(stream).items()})
     for place, other in (
         *((0, SimpleNamespace(**vars(stream) | changed)) for changed in changes),
-        *((1, 1), (2, wider), (3, wider), (4, 2), (4, -1), (5, np.ones(2)), (6, np.ones((3, 1))), (7, beyond)),
-        (7, shown[:1]),
+        *((1, 1), (2, wider), (3, wider), (4, 2), (4, -1), (5, np.ones(2)), (6, np.ones((3, 1)))),
+        *((7, beyond), (7, shown[:1])),
     ):
         with pytest.raises((ValueError, IndexError)):
             rounds.run(*good[:place], other, *good[place + 1 :])

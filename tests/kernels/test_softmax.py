@@ -87,7 +87,7 @@ def test_exponentials_are_as_good_as_they_say():
 
 @pytest.mark.parametrize("least", [-0.3465, 0.335])
 def test_no_power_of_the_series_is_missing_or_wrong(least):
-    """The thirteenth is worth one unit at the ends of |r| <= ln(2) / 2, where the mean of many errors is 0."""
+    """The thirteenth is worth one unit at the ends of |r| <= ln(2) / 2; the mean of many errors is 0."""
     given = np.random.default_rng(0).uniform(least, least + 0.0115, 2000)
     results = np.empty_like(given)
     exponentials(given, results)
