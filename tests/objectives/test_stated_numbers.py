@@ -100,7 +100,7 @@ def test_what_sums_of_floats_add_to_a_sensitivity(norm):
         stated = people.sensitivity(norm=norm)
         assert stated == pytest.approx(entries * moved / n * factor, rel=1e-14)
         both = (0.5 * people + 2.0 * people).sensitivity(norm=norm)
-        assert both - 2.5 * stated == pytest.approx(entries * 24.0 * 2 * ULP * 2.5, rel=0.01)
+        assert both - 2.5 * stated == pytest.approx(entries * 24.0 * 2 * ULP * 2.5, rel=0.01, abs=0.0)
 
 
 def entropy_change(classes, distance):
@@ -328,15 +328,6 @@ def test_log_determinant_gradients_are_means_over_random_sets():
     found = rows.gradient_steps(np.array([0.5, 1.0]), per_unit, 1 << 40, seed=5, samples=samples)
     assert found[0] == with_both  # as the second item is in all of the sets
     assert found[1] in [((samples - k) * with_both + k * alone) // samples for k in range(1, samples)]
-
-
-@pytest.mark.parametrize(("norm", "entries"), [("value", 1.0), ("coordinate", 1.0), ("l1", 4.0), ("l2", 2.0)])
-def test_what_adding_up_the_parts_of_a_mixture_adds(norm, entries):
-    """Once more for each of three parts: 4 x 6 units of a bound of 2, for each entry."""
-    people = Coverage(np.ones((1000, 4)))
-    mixed = 0.5 * people + 0.75 * people + 0.75 * people
-    more = mixed.sensitivity(norm=norm) - 2.0 * people.sensitivity(norm=norm)
-    assert more == pytest.approx(entries * 24 * 3 * ULP * 2.0, rel=1e-3)
 
 
 def test_sums_of_very_many_numbers_have_no_bound(monkeypatch):
