@@ -121,9 +121,7 @@ def led(first=1, stop=4, costs=4, points=4, width=2, within=4, noised=2, same=Tr
     leader.run(losses, *given, (np.zeros(shown), np.zeros(played)), 0, (1.0, 1.0))
 
 
-def chained(
-    first=1, stop=4, costs=4, points=4, width=2, within=4, noised=2, same=True, shown=2, uniforms=2
-):
+def chained(first=1, stop=4, costs=4, points=4, width=2, within=4, noised=2, same=True, shown=2, uniforms=2):
     people = np.array([0]), np.array([1]), np.arange(5), np.zeros(4, SMALL), np.ones(4), np.zeros((1, 2))
     given = rounds(first, stop, costs, points, width, within, noised, same)
     chain = minimization.Chain(2, 1.0, 0.5)
