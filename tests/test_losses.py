@@ -155,6 +155,37 @@ def test_extreme_margins():
         assert 0.0 <= slope[0] <= 1.0
 
 
+def test_rows_in_the_corner_of_a_box_are_not_shortened():
+    """The length that follows from a box allows for the rounding of its own root."""
+    for size in range(1, 60):
+        people = Linear(np.full((1, size), -0.1), box=(-0.1, 0.05))
+        assert people.gradient(np.zeros(size)).tolist() == [-0.1] * size
+        assert people.insecure_clipped == 0
+
+
+@pytest.mark.parametrize(("low", "until"), [(-5.0, 30), (-0.2, 12)])
+def test_the_best_point_is_sought_by_accelerated_steps(low, until):
+    """Nesterov's steps of one curvature, begun again from the last point where they overshoot."""
+    rows = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 0.1]])
+    people, domain = Squared(rows, [1.0, -0.5, 0.9], target_bound=1.0), Box([low] * 2, [4.0] * 2)
+    hessian, pull = rows.T @ rows / 3, rows.T @ [1.0, -0.5, 0.9] / 3
+    step, restarts = 1.0 / np.linalg.eigvalsh(hessian)[-1], 0
+    point = ahead = domain.center
+    momentum, last = 1.0, people.value(point)
+    for steps in range(until):
+        found = people.best(domain, steps=steps)
+        assert found[0] == pytest.approx(point, rel=0, abs=1e-12)
+        assert found[1] == pytest.approx(last, rel=1e-12)
+        new = np.clip(ahead - step * (hessian @ ahead - pull), low, 4.0)
+        if people.value(new) > last:
+            momentum, ahead, restarts = 1.0, point, restarts + 1
+            continue
+        grown = (1.0 + math.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = new + (momentum - 1.0) / grown * (new - point)
+        momentum, point, last = grown, new, people.value(new)
+    assert restarts > 0
+
+
 def test_long_rows_are_refused_or_shortened_and_counted():
     rows = [[3.0, 4.0], [0.6, 0.8], [0.0, 2.0]]
     with refused("a row is longer than row_norm=1; rescale", r"^rows\[0\] has length 5$"):

@@ -236,11 +236,24 @@ def test_questions_that_lead_outside_of_the_table_are_refused(name):
         oracle.merge(nothing, np.array([0, 0]), np.array([1, 1]), [True, True])
     flow = {"graphic": ForestFlow, "transversal": MatchingFlow}.get(name)
     if flow:
-        for wrong in (np.array([N]), np.zeros(N + 1, dtype=INTS)):
+        for wrong, below in ((np.array([N]), nothing), (np.zeros(N + 1, INTS), nothing), (items, items[:1])):
             with pytest.raises((IndexError, ValueError), match=r"is not one of 14|items are distinct"):
-                flow(oracle).exceeding(wrong, np.zeros(wrong.size), nothing)
+                flow(oracle).exceeding(wrong, np.zeros(wrong.size), below)
         with pytest.raises(ValueError, match="rounding takes a number for each"):
             flow(oracle).round(items, x, x[:1])
+
+
+@pytest.mark.parametrize(("items", "below", "fits"), [(1, 1, True), (2, 0, False), (0, 2, False)])
+def test_an_item_of_many_sets_does_not_come_twice(items, below, fits):
+    """Item 0 is in three of three sets, item 1 in one: there is room for four pairs of them, not for six."""
+    flow = MatchingFlow(TransversalOracle(np.array([0, 3, 4]), np.array([0, 1, 2, 0]), 3))
+    contracted = np.full(below, fits, dtype=INTS)
+    given = np.zeros(items, dtype=INTS), np.full(items, 0.5), contracted
+    if fits:
+        assert flow.exceeding(*given)[0] == 0.0
+    else:
+        with pytest.raises(ValueError, match="items are distinct"):
+            flow.exceeding(*given)
 
 
 @pytest.mark.parametrize("made", [ForestFlow, MatchingFlow, lambda none: NearestPointSearch(none, 3, 1)])

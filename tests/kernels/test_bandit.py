@@ -83,10 +83,14 @@ def test_what_leads_outside_of_the_tables_is_refused():
             add_set(stream(case, 0, 2), case.people, 0, wrong[0], UNITS, False, sums[:1])
     with pytest.raises(IndexError, match="is not one of 1"):
         add_lists(stream(case, 0, 2), case.people, 0, lists, UNITS, sums[:1], sums)
-    with pytest.raises(ValueError, match="everybody has a list"):
-        add_lists(stream(case, 0, 3), case.people, 0, lists, UNITS, sums, sums)
-    with pytest.raises(ValueError, match="a sum for the set or for each of its items"):
-        add_set(stream(case, 0, 2), case.people, 0, case.shown, UNITS, True, sums)
+    uneven = SimpleNamespace(within_limit=case.within_limit[:1], rewards=np.empty(2))
+    for few, wrong in ((stream(case, 0, 3), lists), (uneven, lists), (stream(case, 0, 2), lists[:, :0])):
+        with pytest.raises(ValueError, match="everybody has a list"):
+            add_lists(few, case.people, 0, wrong.copy(), UNITS, sums, sums)
+    two, shown = stream(case, 0, 2), case.shown
+    for few, items, by_slot in ((two, shown, True), (two, shown[:0], False), (uneven, shown, False)):
+        with pytest.raises(ValueError, match="a sum for the set or for each of its items"):
+            add_set(few, case.people, 0, items, UNITS, by_slot, sums if by_slot else sums[:1])
     dense = RowTable(0, 0.0, case.weights, np.ones(9), case.cap)
     with pytest.raises(ValueError, match="people are compressed rows"):
         add_set(stream(case, 0, 2), dense, 0, case.shown, UNITS, False, sums[:1])

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from discreet.kernels import arrays, composition, experts, minimization, noise, pairs, polytopes, rows
+from discreet.kernels import arrays, composition, convex, experts, minimization, noise, pairs, polytopes, rows
 from discreet.objectives.rows import as_sparse
 from discreet.privacy import samplers
+
+from .test_selection import a_sum
 
 INTS, SMALL, BYTES, WORDS = np.int64, np.int32, np.uint8, np.uint64
 MATRIX = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
@@ -102,7 +104,35 @@ def asked(scores=(3, 2), item=2, expert=1, gains=(3, 2), one=(2, 1), short=0, sh
     made.observe(people(), row, np.array(seen, SMALL))
 
 
+def rounds(first, stop, costs, points, width, within, noised, same):
+    """A stream of rounds, of which three are played, and sums with noise for the two between them."""
+    stream = SimpleNamespace(
+        rewards=np.zeros(costs), selections=np.zeros((points, width)), within_limit=np.ones(within, BYTES)
+    )
+    total, prefix = a_sum(2)
+    total.give(np.zeros((noised, 2), INTS))
+    return stream, first, stop, (total, prefix if same else prefix.copy(), np.zeros(2))
+
+
+def led(first=1, stop=4, costs=4, points=4, width=2, within=4, noised=2, same=True, shown=2, played=2):
+    losses = convex.RowLosses(convex.LINEAR, np.ones((4, 2)), np.zeros(4))
+    leader = convex.Leader((np.zeros(2), 1.0, np.zeros(2), np.zeros(2)), 0.0, 1.0, 0.0)
+    given = rounds(first, stop, costs, points, width, within, noised, same)
+    leader.run(losses, *given, (np.zeros(shown), np.zeros(played)), 0, (1.0, 1.0))
+
+
+def chained(first=1, stop=4, costs=4, points=4, width=2, within=4, noised=2, same=True, shown=2, uniforms=2):
+    people = np.array([0]), np.array([1]), np.arange(5), np.zeros(4, SMALL), np.ones(4), np.zeros((1, 2))
+    given = rounds(first, stop, costs, points, width, within, noised, same)
+    chain = minimization.Chain(2, 1.0, 0.5)
+    chain.run(minimization.Cuts(people), *given, np.zeros(shown), np.full(uniforms, 0.5), (1.0, True))
+
+
+PLAYED = {"first": [-1], "stop": [5], "costs": [3], "points": [3], "width": [3], "within": [3]}
+PLAYED |= {"noised": [1], "same": [False], "shown": [1]}
 REFUSED = {
+    led: PLAYED | {"played": [1]},
+    chained: PLAYED | {"uniforms": [1]},
     curve: {"reach": [(2, 1)], "cells": [-1]},
     asked: {"scores": [(2, 3), (3, 0)], "item": [3, -1], "expert": [2, -1], "gains": [(2, 2), (3, 1)]}
     | {

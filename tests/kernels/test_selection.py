@@ -210,9 +210,18 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="row of noise"):
         rounds.run(*good)
     total.give(np.zeros((3, 12), dtype=np.int64))
-    for place, other in ((1, 1), (4, 2), (4, -1), (5, np.ones(2)), (6, np.ones((3, 1))), (7, beyond)):
+    wider, wide = Case(SURVIVE, 7, 2, count=4).people, np.zeros((4, 3), np.int32)
+    changes = [{"within_limit": everybody[:3]}, {"selections": selections[:3]}, {"selections": wide}]
+    changes.append({name: one[:0] for name, one in vars(stream).items()})
+    for place, other in (
+        *((0, SimpleNamespace(**vars(stream) | changed)) for changed in changes),
+        *((1, 1), (2, wider), (3, wider), (4, 2), (4, -1), (5, np.ones(2)), (6, np.ones((3, 1)))),
+        *((7, beyond), (7, shown[:1])),
+    ):
         with pytest.raises((ValueError, IndexError)):
             rounds.run(*good[:place], other, *good[place + 1 :])
+    with pytest.raises(ValueError, match="2 rates are not enough for 4 rounds"):
+        rounds.run(*good[:5], np.ones(2), np.ones((2, 2)), good[7])
     rounds.run(*good)
     with pytest.raises(ValueError, match="one number"):
         FollowedRounds(total, np.zeros(1, dtype=np.int64), 1.0, 1.0)
@@ -226,6 +235,8 @@ def test_what_does_not_fit_is_refused():
         one = FollowedRounds(a_sum(1)[0], np.zeros(1, dtype=np.int64), 1.0, 1.0)
         with pytest.raises(ValueError, match="each round has a difference, and batches have rounds"):
             one.run(np.zeros(count, np.int64), every, passed, 1.0, np.ones(3), np.zeros(follows, np.bool_))
+    with pytest.raises(ValueError, match="1 draws are not enough for 3 rounds"):
+        one.run(np.zeros(3, np.int64), 1, 0, 1.0, np.ones(1), np.zeros(3, np.bool_))
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32])

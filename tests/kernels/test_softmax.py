@@ -85,6 +85,17 @@ def test_exponentials_are_as_good_as_they_say():
     assert (results[3:] > 1e300).all()
 
 
+@pytest.mark.parametrize("least", [-0.3465, 0.335])
+def test_no_power_of_the_series_is_missing_or_wrong(least):
+    """The thirteenth is worth one unit at the ends of |r| <= ln(2) / 2; the mean of many errors is 0."""
+    given = np.random.default_rng(0).uniform(least, least + 0.0115, 2000)
+    results = np.empty_like(given)
+    exponentials(given, results)
+    with mpmath.workprec(120):
+        errors = [float(mpmath.mpf(r) / mpmath.exp(x) - 1) for x, r in zip(given, results, strict=True)]
+    assert abs(np.mean(errors)) < 0.15 * 2.0**-53
+
+
 @pytest.mark.parametrize("score", [-1e9, -3.0, 0.0, 2.0, 1e9])
 def test_the_first_of_two_is_followed_as_often_as_its_odds_say(score):
     chance = 1.0 / (1.0 + 0.2 * math.exp(min(700.0, -score)))

@@ -100,7 +100,7 @@ def test_what_sums_of_floats_add_to_a_sensitivity(norm):
         stated = people.sensitivity(norm=norm)
         assert stated == pytest.approx(entries * moved / n * factor, rel=1e-14)
         both = (0.5 * people + 2.0 * people).sensitivity(norm=norm)
-        assert both - 2.5 * stated == pytest.approx(entries * 24.0 * 2 * ULP * 2.5, rel=0.01)
+        assert both - 2.5 * stated == pytest.approx(entries * 24.0 * 2 * ULP * 2.5, rel=0.01, abs=0.0)
 
 
 def entropy_change(classes, distance):
@@ -328,3 +328,33 @@ def test_log_determinant_gradients_are_means_over_random_sets():
     found = rows.gradient_steps(np.array([0.5, 1.0]), per_unit, 1 << 40, seed=5, samples=samples)
     assert found[0] == with_both  # as the second item is in all of the sets
     assert found[1] in [((samples - k) * with_both + k * alone) // samples for k in range(1, samples)]
+
+
+def test_sums_of_very_many_numbers_have_no_bound(monkeypatch):
+    """g = m u / (1 - m u), and 4 N g on top; from m u = 1/2 on nothing is said."""
+    people = Coverage(np.ones((5, 4)))
+    monkeypatch.setattr(Coverage, "_additions", lambda _: 1 << 51)
+    assert people.sensitivity() == pytest.approx(0.2 * (1.0 + 1e-9 + 4.0 * 5.0 / 3.0), rel=1e-14)
+    monkeypatch.setattr(Coverage, "_additions", lambda _: 1 << 52)
+    with pytest.raises(ValueError, match="too many people"):
+        people.sensitivity()
+
+
+def test_a_growing_set_takes_the_items_there_are():
+    growing = Coverage(np.eye(3)).start()
+    assert growing.add(2) == pytest.approx(1.0 / 3.0)
+    for item in (3, 4, -1):
+        with pytest.raises(ValueError, match=f"item={item}"):
+            growing.add(item)
+
+
+def test_topics_leave_everybody_a_step_for_each_item():
+    """Steps are kept in 256 parts; an item covers 2,047 topics at most."""
+    people, seen = rows.WeightedTopics(np.full((2, 2), 0.25), np.ones((3, 2))), []
+    source = rows.TopicSteps(people._topics, lambda *asked: seen.append(asked) or np.zeros(2, np.int64))
+    for most in (100.0, 2.0):
+        source.growing(most, 8.0)
+    assert seen == [(8.0 * 256, 97 * 256), (8.0 * 256, 0)]
+    for topics, fits in ((2047, True), (2048, False)):
+        many = rows.WeightedTopics(np.full((1, topics), 1e-4), np.ones((1, topics)))
+        assert (many.row_source() is not None) == fits
