@@ -62,7 +62,7 @@ def test_picks_above_chance_go_by_public_sizes():
     few = greedy.picks_above_chance(600, 200)
     assert 0 < few < 50
     assert greedy.picks_above_chance(600, 2000) < few < greedy.picks_above_chance(6000, 200) + 1
-    # Greedy's t-th pick adds at most a t-th of everybody's bound: a plan's own draw of such an item is the test.
+    # Greedy's t-th pick adds at most a t-th of all bounds: a plan's own draw of such an item is the test.
     for count, people, bound in ((200, 600, 1.0), (6, 13, 0.5)):
         greedy = PrivateGreedy(min(50, count - 1), dc.Budget(1.0), bound=bound)
         few = greedy.picks_above_chance(people, count)
