@@ -392,6 +392,7 @@ def test_appended_days_are_as_if_they_had_always_been_there(tmp_path, catalogue)
     after = append(rest, to=store.path, **asked)
     assert held(after) == held(whole)
     assert after.labels == whole.labels
+    assert (whole.manifest["generation"], after.manifest["generation"]) == (1, 2)
     assert before.keys.tolist() == keys  # whoever had it open
     after.verify()
     assert held(append(rest, to=store.path, **asked)) == held(whole)  # twice is once
@@ -487,6 +488,14 @@ def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"the disk has 1 B free, and up to .* may be needed"):
         small(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_already_needs_room_once_more(tmp_path, monkeypatch):
+    """Three entries of two people and one row more, of 2 bytes and 16."""
+    store = made(tmp_path, {"user": [1, 1, 2], "page": ["p0", "p1", "p0"]})
+    monkeypatch.setattr(costs.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(OSError, match=r"up to 108 B may be needed"):
+        append({"user": [3], "page": ["p0"]}, person="user", item="page", to=store.path, key=KEY)
 
 
 # --- altered stores ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import sys
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,6 +217,25 @@ def test_the_demonstration_waits_for_a_release(monkeypatch):
     assert demo._settled(client)["releases"] == 0  # after ten seconds
 
 
+def test_visitors_of_the_service_like_what_they_say(monkeypatch):
+    """The j-th product with chance 1 / 2j; taken is what is shown and liked, by everybody anew."""
+    monkeypatch.setattr(demo, "_NIGHT", 0.0)
+    asked, liked = [], []
+    client = SimpleNamespace(
+        request=lambda *given: asked.append(given),
+        decide=lambda experiment, who: SimpleNamespace(items=("product 1", "product 4", who, experiment)),
+        report=lambda _, likes: liked.append(likes),
+    )
+    took = demo._visits(client, dc.Budget(2.5))
+    assert [one[2]["epsilon"] for one in asked if "populations" in one[1]] == [2.5]
+    assert took == [bool({"product 1", "product 4"} & set(likes)) for likes in liked]
+    chances = 0.5 / np.arange(1, 31)
+    counts = np.array([sum(f"product {j}" in likes for likes in liked) for j in range(1, 31)])
+    assert np.all(np.abs(counts - 1_500 * chances) < 5.5 * np.sqrt(1_500 * chances * (1.0 - chances)))
+    sets = np.prod([1.0 - chances[list(one)] for one in combinations(range(30), 3)], axis=1)
+    assert demo._chance_of_a_set() == pytest.approx(1.0 - sets.mean(), abs=5.0 * sets.std() / 5_000**0.5)
+
+
 def test_a_service_in_short():
     took = {"first": 0.2, "last": 0.45, "random": 0.1, "best": 0.5}
     shop = demo.LiveShop(("a", "b"), 3, took, "", "one line\nmore", "", "", "")
@@ -240,6 +260,7 @@ def test_a_service_is_started_asked_and_stopped(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "_settled", lambda _: {"display": ["a"], "releases": 3})
     found = demo.run_service(dc.Budget(1.0), tmp_path)
     assert (found.took["first 100"], found.took["last 500"]) == (0.2, 0.8)
+    assert found.took["with the best set"] == pytest.approx(1.0 - 1 / 2 * 3 / 4 * 5 / 6)
     assert (found.key, found.releases, found.promise) == ("secret", 3, "p")
     assert ended == ["closed", "told", "over"]
     assert not (tmp_path / "shop.db").exists()

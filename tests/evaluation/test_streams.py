@@ -147,6 +147,15 @@ def test_prices_and_weights_have_a_common_scale(at, price, weight):
     assert np.bincount(arcs.tail).tolist() == [2] * 5
 
 
+def test_anybody_may_mind_any_pair_and_have_an_opinion_of_any_feature():
+    """All different ones of a person, all equally often."""
+    people = streams.cuts_and_prices(2_000, 5, np.random.default_rng(0), arcs=2, priced=3)
+    arcs = people.as_arcs()
+    assert (np.diff(arcs.arc.reshape(-1, 2), axis=1) > 0).all()
+    _agree(np.bincount(arcs.arc, minlength=10), np.full(10, 1 / 10))
+    _agree((arcs.modular != 0.0).sum(axis=0), np.full(5, 1 / 5))
+
+
 # --- the shop over months -------------------------------------------------------------------------
 
 

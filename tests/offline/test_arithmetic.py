@@ -62,11 +62,13 @@ def test_picks_above_chance_go_by_public_sizes():
     few = greedy.picks_above_chance(600, 200)
     assert 0 < few < 50
     assert greedy.picks_above_chance(600, 2000) < few < greedy.picks_above_chance(6000, 200) + 1
-    # Greedy's t-th pick adds at most 1 / t of everybody: a plan's own draw of such an item is the test.
-    plan = greedy.plan(200, 600)
-    for pick, likely in ((few, True), (few + 1, False)):
-        odds = math.exp(plan.picks.temperature * 600 / pick)
-        assert (odds / (odds + 199) >= 0.5) == likely
+    # Greedy's t-th pick adds at most a t-th of all bounds: a plan's own draw of such an item is the test.
+    for count, people, bound in ((200, 600, 1.0), (6, 13, 0.5)):
+        greedy = PrivateGreedy(min(50, count - 1), dc.Budget(1.0), bound=bound)
+        few = greedy.picks_above_chance(people, count)
+        for pick, likely in ((few, True), (few + 1, False)):
+            odds = math.exp(greedy.plan(count, people).picks.temperature * people * bound / pick)
+            assert (odds / (odds + count - 1) >= 0.5) == likely
 
 
 def test_for_a_reader_numbers_have_six_digits():

@@ -180,8 +180,11 @@ def test_a_budget_that_is_too_small_names_what_would_do():
     chances = samplers.flip_probabilities(np.array([75.0] + [0.0] * 19), choice.rate)
     assert chance_of_a_copy(choice, 20, 300) == pytest.approx(chances[0])
     assert 0.5 <= chances[0] < 0.51
+    with warnings.catch_warnings(action="error"):
+        PrivateFeatureSelector(2, enough, **options).fit(X, y)
     PrivateFeatureSelector(2, 0.05, neighbours="add_remove", **options).fit(X, y)  # their number is private
     assert chance_of_a_copy(PermuteAndFlip(1e-30, 1.0), 20, 300) == 1 / 20  # all noise
+    assert chance_of_a_copy(PermuteAndFlip(1.0, 1.0), 20, 10**6) == 1.0  # and none, beyond what exp() can say
     for rate in (0.0001, 0.02, 0.1):
         weights = np.exp(rate * np.array([300 / 4, *[0.0] * 19]))
         found = chance_of_a_copy(ExponentialChoice(rate, 2.0), 20, 300)
@@ -698,6 +701,10 @@ def test_bounds_are_tried_on_public_data():
     with pytest.warns(UserWarning, match=r"bounds cut 100 % of the entries of feature 3"):
         assert selector.clipped(np.clip(X, 0, 0.4)).tolist() == [0.0, 0.0, 0.0, 1.0]
     assert selector.clipped(np.clip(X, 0.5, 1.0)).tolist() == [0.0] * 4
+    few = np.repeat([0.25, 0.75], [3, 17])[:, None] * np.ones(4)
+    with pytest.warns(UserWarning, match=r"bounds cut 15 % of"):  # of a tenth nothing would be said
+        assert selector.clipped(few).tolist() == [0.0, 0.0, 0.0, 0.15]
+    assert selector.clipped(few[2:12])[3] == 0.1
 
 
 def test_a_log_scale_sees_what_long_tails_hide():

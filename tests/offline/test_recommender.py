@@ -477,6 +477,7 @@ def test_items_without_pairs_come_last_by_popularity():
     assert "the 52 most popular of 60" in model.reason_
     assert model.paired.size == 52
     below = np.setdiff1d(np.arange(60), model.paired)
+    assert model.popularity[below].max() < model.popularity[model.paired].min()  # as they were released
     scores = model.scores([0])
     assert scores[below].max() < scores[model.paired].min()
     by_popularity = below[np.argsort(-model.popularity[below], kind="stable")]
