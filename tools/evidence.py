@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,12 +143,16 @@ def _files(path: Path) -> list[Path]:
 
 def code(file: Path) -> str:
     """A source without comments and docstrings, the same on every Python."""
-    text = file.read_bytes().decode(errors="replace")
-    if file.suffix == ".py":
+    return _code(file.read_bytes().decode(errors="replace"), file.suffix)
+
+
+@cache
+def _code(text: str, suffix: str) -> str:
+    if suffix == ".py":
         return _tree(ast.parse(text))
-    if file.suffix in (".pyx", ".pxd"):
+    if suffix in (".pyx", ".pxd"):
         text = _without(text, _PYTHON_TEXT, lambda part: part.startswith(("#", "\n")))
-    elif file.suffix == ".h":
+    elif suffix == ".h":
         text = _without(text, _C_TEXT, lambda part: part.startswith("/"))
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 

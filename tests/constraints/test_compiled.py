@@ -152,7 +152,7 @@ def test_every_item_of_a_crowded_set_may_be_a_little_too_large(matroid):
         if fits:
             assert matroid.contains(matroid.round(point, np.random.default_rng(0)))
         else:
-            with pytest.raises(ValueError, match="4 items exceed their rank by 4.4e-09"):
+            with pytest.raises(ValueError, match=r"4 items exceed their rank by 4.4e-09"):
                 matroid.round(point, np.random.default_rng(0))
 
 

@@ -130,7 +130,7 @@ def _phases(method: str, n: int, k: int, window: int, budget: Budget, **more: An
 
 
 _votes: Case = partial(
-    _case, mechanism="choices", publishes="credit", columns=3, twice=1, first_window=1,
+    _case, mechanism="choices", publishes="credit", twice=1, first_window=1,
     faults=("rate doubled", *SAMPLE, "sample drawn again", "spent people kept", "credit of true sums",
             "score of another item", "drawn at twice the rate"),
 )  # fmt: skip
@@ -198,11 +198,12 @@ AUDITS: dict[str, list[AuditExample]] = {
         _phases("subsampled", 8, 1, 1, Budget(2.0), deep=True, faults=("rate doubled", *SAMPLE)),
     ],
     "RollingSelector": [
-        _votes("2 releases, 1 of 3 items", Budget(1.0, 0.0, "add_remove"), arguments=(3, 1)),
-        _votes("2 releases, 1 of 3 items", Budget(2.0), arguments=(3, 1), deep=True),
+        _votes("2 releases, 1 of 2 items", PURE_ALONE, arguments=(2, 1), columns=2),
+        _votes("2 releases, 1 of 3 items", PURE_ALONE, arguments=(3, 1), columns=3, deep=True),
+        _votes("2 releases, 1 of 3 items", Budget(2.0), arguments=(3, 1), columns=3, deep=True),
         _votes(
-            "1 release, 2 of 3 items", Budget(1.5), arguments=(3, 2), rows=2, twice=None, deep=True,
-            faults=("rate doubled", *SAMPLE, "credit of true sums", "score of another item"),
+            "1 release, 2 of 3 items", Budget(1.5), arguments=(3, 2), rows=2, columns=3, twice=None,
+            deep=True, faults=("rate doubled", *SAMPLE, "credit of true sums", "score of another item"),
         ),
     ],
     "BestOfBothSelector": [
