@@ -2,10 +2,10 @@
 
     python -m tools.under_load [--runs 10] [--at-once 4] [--commit HEAD] --out docs/load.md
 
-Suites run side by side, each in a clone of its own with two workers, which share the machine with those of the
-other suites; a busy loop stands in for each worker that a smaller number of suites lacks. With four at once
-that is eight processes: the two workers of any suite run beside six others. A new run begins where one ends,
-until there were enough.
+Suites run side by side, each in a clone of its own with two workers, which share the machine with those of
+the other suites; a busy loop stands in for each worker that a smaller number of suites lacks. With four at
+once that is eight processes: the two workers of any suite run beside six others. A new run begins where one
+ends, until there were enough.
 
 The page has a row for each run, with what failed in it. A failure there is a fault of the test or of the
 library, whatever the next run says.
