@@ -1167,12 +1167,9 @@ def prepare(settings: ServiceSettings) -> Path | None:
     if not secrets.exists():
         with contextlib.suppress(FileExistsError):  # another process starts at the same time
             Secrets.fresh(secrets)
-    store = open_store(settings.store)
-    try:
+    with contextlib.closing(open_store(settings.store)) as store:
         store.migrate()
         return _first_key(settings, Keys(store))
-    finally:
-        store.close()
 
 
 def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
