@@ -11,7 +11,7 @@ import pytest
 
 from discreet.online.registry import REGISTRY
 from discreet.service import auth
-from discreet.service.web import DEFAULTS, LEARNERS, Form, interval
+from discreet.service.web import DEFAULTS, LEARNERS, interval
 
 from .pages import Visitor, key_of, make, serve
 
@@ -394,24 +394,6 @@ def test_a_control_set_is_up_to_k_different_items(operator, control, words):
     found = operator.post("/new", **FORM | asked)
     assert found.status == (303 if words is None else 422)
     assert words is None or words in html.unescape(found.text)
-
-
-@pytest.mark.parametrize(
-    ("field", "wrong"),
-    [
-        ("items", {"items": "a\na\nb"}),
-        ("k", {"k": "9"}),
-        ("measure", {"measure": "0", "holdout": "20"}),
-        ("control", {"control": "a", "holdout": "0"}),
-        ("control", {"control": "z", "holdout": "20"}),
-        ("candidates", {"candidates": "a"}),
-        ("segments", {"segments": "a\na"}),
-    ],
-)
-def test_a_refusal_stands_at_its_field(field, wrong):
-    form = Form(FORM | wrong, {})
-    assert form.release_plan() is None
-    assert form.errors.keys() == {field}
 
 
 def test_a_form_offers_learners_groups_and_options(world, operator):
