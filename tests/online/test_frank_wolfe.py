@@ -357,7 +357,7 @@ def test_expert_tree_loses_what_it_says():
     spec = SumSpec(VectorBounds(2, 1, None, (0.0, 1.0)), 3, "tree", "laplace", stacked=2)
 
     def make():
-        return spec.make(Gate(PURE, 0))
+        return spec.kind.of(spec, Gate(PURE, 0))
 
     zero, full = np.zeros(4), np.ones(4)
     loss = exact_sum_loss(make, [full, zero, zero], [zero, zero, zero], norm=1)
@@ -366,7 +366,7 @@ def test_expert_tree_loses_what_it_says():
 
 def test_spherical_noise_is_one_vector_per_node_and_expert():
     spec = SumSpec(VectorBounds(3, 2, 1.0, (0.0, 1.0)), 2, "tree", "spherical", stacked=4000)
-    total = spec.make(Gate(PURE, 0))
+    total = spec.kind.of(spec, Gate(PURE, 0))
     noise = total.add(np.zeros(12_000)).reshape(4000, 3)
     scale = math.sqrt(2.0) * 4000 * total.levels
     lengths = np.linalg.norm(noise, axis=1) / scale
@@ -942,7 +942,7 @@ def test_published_tree_levels_cost_about_half_as_much_again(rounds):
     assert learner.privacy.epsilon(1e-6) <= 1.0
     # and so less of the same noise is enough
     spec, gate = learner.settings.spec, Gate(BUDGET, 0)
-    tight = spec.make(gate)
+    tight = spec.kind.of(spec, gate)
     assert gate.spent.epsilon(1e-6) <= 1.0
     assert tight.noise_std(1) < 0.8 * learner._sum.sum.noise_std(1)
 

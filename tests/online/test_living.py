@@ -854,7 +854,7 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     with pytest.raises(NotImplementedError, match="every round shows a set of its own"):
         dc.online.BanditSelector(4, 1, 50, BUDGET, feedback="slots", seed=0).partial(server="a")
     capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
-    with pytest.raises(ValueError, match="goes by rounds"):
+    with pytest.raises(ValueError, match="items_per_person= draws items by the round"):
         capped.partial(server="a")
 
 

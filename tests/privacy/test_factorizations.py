@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.linalg import toeplitz
 
 from discreet.privacy.factorizations import Factorization, buffered, square_root
+from tests.privacy.toeplitz import decoder_column, encoder_column
 
 HORIZONS = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16, 17, 33, 100, 257, 600]
 MAKERS = [square_root, buffered]
@@ -65,12 +66,12 @@ def square_root_error(rounds: int) -> float:
 def test_coefficients_and_norms_are_those_of_the_dense_matrices(factorization: Factorization) -> None:
     rounds = factorization.rounds
     column = direct_column(factorization, rounds)
-    np.testing.assert_allclose(factorization.encoder_coefficients(rounds), column, rtol=1e-12)
+    np.testing.assert_allclose(encoder_column(factorization, rounds), column, rtol=1e-12)
 
     encoder = lower_triangular(column)
     decoder = np.linalg.solve(encoder.T, np.tril(np.ones((rounds, rounds))).T).T
-    np.testing.assert_allclose(factorization.decoder_coefficients(rounds), decoder[:, 0], rtol=0, atol=1e-10)
-    product = lower_triangular(factorization.decoder_coefficients(rounds)) @ encoder
+    np.testing.assert_allclose(decoder_column(factorization, rounds), decoder[:, 0], rtol=0, atol=1e-10)
+    product = lower_triangular(decoder_column(factorization, rounds)) @ encoder
     np.testing.assert_allclose(product, np.tril(np.ones((rounds, rounds))), rtol=0, atol=1e-10)
 
     longest = np.linalg.norm(encoder, axis=0).max()
@@ -224,7 +225,7 @@ def encode(factorization: Factorization, values: NDArray[np.float64]) -> NDArray
 @pytest.mark.parametrize("factorization", all_of_them(), ids=label)
 def test_both_sides_are_positive_and_never_grow(factorization: Factorization) -> None:
     count = factorization.rounds
-    for column in (factorization.encoder_coefficients(count), factorization.decoder_coefficients(count)):
+    for column in (encoder_column(factorization, count), decoder_column(factorization, count)):
         assert np.all(column > 0)
         assert np.all(np.diff(column) <= 1e-15)
 
@@ -233,18 +234,14 @@ def test_both_sides_are_positive_and_never_grow(factorization: Factorization) ->
 def test_square_root_is_exact_for_a_few_rounds(rounds: int) -> None:
     factorization = square_root(rounds)
     assert factorization.buffers == rounds // 2
-    np.testing.assert_allclose(
-        factorization.encoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
-    )
-    np.testing.assert_allclose(
-        factorization.decoder_coefficients(rounds), square_root_column(rounds), rtol=1e-13
-    )
+    np.testing.assert_allclose(encoder_column(factorization, rounds), square_root_column(rounds), rtol=1e-13)
+    np.testing.assert_allclose(decoder_column(factorization, rounds), square_root_column(rounds), rtol=1e-13)
     assert factorization.worst_error == pytest.approx(square_root_error(rounds), rel=1e-11)
 
 
 def test_square_root_coefficients_are_close_to_the_binomial_ones() -> None:
     for rounds in (50, 1024, 2**17):
-        ratio = square_root(rounds).encoder_coefficients(rounds) / square_root_column(rounds)
+        ratio = encoder_column(square_root(rounds), rounds) / square_root_column(rounds)
         np.testing.assert_allclose(ratio, 1, atol=0.02)
         np.testing.assert_allclose(ratio[:3], 1, atol=1e-12)
 
@@ -285,7 +282,7 @@ def test_encoding_then_decoding_returns_the_prefix_sums_after_many_rounds(make) 
 def test_streams_agree_with_the_coefficients(make) -> None:
     factorization = make(500)
     values = np.random.default_rng(2).normal(size=(500, 3))
-    encoder = lower_triangular(factorization.encoder_coefficients(500))
-    decoder = lower_triangular(factorization.decoder_coefficients(500))
+    encoder = lower_triangular(encoder_column(factorization, 500))
+    decoder = lower_triangular(decoder_column(factorization, 500))
     np.testing.assert_allclose(encode(factorization, values), encoder @ values, atol=1e-11)
     np.testing.assert_allclose(decode(factorization, values), decoder @ values, atol=1e-11)

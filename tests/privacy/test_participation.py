@@ -27,6 +27,7 @@ from discreet.privacy import (
 )
 from discreet.privacy.factorizations import BinaryTree, Factorization, buffered, square_root
 from tests.privacy.audit import noise_map, quiet_answers
+from tests.privacy.toeplitz import encoder_column
 
 ROUNDS = 9
 
@@ -41,7 +42,7 @@ def patterns(rounds, times, apart):
 
 def toeplitz(found):
     """The matrix C of a factorisation."""
-    coefficients = found.encoder_coefficients(found.rounds)
+    coefficients = encoder_column(found, found.rounds)
     lags = np.subtract.outer(np.arange(found.rounds), np.arange(found.rounds))
     return np.where(lags >= 0, coefficients[np.maximum(lags, 0)], 0.0)
 
@@ -234,9 +235,9 @@ def test_what_is_declared_must_fit():
     spec = SumSpec(bounds, 10, participation=Participation(2))
     for event in (GaussianNoise(2.0, 100.0), GroupGaussianNoise(0.5, 100.0, 2), LaplaceNoise(1.0, 1.0)):
         with pytest.raises(ValueError, match="event="):
-            spec.make(Gate(budget, 0), event=event)
+            spec.kind.of(spec, Gate(budget, 0), event=event)
     with pytest.raises(ValueError, match="is not for 2 rounds"):
-        spec.make(Gate(budget, 0), event=GroupGaussianNoise(20.0, 1e4, 3))
+        spec.kind.of(spec, Gate(budget, 0), event=GroupGaussianNoise(20.0, 1e4, 3))
     for wrong in (None, [1], [1, 0], "12"):
         with pytest.raises((TypeError, ValueError)):
             settings_of(wrong)

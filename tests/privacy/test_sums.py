@@ -694,7 +694,7 @@ def test_noise_is_drawn_ahead_for_no_more_rounds_than_there_are(method):
     for dimension, block in ((2, 256), (1 << 11, 128), (1 << 19, 1)):
         block = (1 << 18) // dimension or 1 if method == "tree" else block
         spec = SumSpec(VectorBounds(dimension, 2, norm_bound=1.0), 300, method)
-        total = spec.make(Gate(APPROXIMATE), ahead=True)
+        total = spec.kind.of(spec, Gate(APPROXIMATE), ahead=True)
         for taken in (0, 100, 127, 255, 256, 299, 300):
             ahead = total._most_ahead(taken)
             blocks = block if method == "tree" else block - taken % block

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.privacy.factorizations import BinaryTree, factorization
+from tests.privacy.toeplitz import decoder_column, encoder_column
 
 
 @pytest.mark.parametrize("combined", [False, True])
@@ -42,7 +43,7 @@ def test_average_draws_of_a_tree():
 @pytest.mark.parametrize("rounds", [1, 5, 40, 1000])
 def test_the_mean_error_of_a_factorisation_is_hardly_overstated(method, rounds):
     factors = factorization(method, rounds)
-    norms = np.sqrt(np.cumsum(factors.decoder_coefficients(rounds) ** 2))
-    mean = math.sqrt(np.sum(factors.encoder_coefficients(rounds) ** 2)) * norms.mean()
+    norms = np.sqrt(np.cumsum(decoder_column(factors, rounds) ** 2))
+    mean = math.sqrt(np.sum(encoder_column(factors, rounds) ** 2)) * norms.mean()
     assert mean * (1 - 1e-9) <= factors.mean_error <= mean * 1.001
     assert factors.lasts == pytest.approx([min(rounds, 1 / (1 - decay)) for decay in factors.decays])

@@ -171,7 +171,7 @@ def test_what_cannot_be_meant_is_refused_as_such(shared_service):
         ({"name": "two words"}, "$.name", "up to 64 letters"),
         ({"k": 13}, "$.k", "from 1 to the number of items"),
         ({"k": "3"}, "$.k", "Expected `int`, got `str`"),
-        ({"items": ["a", "b", "a"]}, "$.items", "twice"),
+        ({"items": ["a", "b", "a"]}, "$.items", "must be distinct"),
         ({"feedback": "taken"}, "$.feedback", "None of the values: bandit, full, slots."),
         ({"feedbak": "taken"}, "$", "A field is not known. Known ones: items, k,"),
         ({"population": "none"}, "$.population", None),

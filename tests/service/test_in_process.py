@@ -525,7 +525,9 @@ FORM = {"name": "x", "items": "a\nb\nc\nd", "k": "2", "learner": "auto"}
 
 
 def errors(**more):
-    return set(Form(FORM | more, {}).errors)
+    form = Form(FORM | more, {})
+    form.release_plan()
+    return set(form.errors)
 
 
 def test_a_form_becomes_the_settings_that_it_shows():
@@ -548,12 +550,15 @@ def test_a_form_becomes_the_settings_that_it_shows():
         ({"control": "a\nb\nc"}, {"control"}),
         ({"control": "a\na"}, {"control"}),
         ({"control": "a\nz"}, {"control"}),
+        ({"control": "a", "holdout": "0"}, {"control"}),
+        ({"measure": "0"}, {"measure"}),
+        ({"segments": "a\na"}, {"segments"}),
         ({"candidates": "a\nb\nc"}, set()),
         ({"candidates": "a\nb\nz"}, {"candidates"}),
         ({"candidates": "a\nb\nb"}, {"candidates"}),
         ({"candidates": "a"}, {"candidates"}),
         ({"features": "a: x"}, {"features"}),
-        ({"features": "a: x\nb: y", "learner": "PersonalSelector"}, set()),
+        ({"features": "a: x\nb: x y", "learner": "PersonalSelector", "feedback": "full"}, set()),
         ({"features": "a: x\na: y", "learner": "PersonalSelector"}, {"features"}),
         ({"features": "z: x", "learner": "PersonalSelector"}, {"features"}),
     ],

@@ -46,7 +46,7 @@ BODIES = [
     ("/v1/experiments", {**GOOD, "items": [MARKER, ""]}, "$.items[1]", "length >= 1"),
     ("/v1/experiments", {**GOOD, "items": ["a", f"{MARKER}\0"]}, "$.items[1]", "control characters"),
     ("/v1/experiments", {**GOOD, "items": ["a", 3]}, "$.items[1]", "str"),
-    ("/v1/experiments", {**GOOD, "items": [MARKER, MARKER]}, "$.items", "twice"),
+    ("/v1/experiments", {**GOOD, "items": [MARKER, MARKER]}, "$.items", "distinct"),
     ("/v1/experiments", {**GOOD, "share": 0}, "$.share", "> 0"),
     ("/v1/experiments", {**GOOD, "share": 1.1}, "$.share", "<= 1"),
     ("/v1/experiments", {**GOOD, "measure": 1}, "$.measure", "<= 0.9"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,16 +68,13 @@ def _population(options: argparse.Namespace) -> tuple[str, str, object]:
     from ..service.database import StoreError, open_store
 
     try:
-        store = open_store(settings.store)
+        with closing(open_store(settings.store)) as store:
+            found = queries.account(store, options.population)
+            return found["text"], queries.document(store, options.population), found
     except StoreError as error:  # such as a file that a service has open
         raise ValueError(str(error)) from error
-    try:
-        found = queries.account(store, options.population)
-        return found["text"], queries.document(store, options.population), found
     except LookupError:
         raise ValueError(f"--population {options.population}: the store has no such population") from None
-    finally:
-        store.close()
 
 
 def _read(path: Path) -> Account | Periods:

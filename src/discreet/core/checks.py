@@ -127,6 +127,20 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
     return array
 
 
+def whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    """A copy of a vector of whole numbers; errors tell neither how many there are nor a value."""
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        raise TypeError(f"{name} must be a vector of whole numbers") from None
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        kind = f"{given.dtype.name} in {given.ndim} dimension(s)"
+        raise TypeError(f"{name} must be a vector of whole numbers, got {kind}")
+    if given.size and given.dtype.kind == "u" and given.max() > _LARGEST:
+        raise ValueError(f"{name} holds numbers above 2^63; count from 0")
+    return given.astype(np.int64)
+
+
 def per_person(name: str, values: ArrayLike, count: int, each: str = "person") -> NDArray[np.float64]:
     """One finite number for each of ``count`` people; errors tell neither their number nor a value."""
     try:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.checks import DataError, per_person, shown, whole
+from ..core.checks import DataError, per_person, shown, whole, whole_numbers
 from ..core.guards import fix, read_only
 from .base import Floats, Items, Population
 from .rows import SparseMatrix, as_sparse, checked, rows_of
@@ -234,7 +234,7 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
 
 def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the arcs start and lead to: copies, after every arc has been found to lead from item to item."""
-    tail, head = (_whole_numbers(name, ends) for name, ends in (("tail", arcs.tail), ("head", arcs.head)))
+    tail, head = whole_numbers("tail", arcs.tail), whole_numbers("head", arcs.head)
     if tail.size != head.size:
         raise ValueError(f"tail has {tail.size} entries and head {head.size}; every arc has both")
     for name, ends in (("tail", tail), ("head", head)):
@@ -255,7 +255,7 @@ def _minded(arcs: Arcs) -> SparseMatrix:
     """People's weights: copies, sorted by arc, without zeros; what somebody names twice is added up."""
     import scipy.sparse as sp
 
-    start, arc = _whole_numbers("start", arcs.start), _whole_numbers("arc", arcs.arc)
+    start, arc = whole_numbers("start", arcs.start), whole_numbers("arc", arcs.arc)
     weight = per_person("weight", arcs.weight, arc.size, "entry of arc")
     count = len(arcs.tail)
     if start.size < 2 or start[0] != 0 or start[-1] != arc.size or (np.diff(start) < 0).any():
@@ -267,14 +267,6 @@ def _minded(arcs: Arcs) -> SparseMatrix:
         )
     rows = sp.csr_array((weight, arc, start), shape=(start.size - 1, count))
     return rows_of("weight", rows, 0.0, np.inf, ones=False)
-
-
-def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    given = np.asarray(values)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        kind = f"{given.dtype.name} in {given.ndim} dimension(s)"
-        raise TypeError(f"{name} must be a vector of whole numbers, got {kind}")
-    return given.astype(np.int64)
 
 
 def _symmetric(person: int, graph: SparseMatrix) -> None:

@@ -725,11 +725,6 @@ class PaidExperts(BatchedSum):
         how = self.points[:-1].copy(), self.settings.weights, self._units, self.most
         return partial(_row_units, *how)
 
-    def check_divisible(self) -> None:
-        super().check_divisible()
-        if self.settings.items_per_person is not None:
-            raise ValueError("items_per_person= goes by rounds, which a part does not know")
-
 
 def _expert_epsilon(learner: Any) -> float:
     """Pure epsilon of one expert; infinite where nothing is private."""

@@ -357,11 +357,6 @@ class ExpertSums(BatchedSum):
         assert rows is not None
         self.gains.add(rows.compressed, first, within_limit, shown, self.pending)
 
-    def check_divisible(self) -> None:
-        super().check_divisible()
-        if self.settings.items_per_person is not None:
-            raise ValueError("items_per_person= goes by rounds, which a part does not know")
-
     # --- whole streams, where every batch is as long ---------------------------------------------
 
     def passed(self, number: int, is_open: bool) -> int:

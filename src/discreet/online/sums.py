@@ -400,6 +400,11 @@ class BatchedSum(PrivateTotal):
         """Refuse parts on other servers where that cannot be."""
         if self.settings.participation is not None:
             raise ValueError("min_separation= goes by rounds, which a part does not know")
+        if getattr(self.settings, "items_per_person", None) is not None:
+            raise ValueError(
+                "items_per_person= draws items by the round, and a part on another server has no round"
+                " numbers; leave it out"
+            )
 
     def summed(self, shown: NDArray[np.int32]) -> Summed:
         """What people add in a part on another server."""

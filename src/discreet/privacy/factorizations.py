@@ -72,10 +72,6 @@ class Factorization:
 
     >>> decays, weights = np.array([0.6, 0.95]), np.array([0.25, 0.2])
     >>> two = Factorization(decays, weights, rounds=100, name="by hand")
-    >>> two.encoder_coefficients(3)
-    array([1.  , 0.45, 0.34])
-    >>> two.decoder_coefficients(3)
-    array([1.    , 0.55  , 0.4125])
     >>> round(two.worst_error, 3)
     2.966
     """
@@ -110,16 +106,6 @@ class Factorization:
     def buffers(self) -> int:
         """How many vectors the encoder, and the decoder, keep between rounds."""
         return int(self.decays.size)
-
-    def encoder_coefficients(self, count: int) -> Vector:
-        """c_0, ..., c_{count-1}: the first column of C."""
-        count = checks.whole("count", count, at_least=1)
-        return np.concatenate([[1.0], _powers(1 - self.decays, self.weights, count - 1)])
-
-    def decoder_coefficients(self, count: int) -> Vector:
-        """b_0, ..., b_{count-1}: the first column of B = A C^{-1}."""
-        count = checks.whole("count", count, at_least=1)
-        return _powers(*self._decoder, count)
 
     @cached_property
     def column_norm(self) -> float:
@@ -247,8 +233,6 @@ def square_root(rounds: int) -> Factorization:
     with 6 / 9 / 10 / 12 buffers at 2^8 / 2^16 / 2^20 / 2^24 rounds; the norms are those of the coefficients
     as built. Up to 9 rounds all is exact: Gaussian quadrature with K nodes reproduces c_0, ..., c_{2K}.
 
-    >>> square_root(3).encoder_coefficients(3)
-    array([1.   , 0.5  , 0.375])
     >>> round(square_root(1_000_000).worst_error, 2), square_root(1_000_000).buffers
     (5.46, 10)
     """
@@ -423,15 +407,6 @@ class BinaryTree:
     def mean_draws(self) -> float:
         """At most how many blocks the sums of rounds 0 to ``rounds`` - 1 have, on average over the rounds."""
         return tree_levels(max(1, self.rounds - 1)) / 2.0 + 2.0 / self.rounds
-
-
-def _powers(gaps: Vector, amplitudes: Vector, count: int) -> Vector:
-    """sum_i amplitudes[i] * (1 - gaps[i])**j for j < count."""
-    j = np.arange(count, dtype=np.float64)
-    total = np.zeros(count)
-    for gap, amplitude in zip(gaps, amplitudes, strict=True):
-        total += amplitude * np.exp(np.log1p(-gap) * j)
-    return total
 
 
 def _energy(gaps: Vector, amplitudes: Vector, steps: Vector) -> Vector:

@@ -149,7 +149,7 @@ def select_partitions(
 
     checks.instance("gate", gate, Gate, "Gate(Budget(1.0, 1e-6))")
     size = checks.whole("n_keys", n_keys, at_least=0, at_most=_MOST_KEYS)
-    people, keys = _numbers("who", who), _numbers("what", what)
+    people, keys = checks.whole_numbers("who", who), checks.whole_numbers("what", what)
     if people.size != keys.size:
         raise ValueError("who and what differ in length; give one key for each person of who")
     if keys.size and not 0 <= keys.min() <= keys.max() < size:
@@ -186,21 +186,6 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
         growth = rounds * math.exp(min(700.0, (rounds - 1) * float(budget.epsilon_per_round)))
         delta = delta / exact(growth) * Fraction(999_999_999, 1_000_000_000)
     return PartitionSelection.within(part.epsilon, delta, keys_per_person, budget.neighbours)
-
-
-def _numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """A list of whole numbers as an array."""
-    try:
-        found = np.asarray(values)
-    except ValueError as error:
-        raise TypeError(f"{name} must be a list of whole numbers") from error
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise TypeError(
-            f"{name} must be a list of whole numbers, got {found.dtype.name} of shape {found.shape}"
-        )
-    if found.size and found.dtype.kind == "u" and found.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} holds numbers above 2^63; number people and keys from 0")
-    return found.astype(np.int64)
 
 
 def _distance(most: int, delta: Fraction) -> int:

@@ -12,12 +12,11 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Self
 
 from ..core import checks
 from .budget import Share
 from .conversions import exact, exponential_above, rounded_down, rounded_up
-from .events import ApproximateRelease, Event, ExponentialChoice, Loss, Number, PureRelease
+from .events import ApproximateRelease, Event, ExponentialChoice, Loss, Number, PureRelease, _Choice
 
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
@@ -73,7 +72,7 @@ def zcdp(share: Share, width: float, count: int) -> Picks:
 
 
 @dataclass(frozen=True, eq=False)
-class ExactChoices(Event):
+class ExactChoices(_Choice):
     """``number`` exponential choices at one ``rate``, charged together: an epsilon at ``delta``.
 
     The epsilon is `composition.adaptive_choices_epsilon`, an upper bound for any ``number`` of choices with
@@ -91,8 +90,6 @@ class ExactChoices(Event):
     1.1
     """
 
-    rate: float
-    range: float
     number: int
     delta: float
 
@@ -102,11 +99,6 @@ class ExactChoices(Event):
         checks.real("delta", self.delta, at_least=0.0, below=1.0)
         super().__post_init__()
 
-    @property
-    def width(self) -> Fraction:
-        """How wide the interval of one choice's loss is."""
-        return exact(self.rate) * exact(self.range)
-
     def loss(self) -> Loss:
         from .composition import SMALLEST_DELTA, adaptive_choices_epsilon
 
@@ -115,12 +107,8 @@ class ExactChoices(Event):
         epsilon = adaptive_choices_epsilon(self.delta, [(rounded_up(self.width), self.number)])
         return Loss.of_pure(exact(epsilon))._replace(delta=exact(self.delta))
 
-    def scaled(self, factor: float) -> Self:
-        part = checks.real("factor", factor, above=0.0)
-        return replace(self, rate=rounded_down(exact(self.rate) * exact(part)))
-
     @classmethod
-    def within(cls, share: Share, range: float, number: int) -> ExactChoices:
+    def within(cls, share: Share, range: float, number: int) -> ExactChoices:  # type: ignore[override]
         """The largest rate (to a part in 10,000, from below) at which ``number`` choices fit into ``share``.
 
         Refused where a whole budget's delta is not there to be spent: at a share in some privacy definition,

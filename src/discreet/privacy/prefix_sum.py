@@ -404,10 +404,6 @@ class SumSpec:
         factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(size + 1.0)}
         return factor[self.noise] * grid.noise_scale
 
-    def make(self, gate: Gate, **options: Any) -> RunningSum:
-        """The sum, charged at ``gate``; the options are those of `RunningSum.of`."""
-        return self.kind.of(self, gate, **options)
-
 
 # --- sums ------------------------------------------------------------------------------------------------
 

@@ -742,10 +742,6 @@ class Api:
     async def new_experiment(self, request: Request) -> Any:
         asked = await read(request, NewExperiment)
         check_name(asked.name)
-        if len(set(asked.items)) < len(asked.items):
-            raise BAD_BODY.with_(at="$.items", detail="An item is there twice.")
-        if asked.k > len(asked.items):
-            raise BAD_BODY.with_(at="$.k", detail="It is from 1 to the number of items.")
         fields = {name: getattr(asked, name) for name in ExperimentConfig.__struct_fields__}
         await self._make(self.engine.worker.create, asked.name, asked.population, ExperimentConfig(**fields))
         await self.engine.refresh(asked.name)

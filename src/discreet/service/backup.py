@@ -13,8 +13,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from .auth import owner_name
@@ -48,7 +47,7 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         if source is None:
-            with _opened(url) as store, _opened(f"sqlite:///{draft}") as file:
+            with closing(open_store(url)) as store, closing(open_store(f"sqlite:///{draft}")) as file:
                 file.migrate()
                 copy(store, file, file)
         else:
@@ -105,17 +104,14 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
         if file.exists():
             raise FileExistsError(f"{file} is there; stop the service, and move {target.name}* away first")
     backup(f"sqlite:///{saved}", target)
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         store.migrate()
         return gone_back(store)
-    finally:
-        store.close()
 
 
 def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
     """Into a database of PostgreSQL that has no populations yet."""
-    with tempfile.TemporaryDirectory() as folder, _opened(url) as store:
+    with tempfile.TemporaryDirectory() as folder, closing(open_store(url)) as store:
         store.migrate()
         with store.transaction() as tx:
             if tx.one("SELECT 1 FROM population LIMIT 1") is not None:
@@ -123,19 +119,10 @@ def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
             tx.do("DELETE FROM api_key")  # those of a start without anything
             tx.do("DELETE FROM audit")
         backup(f"sqlite:///{saved}", f"{folder}/saved")
-        with _opened(f"sqlite:///{folder}/saved") as file:
+        with closing(open_store(f"sqlite:///{folder}/saved")) as file:
             file.migrate()  # it may be of an earlier release
             copy(file, store, file)
         return gone_back(store)
-
-
-@contextmanager
-def _opened(url: str) -> Iterator[Database]:
-    store = open_store(url)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _served(url: str) -> bool:
@@ -232,14 +219,11 @@ def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
     """`verify` the store of a URL, there and not in use; what is wrong, and how much was looked at."""
     if url.startswith("sqlite:///") and not _whole(_there(url)):
         return ["the file is damaged, or no store"], {}
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         with store.transaction() as tx:
             tables = ("population", "experiment", "release", "charge")
             seen = {one: int(tx.one(f"SELECT count(*) FROM {one}")[0]) for one in tables}
         return verify(store), seen
-    finally:
-        store.close()
 
 
 def _whole(file: Path) -> bool:

@@ -429,8 +429,8 @@ class Wrong(ValueError):
         self.field = field
 
 
-def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> None:
-    """Refuse settings that do not go together, or not with these ``people``."""
+def check(config: ExperimentConfig) -> None:
+    """Refuse settings that do not go together."""
     try:
         ExperimentConfig.read(config.text)
     except msgspec.ValidationError as error:
@@ -441,6 +441,8 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         raise Wrong("measure", "holdout needs measure above 0: what is served is compared with it")
     if len(set(config.items)) < len(config.items):
         raise Wrong("items", "items must be distinct")
+    if config.k > len(config.items):
+        raise Wrong("k", "k must be from 1 to the number of items")
     check_personal(config)
     check_control(config)
     check_segments(config.segments)
@@ -451,8 +453,12 @@ def check(config: ExperimentConfig, people: PopulationConfig | None = None) -> N
         fit = [one for one, known in REGISTRY.items() if known.learns_from == wanted]
         message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
         raise Wrong("learner", message)
-    gaussian = name in ("LeaderSelector", "PersonalSelector")
-    if people is not None and gaussian and (not people.delta or people.definition == "pure"):
+
+
+def check_people(config: ExperimentConfig, people: PopulationConfig) -> None:
+    """Refuse people in whose budget there is no place for the noise of a learner."""
+    gaussian = learner_of(config) in ("LeaderSelector", "PersonalSelector")
+    if gaussian and (not people.delta or people.definition == "pure"):
         raise Wrong(
             "feedback",
             "counts of likes leave with Gaussian noise, and the population has none of the delta that it"
@@ -646,6 +652,7 @@ class Forecast:
 
 def release_plan(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
     """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
+    check_segments(config.segments)
     return _release_plan(msgspec.structs.replace(config, segments=[]).text, people.text)
 
 

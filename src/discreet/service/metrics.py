@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
@@ -52,14 +52,6 @@ class AnswerObserver(Protocol):
     def close(self) -> None: ...
 
 
-def _drawn() -> Iterator[str]:
-    """Ids of requests; drawn many at a time, as a call of the system takes longer than one of them."""
-    while True:
-        many = new_token(8 * 512)
-        yield from (many[start : start + 16] for start in range(0, len(many), 16))
-
-
-_ids = _drawn()
 _current: ContextVar[tuple[str, Scope] | None] = ContextVar("request", default=None)
 
 
@@ -79,7 +71,7 @@ class Watched:
             for one in self._told:  # the application has ended
                 one.close()
             return
-        began, clock, status, request = time.time_ns(), time.perf_counter(), 500, next(_ids)
+        began, clock, status, request = time.time_ns(), time.perf_counter(), 500, new_token(8)
         _current.set((request, scope))
 
         async def sent(message: MutableMapping[str, Any]) -> None:

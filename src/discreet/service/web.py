@@ -77,7 +77,7 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, Wrong, check_segments, first_release, forecast, lift_plan, release_plan
+from .learning import ReleasePlan, Wrong, first_release, forecast, lift_plan, release_plan
 from .limits import Restart, again, listening
 from .metrics import AnswerObserver, Metrics, RequestLog, Watched, spans_to
 from .webhooks import Webhooks
@@ -302,7 +302,7 @@ class Form:
 
     def release_plan(self) -> ReleasePlan | None:
         """What would be released; None, and errors, where it cannot be made."""
-        if self.errors or self.people is None or self.config is None:
+        if self.people is None or self.config is None:
             return None
         try:
             return release_plan(self.config, self.people)
@@ -363,29 +363,10 @@ class Form:
     def _config(self) -> ExperimentConfig | None:
         """The experiment that the form describes; None where a field is wrong: `errors` says why."""
         given, errors, numbers = self.given, self.errors, self._numbers
-        items, segments = lines_of(given["items"]), lines_of(given["segments"])
-        k, block, rounds = int(numbers["k"]), numbers.get("block_size"), numbers.get("rounds")
-        if len(set(items)) < len(items):
-            errors["items"] = "Some items are there twice."
-        elif not items:
+        items, block, rounds = lines_of(given["items"]), numbers.get("block_size"), numbers.get("rounds")
+        if not items:
             errors["items"] = "Name the items, one in a line."
-        elif len(items) < k:
-            errors["k"] = f"A set of {k} needs more than the {len(items)} items there are."
-        try:
-            check_segments(segments)
-        except ValueError as error:
-            errors["segments"] = f"{str(error).capitalize()}."
         constraint, options = self._groups(items), self._options() | self._features(items)
-        control = lines_of(given["control"])
-        if control and not numbers["holdout"]:
-            errors.setdefault(
-                "holdout", "The control set is what the hold-out sees: set its part, such as 20."
-            )
-        if control and (len(control) > k or len(set(control)) < len(control) or set(control) - set(items)):
-            errors["control"] = f"Up to {k} different items of those above, one in a line."
-        candidates = lines_of(given["candidates"])
-        if candidates and (set(candidates) - set(items) or not k <= len(set(candidates)) == len(candidates)):
-            errors["candidates"] = f"At least {k} different items of those above, one in a line."
         learner, feedback = given["learner"], given["feedback"]
         if learner in _NEED_ROUNDS and rounds is None:
             errors.setdefault("rounds", "This learner has to know how many rounds there will be.")
@@ -393,13 +374,11 @@ class Form:
             errors.setdefault("groups", "This learner is for groups: name them, or choose another one.")
         if constraint is not None and (feedback != "full" or learner not in {"auto", *_TAKE_GROUPS}):
             errors.setdefault("groups", "Groups need full feedback, and LeaderSelector or MetaFrankWolfe.")
-        if numbers["holdout"] and not numbers["measure"]:
-            errors.setdefault("measure", "A hold-out is of no use if nothing is measured.")
         if errors:
             return None
         return ExperimentConfig(  # `release_plan` makes its learner, and says what is wrong
             items=items,
-            k=k,
+            k=int(numbers["k"]),
             feedback=feedback,  # type: ignore[arg-type]
             learner=learner,
             options=options,
@@ -408,13 +387,13 @@ class Form:
             bound=numbers.get("bound", 1.0),
             share=numbers["share"] / 100,
             holdout=numbers["holdout"] / 100,
-            control=control,
+            control=lines_of(given["control"]),
             measure=numbers["measure"] / 100,
             outcome_wait=numbers["wait"] * 60,
             sticky=numbers["sticky"] * 60,
             block_size=None if block is None else int(block),
-            segments=segments,
-            candidates=candidates,
+            segments=lines_of(given["segments"]),
+            candidates=lines_of(given["candidates"]),
         )
 
     def _groups(self, items: list[str]) -> ConstraintConfig | None:
@@ -1167,12 +1146,9 @@ def prepare(settings: ServiceSettings) -> Path | None:
     if not secrets.exists():
         with contextlib.suppress(FileExistsError):  # another process starts at the same time
             Secrets.fresh(secrets)
-    store = open_store(settings.store)
-    try:
+    with contextlib.closing(open_store(settings.store)) as store:
         store.migrate()
         return _first_key(settings, Keys(store))
-    finally:
-        store.close()
 
 
 def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:

@@ -43,7 +43,7 @@ from .database import (
     Transaction,
     reach,
 )
-from .learning import DecisionBlock, Learning, check
+from .learning import DecisionBlock, Learning, check, check_people
 
 # What came of the decisions of a block. Its requests are read as a range: looked up for each outcome,
 # SQLite would read all requests of the experiment every time.
@@ -339,6 +339,7 @@ class Worker:
 
     def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
         """A new experiment, which reserves its share of the budget, and its first blocks."""
+        check(config)
         with self.store.transaction() as tx:
             found = tx.one("SELECT id, config, frozen FROM population WHERE name = ?", population)
             if found is None:
@@ -351,7 +352,7 @@ class Worker:
             period = self.latest(tx, whose, people)
         if frozen == period:
             raise Frozen("what was spent in this period is not known")
-        check(config, people)
+        check_people(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self._named(name), self.store.transaction() as tx:
