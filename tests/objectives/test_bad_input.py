@@ -101,7 +101,7 @@ def test_points_must_be_probabilities() -> None:
 
 
 def test_people_are_held_to_the_bound() -> None:
-    with refused("somebody can reach a value above bound=0.9", "^person 1 can reach a value of 1.0$"):
+    with refused("one person's function can exceed bound=0.9", "^person 1 can reach a value of 1.0$"):
         FacilityLocation(GOOD, bound=0.9)
     large = FacilityLocation([[0.1, 3.0]])
     assert large.value([1]) == 3.0  # nothing private is asked, so nothing need be declared

@@ -47,10 +47,10 @@ def test_people_are_held_to_what_they_can_reach(family: str) -> None:
     make, reach = REACH[family]
     person = "^person 0 can" if family.startswith("arcs") else "^person 1 can"
     assert make(reach * (1 + 1e-10)).bound == pytest.approx(reach)
-    with refused("somebody can reach", person):
+    with refused("one person's function can exceed", person):
         make(reach * (1 - 1e-6))
     if reach > 1:
-        with refused("somebody can reach.*declare a public bound=", person):
+        with refused("one person's function can exceed.*declare a public bound=", person):
             make(None).sensitivity()
 
 

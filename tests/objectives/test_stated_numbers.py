@@ -301,7 +301,7 @@ def test_what_a_cut_can_reach(directed):
     people = GraphCut(graphs, modular=modular, directed=directed, bound=float(max(reached)))
     assert people._largest().tolist() == reached
     assert people._most_items() == max(touched)
-    with pytest.raises(DataError, match="somebody can reach"):
+    with pytest.raises(DataError, match="one person's function can exceed"):
         GraphCut(graphs, modular=modular, directed=directed, bound=max(reached) - 0.5)
 
 

@@ -187,7 +187,14 @@ class Life:
     # --- parts, files, epochs --------------------------------------------------------------------
 
     def _part(self, number: int) -> None:
-        words = ("of people to divide", "shows a set of its own", "go by rounds", "goes by rounds", "retired")
+        words = (
+            "of people to divide",
+            "shows a set of its own",
+            "go by rounds",
+            "goes by rounds",
+            "counts rounds",
+            "retired",
+        )
         found: list[Any] = []
         if refusal(lambda: found.append(self.learner.partial(server=f"web {number % 3}")), words=words):
             return

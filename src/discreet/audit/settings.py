@@ -213,7 +213,7 @@ def _gate_choices() -> Iterator[Case]:
                 Space(7, 3),
                 choosing(budget),
                 (*CHOICE_FAULTS, *CHOICE_SAMPLER_FAULTS, CHOICES_TELL),
-                runs=3,
+                run_factor=3,
                 only_deep=bool(delta) or neighbours == ADD_REMOVE,
             )
 
@@ -236,7 +236,7 @@ def _releases() -> Iterator[Case]:
             Space(3, 2),
             releasing(kind, budget, 2),
             (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL),
-            runs=4,
+            run_factor=4,
             only_deep=neighbours == ADD_REMOVE or kind != "spherical_laplace",
         )
 

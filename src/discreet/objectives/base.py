@@ -468,7 +468,7 @@ class Population(ABC):
         worst = int(np.argmax(largest))
         if not largest[worst] <= bound * (1.0 + ROUNDING):
             raise DataError(
-                f"somebody can reach a value above {said}",
+                f"one person's function can exceed {said}",
                 f"person {worst} can reach a value of {float(largest[worst])!r}",
             )
 

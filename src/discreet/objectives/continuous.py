@@ -276,7 +276,7 @@ class QuadraticProgram(ContinuousPopulation):
         worst = int(np.argmax(sizes))
         if sizes[worst] > limit * (1.0 + ROUNDING):
             raise DataError(
-                f"somebody can reach more than {name}={limit:g}; rescale or declare more",
+                f"one person's function can exceed {name}={limit:g}; rescale or declare more",
                 f"person {worst} can reach {sizes[worst]:g}",
             )
 

@@ -110,9 +110,10 @@ class LogDeterminant(StepPopulation):
                 yield here, places, rows
 
     def _largest(self) -> Floats:
-        return self._worked_out(np.arange(len(self)))
+        return self._upper_bounds(np.arange(len(self)))
 
-    def _worked_out(self, people: Items) -> Floats:
+    def _upper_bounds(self, people: Items) -> Floats:
+        """The most that each person's function can reach with up to ``at_most`` items, or a bound on it."""
         # No item adds more than alone. Sums of pivots may miss that, where qualities are so large that
         # rounding leaves nothing of the items that come later.
         everything, numpy = np.arange(self.n_items), self._rows.device.numpy
@@ -126,6 +127,8 @@ class LogDeterminant(StepPopulation):
         for i, quality in enumerate(numpy(self._rows.take(people).quality)):
             own = np.flatnonzero(quality)
             matrix = quality[own, None] * kernel[np.ix_(own, own)] * quality[own]
+            # Eigenvalues of principal submatrices interlace with those of the matrix: no k items have a
+            # larger determinant of I + L_S than the k largest eigenvalues give.
             spread = np.log1p(np.maximum(np.linalg.eigvalsh(matrix)[::-1][: self.at_most], 0.0)).sum()
             largest[i] = min(largest[i], max(float(spread), float(alone[i].max())))
         return largest
@@ -138,7 +141,7 @@ class LogDeterminant(StepPopulation):
             reached[here] = largest_totals(rows.device.numpy(alone), self.at_most or self.n_items)
         unsure = np.flatnonzero(reached > bound)
         if unsure.size:
-            reached[unsure] = self._worked_out(unsure)
+            reached[unsure] = self._upper_bounds(unsure)
         return reached
 
     def _most_items(self) -> int:

@@ -59,7 +59,7 @@ def _shares(share: Share) -> tuple[Share, Share, Share]:
 
 @dataclass(frozen=True, kw_only=True)
 class BestOfBothSettings(SelectorSettings):
-    """What a `BestOfBothSelector` goes by: those of its two learners, and of the sum that compares them."""
+    """Settings of `BestOfBothSelector`: those of its two learners, and of the sum that compares them."""
 
     votes: RollingSettings
     experts: RunningSumSettings

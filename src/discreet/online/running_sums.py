@@ -64,7 +64,7 @@ _PREFERENCE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunningSumSettings(SelectorSettings):
-    """What a `RunningSumSelector` goes by.
+    """Settings of `RunningSumSelector`.
 
     ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
     given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one

@@ -373,7 +373,7 @@ class Segments:
             raise ValueError("values are not those of segments")
         self._names = group_names(self.values, self.by, self.other, own_gate=gate is None)
         learners: list[OnlineSelector] = []
-        with own._again(header["owner"]) as view:
+        with own._restoring(header["owner"]) as view:
             saved = zip(self._names, header["segments"], header["randomness"], strict=True)
             for index, (name, inside, source) in enumerate(saved):
                 part = {

@@ -162,12 +162,12 @@ def _edge(excess: Callable[[float], float], inside: float, outside: float) -> fl
     ``inside`` is on that side and ``outside`` is not. By the method of false position in logarithms, with
     the Illinois rule; what is returned was itself asked.
     """
-    below, above = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
-    last = 0
+    at_inside, at_outside = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
+    last_side = 0
     for _ in range(200):
         if abs(outside - inside) <= 2.0**-47 * inside:
             break
-        share = below / (below - above)
+        share = at_inside / (at_inside - at_outside)
         share = min(max(share, 2.0**-20), 1.0 - 2.0**-20) if math.isfinite(share) else 0.5
         middle = inside * (outside / inside) ** share
         if not min(inside, outside) < middle < max(inside, outside):
@@ -176,11 +176,11 @@ def _edge(excess: Callable[[float], float], inside: float, outside: float) -> fl
                 break
         found = excess(middle)
         if found <= 0.0:
-            above = above / 2.0 if last < 0 else above
-            inside, below, last = middle, min(found, -1e-300), -1
+            at_outside = at_outside / 2.0 if last_side < 0 else at_outside
+            inside, at_inside, last_side = middle, min(found, -1e-300), -1
         else:
-            below = below / 2.0 if last > 0 else below
-            outside, above, last = middle, found, 1
+            at_inside = at_inside / 2.0 if last_side > 0 else at_inside
+            outside, at_outside, last_side = middle, found, 1
     return inside
 
 

@@ -108,7 +108,7 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
     store = open_store(url)
     try:
         store.migrate()
-        return gone_back(store)
+        return freeze_after_restore(store)
     finally:
         store.close()
 
@@ -126,7 +126,7 @@ def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
         with _opened(f"sqlite:///{folder}/saved") as file:
             file.migrate()  # it may be of an earlier release
             copy(file, store, file)
-        return gone_back(store)
+        return freeze_after_restore(store)
 
 
 @contextmanager
@@ -143,11 +143,11 @@ def _served(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
-def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
-    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too.
+def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[str]:
+    """Freeze every experiment of a restored store; call it after restoring PostgreSQL, too.
 
     Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
-    that of the state which was put back. What is open is invalidated: it would not be learned, and the period
+    that of the restored state. What is open is invalidated: it would not be learned, and the period
     may last. Populations that are made in that period begin, as they may be of other people; their accounts
     say what happened.
     """

@@ -2,7 +2,7 @@
 
 A header is counted before anything of it is parsed. A request that does not come in time ends with its
 connection. Whatever takes a while and is nobody's decision is done by one process beside this one, a piece at
-a time (`Apart`). A stop takes `STOP` seconds at the most: everything that was acknowledged is committed.
+a time (`SideProcess`). A stop takes at most `STOP` seconds: everything that was acknowledged is committed.
 
 A restart refuses no connection: the socket stays open, and connections that arrive meanwhile wait in its
 queue. On SIGHUP a process ends its requests, writes down what it has, lets go of its database and becomes a
@@ -213,7 +213,7 @@ class Crowded(Exception):
     """Too many wait already."""
 
 
-class Apart:
+class SideProcess:
     """Work for one process beside this one: a piece at a time, for ``seconds`` at the most.
 
     ``most`` may wait, and as many answers are remembered. A ValueError there is one here.
@@ -223,7 +223,7 @@ class Apart:
         self._seconds, self._most, self._remembered = seconds, most, remembered
         self._answers: dict[bytes, Any] = {}
         self._waiting = 0
-        self._thread = ThreadPoolExecutor(1, "discreet-apart")
+        self._thread = ThreadPoolExecutor(1, "discreet-side-process")
         self._process: Any = None
         self._pipe: Any = None
         self._closed = False
