@@ -363,7 +363,7 @@ def test_the_details_name_what_the_message_does_not():
     with pytest.raises(dc.DataError, match=r"one person's function can exceed bound=1\.0") as refused:
         FacilityLocation(_rows(4, 3.0, FEW), bound=1.0)
     assert refused.value.details == "person 4 can reach a value of 3.0"
-    with pytest.raises(dc.DataError, match="somebody values a set at nan, or outside") as refused:
+    with pytest.raises(dc.DataError, match="one person values a set at nan, or outside") as refused:
         SetFunction(_functions(4, 3.0, FEW), 3, 1.0).value([0, 2])
     assert refused.value.details == "person 4 values [0, 2] at 2"
 

@@ -821,7 +821,7 @@ def sorted_before_they_are_listed() -> Any:
 
 
 def weights_lose_digits() -> Any:
-    """Weights of all are rounded beside one that is not a number."""
+    """Weights of all are rounded next to one that is not a number."""
     from discreet.data import events
 
     real = events.amounts

@@ -121,7 +121,7 @@ def test_log_determinants_are_those_in_memory():
 def test_choosers_take_them():
     counts = FacilityLocation.from_array(np.tri(6)[::-1].copy(), tile=2)  # of 6 items, and less and less
     assert counts.touched_items(6) == 6
-    with pytest.raises(DataError, match="somebody touches more items"):
+    with pytest.raises(DataError, match="one person touches more items"):
         counts.touched_items(5)
     made = FacilityLocation.from_array(matrix())
     stored = FacilityLocation(matrix())

@@ -111,7 +111,7 @@ def test_people_are_held_to_the_bound() -> None:
         large.sensitivity()
     assert FacilityLocation([[0.1, 3.0]], bound=4).bound == 4.0
     assert FacilityLocation(GOOD).bound == 1.0
-    with refused("above bound=1.4", "person 0"):
+    with refused("exceed bound=1.4", "person 0"):
         GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.4)
     assert GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.5).bound == 1.5
     with refused("above bound=2", "person 0"):

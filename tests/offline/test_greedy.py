@@ -824,7 +824,7 @@ def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
     mixed = _unlike([0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
     assert len(mixed) == 3
     for refused in (lambda: mixed[0], lambda: list(mixed)):
-        with pytest.raises(ValueError, match="nobody has a function of their own"):
+        with pytest.raises(ValueError, match="no one has a function of their own"):
             refused()
     selector = PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"))
     with pytest.raises(ValueError, match="neighbours='replace'"):

@@ -738,7 +738,7 @@ class MixedCase(ChoiceCase):
             found = self._clear_pair(fault, pair, effort)
             if found is None:
                 return False
-            # Choices are told apart beside noise, by one of three scores that has to be found first.
+            # Choices are distinguished despite noise, by one of three scores that has to be found first.
             pair, runs = found[0], 4 * found[1]
         return self._bound(pair, runs, fault)[0] > claim * (1.0 + RELATIVE)
 

@@ -597,7 +597,7 @@ def _continuous() -> Iterator[Case]:
 
 
 def recommending(make: Callable[..., Any], crowd: int) -> Play:
-    """A recommender fitted to people beside a crowd that does not change; its model, and a set's scores."""
+    """A recommender fitted to people and a crowd that does not change; its model, and a set's scores."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         rows = present(stream)

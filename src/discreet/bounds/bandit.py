@@ -171,7 +171,7 @@ def published_bandit(n_items: int, k: int, rounds: int, epsilon: float, delta: f
     """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3).
 
     The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`. What
-    is displayed beside it, `published_tail`, is too small to change a float.
+    is displayed next to it, `published_tail`, is too small to change a float.
     """
     size = (n_items * math.log(n_items)) ** (2.0 / 3.0)
     return float(32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0))

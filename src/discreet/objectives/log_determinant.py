@@ -42,7 +42,7 @@ class LogDeterminant(StepPopulation):
 
     Memory is that of the kernel and the qualities, and as much again for each chosen item. To hold somebody
     to the bound takes one pass over their qualities where Hadamard's inequality settles it, and otherwise the
-    Cholesky factor of the items that they have a quality for. Beside huge qualities (from about 1e8 on)
+    Cholesky factor of the items that they have a quality for. With huge qualities (from about 1e8 on)
     rounding leaves little of what items add to each other: whatever is computed of a person is cut to the
     bound as well.
 
@@ -319,7 +319,7 @@ def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
     """A column of the factor: what an item with this ratio explains of the others, of which ``rest`` is left.
 
     Nothing explains more of an item than there is (Cauchy and Schwarz), so that ``rest`` stays at 1 or more.
-    Beside huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
+    With huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
     """
     most = xp.sqrt(xp.clip(rest - 1.0, min=0.0))
     return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)

@@ -437,7 +437,7 @@ def choose_plan(problem: SelectionProblem, share: Share, method: str, gains_frac
 
     For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
     lose is left out of the comparison: its certificate allows for the worst set of all those that were never
-    in problem, and on real data it is small beside what a larger rate brings.
+    in problem, and on real data it is small compared with what a larger rate brings.
     """
     if method != "auto" or not share.private:
         plan = plan_with(problem, share, "basic" if method == "auto" else method, gains_fraction)
@@ -873,7 +873,7 @@ class PrivateGreedy(OfflineSelector):
 
     @property
     def ratio(self) -> float | None:
-        """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
+        """What greedy is worth against the best set, for monotone submodular functions; None if not known."""
         constraint: Constraint | None = self.constraint
         if self._residual is not None or _costs(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint

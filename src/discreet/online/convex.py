@@ -322,8 +322,8 @@ class ApproximateLeaderSettings(GradientSumSettings):
         given = checks.real("regularization", asked, at_least=0.0)
         if given + self.strong_convexity < _LEAST_REGULARIZATION * self.lipschitz:
             raise ValueError(
-                f"regularization={given:g} is nothing beside lipschitz={self.lipschitz:g}, and needs costs"
-                " with strong_convexity above 0; leave it at 'auto'"
+                f"regularization={given:g} is negligible compared with lipschitz={self.lipschitz:g}, and"
+                " needs costs with strong_convexity above 0; leave it at 'auto'"
             )
         return given
 

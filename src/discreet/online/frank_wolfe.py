@@ -993,7 +993,7 @@ class MetaFrankWolfe(OnlineSelector):
     def expert_epsilon(self) -> float:
         """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise.
 
-        By the library's account, beside ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
+        By the library's account, not ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
         of paper 003 pays for ln T levels and has log2 T, so that this is about 1.44 times the claim or more.
         """
         return _expert_epsilon(self)

@@ -211,7 +211,7 @@ def check_population(
         )
     if not people.one_by_one:
         raise ValueError(
-            "the parts of this mixture have different numbers of people, so that nobody has a function of"
+            "the parts of this mixture have different numbers of people, so that no one has a function of"
             " their own in it; learners need one for each"
         )
     if people.n_items != n_items:

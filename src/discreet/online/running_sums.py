@@ -520,7 +520,7 @@ def _check_items(people: Population, most: int | None) -> None:
     rows = people.as_rows()
     assert rows is not None
     if most is not None and int(np.diff(rows.sparse.indptr).max()) > most:
-        raise ValueError(f"somebody has more than items_per_person={most} items")
+        raise ValueError(f"one person has more than items_per_person={most} items")
 
 
 def check_growth(before: SumSpec | None, after: SumSpec | None, neighbours: str) -> None:

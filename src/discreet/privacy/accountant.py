@@ -226,7 +226,7 @@ class Accountant:
 
     @property
     def side_by_side(self) -> list[str] | None:
-        """The two limits of a pure part beside a Gaussian one, as text."""
+        """The two limits of a pure part in parallel with a Gaussian one, as text."""
         limit = self.limit
         return (
             None if limit is None or limit.definition != CONCURRENT else [str(limit.pure), str(limit.limit)]

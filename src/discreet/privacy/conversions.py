@@ -375,7 +375,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def concurrent_delta(pure: Fraction, mu: float, epsilon: Fraction) -> float:
-    """Delta, at ``epsilon`` above ``pure``, of a pure mechanism beside a mu-Gaussian one.
+    """Delta, at ``epsilon`` above ``pure``, of a pure mechanism in parallel with a mu-Gaussian one.
 
     Randomised response is the worst mechanism of its epsilon: its loss is +-``pure``, the first with
     probability p = e^pure / (1 + e^pure). So delta is p delta_mu(epsilon - pure) + (1 - p) delta_mu(epsilon +
@@ -406,7 +406,7 @@ def concurrent_epsilon(pure: Fraction, mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def concurrent_mu(pure: Fraction, epsilon: Fraction, delta: float) -> float:
-    """Largest mu (to nine digits, from below) beside ``pure`` within (``epsilon``, ``delta``).
+    """Largest mu (to nine digits, from below) in parallel with ``pure`` within (``epsilon``, ``delta``).
 
     >>> round(concurrent_mu(Fraction(4, 5), Fraction(1), 1e-6), 4), round(gdp_mu(0.2, 1e-6), 4)
     (0.0538, 0.0527)

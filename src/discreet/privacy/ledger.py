@@ -737,7 +737,7 @@ class _Locks:
             self._handle = os.open(folder / "lock", os.O_RDWR)
         except OSError:
             raise ValueError(
-                f"{folder} is missing, so that nobody knows who uses the ledger, or whether it is the ledger"
+                f"{folder} is missing, so it is unknown who uses the ledger, or whether it is the ledger"
                 " or a copy; where the original is lost, SQLiteLedger.restore makes a ledger of a copy"
             ) from None
         self._folder = folder

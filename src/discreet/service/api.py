@@ -1,6 +1,6 @@
 """The JSON routes: decisions and their outcomes for applications, and what people who run experiments use.
 
-Beside them, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
+Besides, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
 outcome. What people are like is not read: features are skipped by the parser, and are in no log and no table.
 docs/service/personalizer.md says what is the same, and what is not.
 """

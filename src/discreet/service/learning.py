@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ..personal import Recommender
     from ..planning.expected import Expected
 
-_SPARE = 64  # items that can stand in for excluded ones, beside those of a set
+_SPARE = 64  # items that can stand in for excluded ones, in addition to those of a set
 MOST_SEGMENTS = 50
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by sequence number: whether altered, what came of it
@@ -85,7 +85,7 @@ class DecisionBlock:
     """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
 
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
-    ``baseline`` show random sets, or a control set, or the most popular one beside personal sets, to compare
+    ``baseline`` show random sets, or a control set, or the most popular one next to personal sets, to compare
     with. ``round`` is the learner's round of the first decision
     that is not one of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:

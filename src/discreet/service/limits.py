@@ -1,7 +1,7 @@
 """Limits around a plain uvicorn: headers, bodies, times, connections, and work that would hold up visitors.
 
 A header is counted before anything of it is parsed. A request that does not come in time ends with its
-connection. Whatever takes a while and is nobody's decision is done by one process beside this one, a piece at
+connection. Whatever takes a while and is nobody's decision is done by one side process, a piece at
 a time (`SideProcess`). A stop takes at most `STOP` seconds: everything that was acknowledged is committed.
 
 A restart refuses no connection: the socket stays open, and connections that arrive meanwhile wait in its
@@ -214,7 +214,7 @@ class Crowded(Exception):
 
 
 class SideProcess:
-    """Work for one process beside this one: a piece at a time, for ``seconds`` at the most.
+    """Work for one side process: a piece at a time, for ``seconds`` at the most.
 
     ``most`` may wait, and as many answers are remembered. A ValueError there is one here.
     """
@@ -312,7 +312,7 @@ def listening(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise ValueError(f"nobody can listen at {host} port {port}: {error}") from None
+        raise ValueError(f"cannot listen at {host} port {port}: {error}") from None
     made.listen(_QUEUE)
     return made
 

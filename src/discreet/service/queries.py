@@ -374,7 +374,7 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     if people.anonymous:
         often = "one decision was" if rounds == 1 else f"up to {rounds} decisions were"
         whose = (
-            "Nobody knows who somebody is: decisions are taken to be of different people. For a person for"
+            "People are not identified: decisions are taken to be of different people. For a person for"
             f" whom {often} made in a period, which nothing checks, whatever"
         )
     else:

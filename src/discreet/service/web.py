@@ -494,13 +494,13 @@ WRONG_ITEMS = Problem(
 
 # What comes of what somebody is asked about once more.
 SURE = {
-    "pause": "Applications are refused decisions until somebody resumes it. Outcomes of earlier decisions are"
+    "pause": "Applications are refused decisions until it is resumed. Outcomes of earlier decisions are"
     " still taken. The share of this period stays reserved; no later period is charged until it goes on.",
     "end": "It makes no more decisions, for good. If nothing was released in this period, what waits is"
     " dropped and its share is free at once; otherwise what waits is still learned and released, and its"
     " share is free in the next period. Releases and the account stay.",
     "delete": "It is deleted with its catalogue, as if it had never been made, and its share is free. That is"
-    " possible as long as nobody had a decision of it.",
+    " possible as long as it has served no decision.",
     "revoke": "Requests with this key are refused within a second, in applications and on pages.",
     "rotate": "A new key takes its place, with the same name, role and experiments, and is shown once. The"
     " old one is refused within a second.",
