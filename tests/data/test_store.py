@@ -541,7 +541,7 @@ def _weights(arrays):
 
 ALTERED = {
     _foreign: "one person in it belongs to another bucket",
-    _twice: "somebody stands in it twice",
+    _twice: "one person is in it twice",
     _swapped: "not in order",
     _unknown: "an item that is not in the catalogue",
     _repeated: "one stands twice",

@@ -114,7 +114,7 @@ def test_people_are_held_to_the_bound() -> None:
     with refused("exceed bound=1.4", "person 0"):
         GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.4)
     assert GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.5).bound == 1.5
-    with refused("above bound=2", "person 0"):
+    with refused("exceed bound=2", "person 0"):
         GraphCut([[0, 0], [0, 0]], modular=[-3, 0], bound=2)
 
 

@@ -1119,7 +1119,7 @@ def test_bad_input_is_named_before_anything_is_spent():
             lambda: PrivateGreedy(2, BUDGET),
             SetFunction(lambda s: math.nan if s else 0.0, n_items=3, bound=1.0),
             ValueError,
-            "somebody values a set",
+            "one person values a set",
         ),
         (
             lambda: PrivateGreedy(
