@@ -544,7 +544,7 @@ ALTERED = {
     _twice: "one person is in it twice",
     _swapped: "not in order",
     _unknown: "an item that is not in the catalogue",
-    _repeated: "one stands twice",
+    _repeated: "one is listed twice",
     _ends: "do not fit together",
     _weights: "a weight that is not allowed",
 }
