@@ -16,7 +16,7 @@ help:
 	@echo "make chaos    kill writers of a ledger 2,000 times, a service 1,000 times, and live a month in an hour; docs"
 	@echo "make evidence every stored result and generated page again, in hours; python -m tools.evidence lists the stale ones"
 	@echo "make peers    the same questions to apricot, submodlib, OpenDP, dp-accounting, implicit, scikit-learn and h11"
-	@echo "make bench    measure it, beside other libraries too; results go to benchmarks/results"
+	@echo "make bench    measure it, also against other libraries; results go to benchmarks/results"
 	@echo "make outputs  run the tutorials; what they print and draw goes onto their pages and into docs/notebooks"
 	@echo "make versions the wheel on other Pythons, with the oldest and the newest packages; docs/releases.md"
 	@echo "make release-check   build dist/, and try the wheel in new environments, with and without each extra"
@@ -90,7 +90,7 @@ evidence: bench
 	$(BIN)/python -m tools.images
 	$(BIN)/python -m tools.evidence
 
-# Other libraries' answers beside ours.
+# Other libraries' answers compared with ours.
 peers: $(VENV)/.peers
 	$(BIN)/python -m pytest tests/peers
 

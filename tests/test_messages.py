@@ -360,10 +360,10 @@ def test_the_details_name_what_the_message_does_not():
         ProbabilisticCoverage(_rows(4, 3.0, FEW))
     assert refused.value.details == "matrix[row 4, column 1] is 3"
     assert pickle.loads(pickle.dumps(refused.value)).details == refused.value.details
-    with pytest.raises(dc.DataError, match=r"somebody can reach a value above bound=1\.0") as refused:
+    with pytest.raises(dc.DataError, match=r"one person's function can exceed bound=1\.0") as refused:
         FacilityLocation(_rows(4, 3.0, FEW), bound=1.0)
     assert refused.value.details == "person 4 can reach a value of 3.0"
-    with pytest.raises(dc.DataError, match="somebody values a set at nan, or outside") as refused:
+    with pytest.raises(dc.DataError, match="one person values a set at nan, or outside") as refused:
         SetFunction(_functions(4, 3.0, FEW), 3, 1.0).value([0, 2])
     assert refused.value.details == "person 4 values [0, 2] at 2"
 

@@ -1079,7 +1079,8 @@ class Case:
                 finding = f"a refusal changed the state: {str(refused)[:100]}"
         # The first line of a file names its columns, whatever stands there; and who breaks a declared
         # bound is named by number and value, as the privacy page says.
-        checked = (m for m in said if "is not a column of the table" not in m and "above bound=" not in m)
+        known = ("is not a column of the table", "above bound=", "can exceed bound=")
+        checked = (m for m in said if not any(words in m for words in known))
         telling = next((m for m in checked if TELLING.search(m)), None)
         if finding is None and telling is not None:
             finding = f"tells about people: {telling[:200]}"

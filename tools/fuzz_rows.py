@@ -583,7 +583,7 @@ ROWS = (
     *(f"column 'much' {_WEIGHTS} {limit}" for limit in _LIMITS),
     'items= does not list the item of every event; add it, or unknown_items="drop"',
     "--items does not list the item of every event",
-    "somebody can reach a value above bound=1.0; rescale or declare a larger one",
+    "one person's function can exceed bound=1.0; rescale or declare a larger one",
     "matrix has an entry that is not allowed: entries must lie in [0, 1]",
 )
 # Of a Python type of a whole column, which the schema of a table tells.
@@ -619,7 +619,7 @@ def refusal(said: str) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything that left; ``refused``: the words of a refusal, and nothing else left.
+    """Everything observable that is not in the account; ``refused``: the words of a refusal, seen alone.
 
     ``rows``: the items and weights of each person as they were read, which leave through the account alone.
     """
@@ -821,7 +821,7 @@ def sorted_before_they_are_listed() -> Any:
 
 
 def weights_lose_digits() -> Any:
-    """Weights of all are rounded beside one that is not a number."""
+    """Weights of all are rounded next to one that is not a number."""
     from discreet.data import events
 
     real = events.amounts
@@ -882,17 +882,17 @@ def page(tally: Tally, seed: int, faults: dict[str, int | None]) -> str:
     differ = "nothing" if not tally.differ else "\n".join(tally.differ)
     return "\n".join(
         [
-            "# One person's row, changed",
+            "# Fuzzing: one person's row changed",
             "",
             f"{tally.count:,} times one row of one person was changed: its item, weight, person, another"
             " column, the line of a file, the number of rows; to other numbers, types, lengths and texts,"
             " quotes, rare letters, bytes that are not text. Each time a command read both tables, with the"
-            " same random draws, and everything that left outside the account was compared byte for byte:"
-            " output, warnings, errors with all that a traceback shows, public files, labels with types and"
-            " order; and the rows of all other people, as they were read."
+            " same random draws, and everything observable that is not in the account was compared byte for"
+            " byte: output, warnings, errors with all that a traceback shows, public files, labels with types"
+            " and order; and the rows of all other people, as they were read."
             f" `make audit` makes this page (seed {seed}); `tools/fuzz_rows.py` says how.",
             "",
-            f"**What differed, beside the refusals below: {differ}.**",
+            f"**What differed, other than the refusals below: {differ}.**",
             "",
             *rows,
             "",

@@ -102,7 +102,7 @@ FAULTS = {
 ABOUT = f"""\
 A service on SQLite whose clock runs {SPEED:.0f} times as fast as the real one, so that an hour
 is thirty days, with {RATE:.0f} decisions asked for in each real second. It is killed (SIGKILL),
-its clock jumps by up to three hours, months end, a backup is taken and put back, and items come
+its clock jumps by up to three hours, months end, a backup is taken and restored, and items come
 and go. Whenever a store is given up, and at the end, what it has learned is compared with what
 clients were shown and told, and accounts, chains and states with each other. `make chaos` makes
 this page, with an hour; `tools/month.py` says how.
@@ -156,7 +156,7 @@ class Month:
         self.log = 0  # most bytes of the log of writes
         self.tried = 0  # changes of the catalogue that were asked for
         self.seen = self._month()
-        self.charged: set[tuple[Any, ...]] = set()  # what a store was charged that was put back
+        self.charged: set[tuple[Any, ...]] = set()  # what a store was charged that was restored
         self._open()
 
     def _open(self) -> None:
@@ -265,7 +265,7 @@ class Month:
         self.world._begin()
         backup.backup(f"sqlite:///{self.saved}", self.file)
         store = open_store(self.world.url)
-        backup.gone_back(store, Worker(store, clock=self.world.calendar))
+        backup.freeze_after_restore(store, Worker(store, clock=self.world.calendar))
         store.close()
         return ""
 

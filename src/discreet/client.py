@@ -249,7 +249,7 @@ class Client:
         return self._list(_one(name, "releases"), "releases", asked)
 
     def shares(self, name: str, *, segment: str | None = None) -> list[Record]:
-        """People served and lift over time, with intervals that hold at all times at once."""
+        """People served and lift over time, with anytime-valid 95 % intervals."""
         return self._list(_one(name, "shares"), "points", {"segment": segment})
 
     def epochs(self, name: str) -> list[Record]:
@@ -273,7 +273,7 @@ class Client:
         return self._record("POST", _one(name, "end"))
 
     def delete_experiment(self, name: str) -> None:
-        """Delete what nobody ever had a decision of."""
+        """Delete an experiment that has served no decision."""
         self.request("DELETE", _one(name))
 
     def webhooks(self, name: str) -> list[Record]:
@@ -299,7 +299,7 @@ class Client:
         self.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon} | settings)
 
     def delete_population(self, name: str) -> None:
-        """Delete people about whom no experiment was."""
+        """Delete a population that has had no experiment."""
         self.request("DELETE", _path("populations", name))
 
     def population_account(self, name: str) -> Record:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .objectives import Population
     from .privacy import Account
 
-# What is printed beside numbers that were computed from people and not released.
+# What is printed next to numbers that were computed from people and not released.
 _CLEAR = "not private, in no account"
 
 
@@ -24,7 +24,7 @@ class Selection:
     """A chosen set: ``items`` in the order of choice, distinct; ``labels`` where the items have names.
 
     ``included``: the items that were given and not chosen (``include=``); they stand first. ``gains`` stand
-    beside the items, and are NaN for those, of which nothing was released.
+    next to the items, and are NaN for those, of which nothing was released.
 
     >>> shown = Selection((2, 0), labels=("shoes", "maps"))
     >>> shown, 2 in shown, "maps" in shown

@@ -121,7 +121,7 @@ def test_log_determinants_are_those_in_memory():
 def test_choosers_take_them():
     counts = FacilityLocation.from_array(np.tri(6)[::-1].copy(), tile=2)  # of 6 items, and less and less
     assert counts.touched_items(6) == 6
-    with pytest.raises(DataError, match="somebody touches more items"):
+    with pytest.raises(DataError, match="one person touches more items"):
         counts.touched_items(5)
     made = FacilityLocation.from_array(matrix())
     stored = FacilityLocation(matrix())
@@ -229,10 +229,10 @@ def test_what_cannot_be_on_a_device_is_refused():
         (lambda: FacilityLocation.from_array(weights - 1.0), DataError, "at least 0"),
         (lambda: FacilityLocation.from_array(weights * np.nan), DataError, "finite"),
         (lambda: ProbabilisticCoverage.from_array(weights * 9), DataError, "at most 1"),
-        (lambda: FacilityLocation.from_array(weights, bound=0.01), DataError, "above bound=0.01"),
+        (lambda: FacilityLocation.from_array(weights, bound=0.01), DataError, "exceed bound=0.01"),
         (lambda: LogDeterminant(3, weights), ValueError, "kernel must have two dimensions"),
         (lambda: LogDeterminant(kernel() * np.nan, weights), ValueError, "finite"),
-        (lambda: ConcaveOverModular.from_array(weights, bound=0.5), DataError, "above bound=0.5"),
+        (lambda: ConcaveOverModular.from_array(weights, bound=0.5), DataError, "exceed bound=0.5"),
         (lambda: FacilityLocation.from_array(weights, backend=3), ValueError, "backend must be one of"),
         (lambda: FacilityLocation.from_array(weights.astype(int)), TypeError, "got int64"),
         (lambda: FacilityLocation.from_array(weights[0]), ValueError, "two dimensions"),
@@ -243,7 +243,7 @@ def test_what_cannot_be_on_a_device_is_refused():
         (lambda: LogDeterminant(kernel()[:3], weights), ValueError, "kernel must be items x items"),
         (lambda: LogDeterminant(-kernel(), weights), ValueError, "eigenvalue"),
         (lambda: LogDeterminant(np.tri(N_ITEMS), weights), ValueError, "symmetric"),
-        (lambda: LogDeterminant(kernel(), weights, bound=1e-3), DataError, "above bound"),
+        (lambda: LogDeterminant(kernel(), weights, bound=1e-3), DataError, "exceed bound"),
     ]
     for make, error, message in cases:
         with pytest.raises(error, match=message):

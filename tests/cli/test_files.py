@@ -436,7 +436,7 @@ def test_who_is_counted_with_skip_bad_is_said(capsys, tmp_path):
         counted[row] = next(one for one in found["treated_as_public"] if "number of people" in one)
     assert "people, 4," in counted["zoe,"]
     assert "people, 3," in counted["zoe,tea,more"]
-    assert any("unless it is of another width, which names nobody" in one for one in found["reading"])
+    assert any("unless it is of another width, which names no one" in one for one in found["reading"])
 
 
 @pytest.mark.parametrize("option", ["--include", "--candidates", "--exclude"])

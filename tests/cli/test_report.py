@@ -45,7 +45,7 @@ def test_periods_of_a_ledger_add_up(capsys, tmp_path):
         for month in ("2026-11", "2026-12"):
             periods.gate(month).choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
     shown = inside(capsys, "report", tmp_path / "people.ledger")
-    assert "somebody who took part in every period: epsilon 1" in shown.out
+    assert "a person who took part in every period: epsilon 1" in shown.out
 
 
 def test_an_account_of_a_learner_is_read_from_json(capsys, tmp_path):

@@ -549,11 +549,11 @@ def _weights(arrays):
 
 
 ALTERED = {
-    _foreign: "somebody in it belongs to another bucket",
-    _twice: "somebody stands in it twice",
+    _foreign: "one person in it belongs to another bucket",
+    _twice: "one person is in it twice",
     _swapped: "not in order",
     _unknown: "an item that is not in the catalogue",
-    _repeated: "one stands twice",
+    _repeated: "one is listed twice",
     _ends: "do not fit together",
     _weights: "a weight that is not allowed",
 }
@@ -616,7 +616,7 @@ def test_a_writer_that_splits_people_is_caught(tmp_path, monkeypatch):
 
     monkeypatch.setattr(preparing.Spill, "scattered", split)
     store = small(tmp_path)
-    with pytest.raises(ValueError, match="somebody in it belongs to another bucket"):
+    with pytest.raises(ValueError, match="one person in it belongs to another bucket"):
         store.verify()
 
 
@@ -687,7 +687,7 @@ def test_a_bucket_that_stands_there_twice_is_refused(tmp_path):
     manifest = json.loads((store.path / "manifest.json").read_text())
     manifest["parts"][1] = manifest["parts"][0]
     (store.path / "manifest.json").write_text(json.dumps(layout.sealed(manifest)))
-    with pytest.raises(ValueError, match="bucket 1: somebody in it belongs to another bucket"):
+    with pytest.raises(ValueError, match="bucket 1: one person in it belongs to another bucket"):
         Coverage.from_store(Store.open(store.path))
 
 

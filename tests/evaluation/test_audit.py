@@ -154,7 +154,7 @@ def test_outputs_alone_reject_what_is_wrong_and_nothing_else(name, start, fault)
         if isinstance(case, MixedCase):
             bound, _ = case._bound(clear, max(runs, 300))
         else:
-            bound = replace(case, faults=(), runs=3).real_runs(clear, QUICK)[1]
+            bound = replace(case, faults=(), run_factor=3).real_runs(clear, QUICK)[1]
         assert bound <= case._claim(pair)
 
 

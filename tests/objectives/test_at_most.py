@@ -35,7 +35,7 @@ def test_people_are_held_to_the_bound_on_small_sets(form):
     most = highest(matrix, K)
     people = ConcaveOverModular(form(matrix), bound=most * (1 + 1e-12), at_most=K)
     assert people.bound_of(K) == people.bound_of(1) == pytest.approx(most)
-    with pytest.raises(dc.DataError, match="somebody can reach a value above"):
+    with pytest.raises(dc.DataError, match="one person's function can exceed"):
         ConcaveOverModular(form(matrix), bound=most * 0.999, at_most=K)
     with pytest.raises(ValueError, match="at_most=2: nothing is declared of sets of up to 6 items"):
         _ = people.bound
@@ -132,7 +132,7 @@ def test_determinants_of_unlike_items_are_held_exactly():
     most = math.log1p(4.0) + math.log1p(1.0)
     people = LogDeterminant(np.eye(4), quality, bound=most, at_most=2)
     assert people.bound_of(2) == most
-    with pytest.raises(dc.DataError, match="somebody can reach a value above"):
+    with pytest.raises(dc.DataError, match="one person's function can exceed"):
         LogDeterminant(np.eye(4), quality, bound=most * 0.999, at_most=2)
     twins = np.ones((4, 4))  # the same item four times: one eigenvalue
     assert LogDeterminant(twins, bound=math.log(5.0), at_most=2).bound_of(2) == math.log(5.0)
@@ -158,7 +158,7 @@ def test_saturation_of_small_sets(form):
     people = SaturatedCoverage(form(matrix), saturation=0.8, bound=exact.max() * (1 + 1e-12), at_most=K)
     assert people._largest() == pytest.approx(exact)
     assert people.bound_of(K) < 0.8 * matrix.sum(axis=1).max()
-    with pytest.raises(dc.DataError, match="somebody can reach"):
+    with pytest.raises(dc.DataError, match="one person's function can exceed"):
         SaturatedCoverage(form(matrix), saturation=0.8, bound=exact.max() * 0.999, at_most=K)
 
 

@@ -101,7 +101,7 @@ def test_points_must_be_probabilities() -> None:
 
 
 def test_people_are_held_to_the_bound() -> None:
-    with refused("somebody can reach a value above bound=0.9", "^person 1 can reach a value of 1.0$"):
+    with refused("one person's function can exceed bound=0.9", "^person 1 can reach a value of 1.0$"):
         FacilityLocation(GOOD, bound=0.9)
     large = FacilityLocation([[0.1, 3.0]])
     assert large.value([1]) == 3.0  # nothing private is asked, so nothing need be declared
@@ -111,10 +111,10 @@ def test_people_are_held_to_the_bound() -> None:
         large.sensitivity()
     assert FacilityLocation([[0.1, 3.0]], bound=4).bound == 4.0
     assert FacilityLocation(GOOD).bound == 1.0
-    with refused("above bound=1.4", "person 0"):
+    with refused("exceed bound=1.4", "person 0"):
         GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.4)
     assert GraphCut([[0, 1], [1, 0]], modular=[0.5, 0], bound=1.5).bound == 1.5
-    with refused("above bound=2", "person 0"):
+    with refused("exceed bound=2", "person 0"):
         GraphCut([[0, 0], [0, 0]], modular=[-3, 0], bound=2)
 
 

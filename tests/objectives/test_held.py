@@ -47,10 +47,10 @@ def test_people_are_held_to_what_they_can_reach(family: str) -> None:
     make, reach = REACH[family]
     person = "^person 0 can" if family.startswith("arcs") else "^person 1 can"
     assert make(reach * (1 + 1e-10)).bound == pytest.approx(reach)
-    with refused("somebody can reach", person):
+    with refused("one person's function can exceed", person):
         make(reach * (1 - 1e-6))
     if reach > 1:
-        with refused("somebody can reach.*declare a public bound=", person):
+        with refused("one person's function can exceed.*declare a public bound=", person):
             make(None).sensitivity()
 
 
@@ -67,7 +67,7 @@ def test_people_are_held_to_what_they_can_reach(family: str) -> None:
 )
 def test_the_cap_is_counted(people, touched: int) -> None:
     assert people.sensitivity("add_remove", "l1", touched) < people.sensitivity("add_remove", "l1", 4)
-    with pytest.raises(DataError, match="somebody touches more items") as refused:
+    with pytest.raises(DataError, match="one person touches more items") as refused:
         people.sensitivity("add_remove", "l1", touched - 1)
     assert refused.value.details == f"up to {touched} items"
     offers = isinstance(people, FacilityLocation | Mixture)
@@ -157,7 +157,7 @@ def test_normalised_weights_keep_the_bound_and_the_sensitivity_counts_the_excess
     assert people.bound == 1.0
     barely = FacilityLocation([[1 + 0.9e-9], [0.0]], bound=1)
     assert barely.value([0]) <= barely.sensitivity("add_remove", "value")
-    with refused("above bound=1", r"a value of 1\.000000002"):
+    with refused("exceed bound=1", r"a value of 1\.000000002"):
         FacilityLocation([[1 + 2e-9], [0.0]], bound=1)
 
 

@@ -265,7 +265,7 @@ def test_a_cap_on_items_never_rises():
         assert some.items_per_person == most
     some = people.cap_items(4, seed=1)
     assert [some.touched_items(cap) for cap in (4, 5, 9, None)] == [4, 5, 5, 4]
-    with pytest.raises(DataError, match="items_per_person=3, but somebody touches more items"):
+    with pytest.raises(DataError, match="items_per_person=3, but one person touches more items"):
         some.touched_items(3)
 
 
@@ -301,7 +301,7 @@ def test_what_a_cut_can_reach(directed):
     people = GraphCut(graphs, modular=modular, directed=directed, bound=float(max(reached)))
     assert people._largest().tolist() == reached
     assert people._most_items() == max(touched)
-    with pytest.raises(DataError, match="somebody can reach"):
+    with pytest.raises(DataError, match="one person's function can exceed"):
         GraphCut(graphs, modular=modular, directed=directed, bound=max(reached) - 0.5)
 
 

@@ -824,7 +824,7 @@ def test_choosers_and_learners_that_need_everybody_refuse_unlike_populations():
     mixed = _unlike([0.0, 1.0, 0.0], [1.0, 0.0, 0.0])
     assert len(mixed) == 3
     for refused in (lambda: mixed[0], lambda: list(mixed)):
-        with pytest.raises(ValueError, match="nobody has a function of their own"):
+        with pytest.raises(ValueError, match="no one has a function of their own"):
             refused()
     selector = PrivateGreedy(2, dc.Budget(1.0, 1e-6, "add_remove"))
     with pytest.raises(ValueError, match="neighbours='replace'"):
@@ -1119,7 +1119,7 @@ def test_bad_input_is_named_before_anything_is_spent():
             lambda: PrivateGreedy(2, BUDGET),
             SetFunction(lambda s: math.nan if s else 0.0, n_items=3, bound=1.0),
             ValueError,
-            "somebody values a set",
+            "one person values a set",
         ),
         (
             lambda: PrivateGreedy(

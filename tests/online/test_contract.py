@@ -391,7 +391,7 @@ def test_equal_identities_are_one_person(setting):
     with pytest.raises(TypeError, match="person_id must be text, a number"):
         setting.make()._contribution.register(object())
     for nobody in (math.nan, np.float32("inf")):
-        with pytest.raises(ValueError, match="names nobody; use None"):
+        with pytest.raises(ValueError, match="names no one; use None"):
             setting.make()._contribution.register(nobody)
 
 

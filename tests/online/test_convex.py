@@ -923,7 +923,7 @@ def test_a_batch_that_does_not_fit_the_grid_is_refused():
     [
         (ApproximateLeader, {"strong_convexity": -1.0}, "strong_convexity=-1.0 must be at least 0"),
         (ApproximateLeader, {"regularization": 0.0}, "needs costs with strong_convexity above 0"),
-        (ApproximateLeader, {"regularization": 1e-320}, "is nothing beside lipschitz=1"),
+        (ApproximateLeader, {"regularization": 1e-320}, "is negligible compared with lipschitz=1"),
         (ApproximateLeader, {"regularization": "strong"}, "regularization='strong' is not one of"),
         (ApproximateLeader, {"sums": "cube"}, "sums='cube' is not one of"),
         (ApproximateLeader, {"sums": "tree", "calibration": "published"}, "has its own sums="),

@@ -17,7 +17,7 @@ from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
 from discreet.online import HedgeSelector, running_sums, sums
 from discreet.online.catalogue import Catalogue
 from discreet.online.learner import OnlineSelector, Rounds
-from discreet.online.partial import Merged
+from discreet.online.partial import MergedParts
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
 from discreet.privacy.accountant import Accountant
@@ -109,7 +109,7 @@ FAULTS = {
         "learned from again",
     ),
     "a server is forgotten": (
-        (Merged, "add", lambda *_: None),
+        (MergedParts, "add", lambda *_: None),
         "best of both, endless",
         [("part", 1), ("merge", 0)],
         "merged twice",

@@ -131,7 +131,7 @@ def test_periods_have_one_document():
     for month in ("2026-11", "2026-12"):
         periods.gate(month).choose([1.0, 5.0, 2.0], rate=0.25, sensitivity=2.0)
     text = text_of(periods.to_html("Shop"))
-    for words in ("2026-11 0.5 1", "2026-12 0.5 1", "somebody who took part in every period 1 2"):
+    for words in ("2026-11 0.5 1", "2026-12 0.5 1", "a person who took part in every period 1 2"):
         assert words in text
 
 

@@ -73,13 +73,13 @@ def test_a_state_comes_back_once_and_only_when_nobody_goes_on(name, kind, tmp_pa
     _played(learner, 12)
     _played(other, 12)
     learner.save(tmp_path / "state")
-    with pytest.raises(ValueError, match="in use already"):
+    with pytest.raises(ValueError, match="already in use"):
         dc.load(tmp_path / "state", gate=gate)
     gate = _gate(_restarted(kind, tmp_path, ledger))
     before = gate.spent.to_json()
     again = dc.load(tmp_path / "state", gate=gate)
     for _ in range(2):
-        with pytest.raises(ValueError, match="in use already"):
+        with pytest.raises(ValueError, match="already in use"):
             dc.load(tmp_path / "state", gate=gate)
     _played(again, 12)
     assert gate.spent.to_json() == before
@@ -153,7 +153,7 @@ def test_finished_charges_are_nobody_elses():
         total.add([0.0])
     again = Gate.from_state(gate.state())
     assert len(FactorizedSum.from_state(*state, again).add([1.0])) == 1
-    for one, why in ((state, "in use already"), (early, "has drawn everything")):
+    for one, why in ((state, "already in use"), (early, "has drawn everything")):
         with pytest.raises(ValueError, match=why):
             FactorizedSum.from_state(*one, again)
 
@@ -194,7 +194,7 @@ def test_a_state_takes_up_all_that_it_was_charged_for_and_nothing_else(tmp_path)
     view = _gate(_restarted("file", tmp_path, ledger))
     with (
         pytest.raises(ValueError, match=r"it was charged for 'running sum .*' as well"),
-        view._again(settings["owner"]),
+        view._restoring(settings["owner"]),
     ):
         pass
 
@@ -211,7 +211,7 @@ def test_others_who_use_the_gate_meanwhile_are_charged_and_get_real_randomness()
         found.append(again.public_randomness().words.any())
         again.gaussian(0.0, sigma=100.0, sensitivity=1.0)
 
-    with again._again(state["owner"]) as view:
+    with again._restoring(state["owner"]) as view:
         total = FactorizedSum.of(FactorizedSum(1, 4, BUDGET, box=(0.0, 1.0)).spec, view, event=_event(gate))
         assert not any(view.key())
         thread = threading.Thread(target=meanwhile)

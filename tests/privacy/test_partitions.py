@@ -243,7 +243,7 @@ def test_refusals_change_nothing():
     with pytest.raises(ValueError, match="needs delta > 0"):
         select_partitions(who, what, 1, gate := Gate(Budget(1.0), 0))
     assert not gate.spent.ledger.counts
-    with pytest.raises(ValueError, match="protects nobody"):
+    with pytest.raises(ValueError, match="protects no one"):
         select_partitions(who, what, 1, Gate(Budget(math.inf, 0.5), 0))
     gate = Gate(Budget(1.0, 1e-6), 0)
     for keys, words in (

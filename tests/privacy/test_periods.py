@@ -189,7 +189,7 @@ def test_groups_and_restarts_within_a_period(tmp_path):
         TreeSum.from_state(*state, again.gate("2026-12").part("south"))
     total = TreeSum.from_state(*state, again.gate("2026-11").part("south"))  # paid for in time
     assert total.add([0.1, 0.2]).shape == (2,)
-    with pytest.raises(ValueError, match="in use already"):
+    with pytest.raises(ValueError, match="already in use"):
         TreeSum.from_state(*state, again.gate("2026-11").part("south"))
 
 
@@ -197,7 +197,7 @@ def _taken_up(state, gate):
     try:
         TreeSum.from_state(*state, gate)
     except ValueError as error:
-        if "in use already" not in str(error):
+        if "already in use" not in str(error):
             raise
         return False
     return True

@@ -51,7 +51,7 @@ def test_bad_arguments():
         split.gate(Gate(BUDGET), 2)
     with pytest.raises(TypeError, match="gate must be a Gate"):
         split.gate(BUDGET, 0)
-    with pytest.raises(ValueError, match="names nobody"):
+    with pytest.raises(ValueError, match="names no one"):
         split.part_of(math.nan)
     with pytest.raises(AttributeError):
         split.parts = 5

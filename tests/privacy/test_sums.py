@@ -573,7 +573,7 @@ def test_a_shared_gate_does_not_come_back_twice(tmp_path):
     resumed = [type(t).from_state(*t.state(), again) for t in (first, second)]
     again.reserve(GaussianNoise(1.0, 1000.0))  # one budget: whatever is charged, all of them see
     assert len({str(one.spent) for one in (again, *(total.gate for total in resumed))}) == 1
-    with pytest.raises(ValueError, match="in use already"):
+    with pytest.raises(ValueError, match="already in use"):
         type(first).from_state(*first.state(), again)
     for total, twin in zip((first, second), resumed, strict=True):
         assert (total.add([0.1, 0.2]) == twin.add([0.1, 0.2])).all()

@@ -64,7 +64,7 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     busy(world, 10)
     before, world.now = world.now, datetime.datetime.now(datetime.UTC)
     assert world.now.date() > before.date()
-    backup.gone_back(world.store)
+    backup.freeze_after_restore(world.store)
     world.worker.forget(world.shop)
     assert not world.worker.due()
     assert not world.worker.tick(world.shop)
@@ -83,7 +83,7 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     world.worker.create("another", "people", likes(seed=None, share=0.5))
 
 
-def test_what_was_open_is_invalidated_where_a_state_has_gone_back(url):
+def test_what_was_open_is_invalidated_where_a_backup_was_restored(url):
     """Nobody hears "recorded" of what will not be learned, and no raw outcome waits for the next period."""
     world = World(url, likes(seed=None, share=0.5, outcome_wait=3600.0))
     sequences = [world.serve()[1] for _ in range(2)]
@@ -162,7 +162,7 @@ def put_back(service):
 
 def test_what_is_made_again_after_a_restore_says_so_and_has_a_number_of_its_own(url):
     world = World(url, likes(seed=None))
-    backup.gone_back(world.store, world.worker)
+    backup.freeze_after_restore(world.store, world.worker)
     world.worker.create_population("again", PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp"))
     again = world.worker.create("news", "again", likes(seed=None))
     assert again.epoch == int(world.now.timestamp())

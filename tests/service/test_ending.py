@@ -8,7 +8,16 @@ import discreet as dc
 from discreet.service import backup
 from discreet.service.config import PopulationConfig
 from discreet.service.database import Ended, Frozen, failpoints
-from discreet.service.worker import ENDED, ENDING, FROZEN, PAUSED, RUNNING, InUse, NoRoom, periods_of
+from discreet.service.worker import (
+    ENDED,
+    ENDING,
+    FROZEN,
+    PAUSED,
+    RUNNING,
+    InUse,
+    ShareUnavailable,
+    periods_of,
+)
 
 from .world import PURE, World, taken
 
@@ -61,7 +70,7 @@ def test_a_paused_experiment_is_charged_for_no_period(url):
     world.worker.create("second", "people", taken(share=0.75))
     with pytest.raises(dc.BudgetExceeded):
         world.worker.create("third", "people", HALF)
-    with pytest.raises(NoRoom) as caught:
+    with pytest.raises(ShareUnavailable) as caught:
         world.worker.set_status(world.shop, RUNNING)
     assert caught.value.left == 0.25
     assert status(world) == PAUSED
@@ -119,7 +128,7 @@ def test_a_budget_that_others_have_spent_pauses(url, monkeypatch):
     """However it came to that: nothing is charged, nothing is tried for ever, and the audit log says why."""
     world = World(url, taken(share=0.5), PURE)
     next_month(world)
-    with pytest.raises(NoRoom):
+    with pytest.raises(ShareUnavailable):
         world.worker.create("second", "people", taken(share=0.75))
     monkeypatch.setattr("discreet.service.worker.check_room", lambda *_: None)
     world.worker.create("second", "people", taken(share=0.75))
@@ -281,7 +290,7 @@ def test_charges_that_were_given_back_free_no_version_for_two(url):
 def test_a_store_that_was_put_back_gives_nothing_back(url):
     """Before the end, with nothing released then: what was released afterwards is not known."""
     world = World(url, taken(share=1.0), PURE)
-    backup.gone_back(world.store, world.worker)
+    backup.freeze_after_restore(world.store, world.worker)
     assert status(world) == FROZEN
     assert world.worker.end(world.shop) == (ENDED, False)
     assert spent(world) == {"2026-11": 4.0}
@@ -300,7 +309,7 @@ def test_a_restore_leaves_what_has_ended_ended_and_what_was_paused_paused(url):
     with world.store.transaction() as tx:
         tx.do("UPDATE experiment SET used = 1, status = ? WHERE id = ?", ENDING, others[2])
     world.worker.forget_all()
-    assert backup.gone_back(world.store, world.worker) == ["shop", "c"]
+    assert backup.freeze_after_restore(world.store, world.worker) == ["shop", "c"]
     assert [status(world, one) for one in others] == [ENDED, FROZEN, ENDED]
     clean(world)
     next_month(world)
@@ -322,7 +331,7 @@ def test_what_was_paused_when_a_store_was_put_back_gets_nothing_back_later_eithe
     """It may have gone on after the backup: that the older state has released nothing says nothing."""
     world = World(url, HALF, PURE)
     world.worker.set_status(world.shop, PAUSED)
-    backup.gone_back(world.store, world.worker)
+    backup.freeze_after_restore(world.store, world.worker)
     next_month(world)
     world.settle()
     assert status(world) == PAUSED
@@ -358,7 +367,7 @@ def test_a_period_that_has_begun_stays_when_a_clock_goes_back(url):
     world.worker.set_status(world.shop, RUNNING)
     assert world.worker.end(world.shop)[1] is False
     assert spent(world) == {"2026-11": 2.0, "2026-12": 4.0}
-    backup.gone_back(world.store, world.worker)
+    backup.freeze_after_restore(world.store, world.worker)
     world.worker.end(second.id)
     with pytest.raises(Frozen):
         world.worker.create("third", "people", HALF)
@@ -395,7 +404,7 @@ def test_what_was_used_can_only_be_ended(url, how):
     elif how == "changed":
         world.worker.change_items(world.shop, ["new"], [])
     elif how == "restored":
-        backup.gone_back(world.store, world.worker)
+        backup.freeze_after_restore(world.store, world.worker)
     else:
         serve(world, 8)
         world.settle()

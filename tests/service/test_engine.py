@@ -292,7 +292,7 @@ def test_looks_at_what_others_did_go_on_after_one_that_fails(tmp_path, monkeypat
     def look():
         looks.append(len(looks))
         if len(looks) == 2:
-            raise ValueError("a table is not there, as it is being put back")
+            raise ValueError("a table is not there, as it is being restored")
 
     async def story():
         engine = DecisionEngine(world.store, Secrets.fresh())

@@ -84,7 +84,7 @@ def test_a_document_without_charges_says_what_it_takes_for_granted(url):
     world.worker.end(world.shop)
     assert not queries.account(world.store, "people")["periods"]
     assert html.escape(PUBLIC[1:]) in queries.document(world.store, "people")
-    backup.gone_back(world.store, world.worker)
+    backup.freeze_after_restore(world.store, world.worker)
     assert html.escape(RESTORED[1:]) in queries.document(world.store, "people")
 
 

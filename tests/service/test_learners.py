@@ -15,9 +15,9 @@ from discreet.service.config import ConstraintConfig, ExperimentConfig, Populati
 from discreet.service.learning import (
     MOST_SEGMENTS,
     DecisionBlock,
+    InvalidField,
     Learning,
     ReleasePlan,
-    Wrong,
     _add,
     check,
     check_segments,
@@ -130,7 +130,7 @@ def test_candidates_alone_are_shown_and_the_best_of_them_first(url, config):
     ],
 )
 def test_candidates_of_which_no_set_can_be_made_are_refused(file_url, more, said):
-    with pytest.raises(Wrong, match=said) as caught:
+    with pytest.raises(InvalidField, match=said) as caught:
         World(file_url, taken(**more))
     assert caught.value.field == "candidates"
 
@@ -232,11 +232,11 @@ def test_a_release_lists_the_twenty_best_values():
 def test_segments_are_different_and_not_too_many():
     check_segments([f"s {number}" for number in range(MOST_SEGMENTS)])
     for wrong in (["a", "b", "a"], [f"s {number}" for number in range(MOST_SEGMENTS + 1)]):
-        with pytest.raises(Wrong, match="distinct"):
+        with pytest.raises(InvalidField, match="distinct"):
             check_segments(wrong)
 
 
 def test_items_are_different():
     check(ExperimentConfig(items=["a", "b", "c"], k=2))
-    with pytest.raises(Wrong, match="items must be distinct"):
+    with pytest.raises(InvalidField, match="items must be distinct"):
         check(ExperimentConfig(items=["a", "b", "a"], k=2))

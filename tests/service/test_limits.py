@@ -318,30 +318,30 @@ def forever(_):
         time.sleep(1)
 
 
-def test_work_apart_ends_in_time_and_answers_are_remembered():
+def test_work_side_process_ends_in_time_and_answers_are_remembered():
     import asyncio
 
     async def ask():
-        apart = limits.Apart(seconds=60.0, most=2)
+        side_process = limits.SideProcess(seconds=60.0, most=2)
         try:
-            found = [await apart.do(divmod, 7, 2) for _ in range(2)]
-            apart._seconds = 0.5
+            found = [await side_process.do(divmod, 7, 2) for _ in range(2)]
+            side_process._seconds = 0.5
             with pytest.raises(limits.TooLong):
-                await apart.do(forever, 1)
-            waiting = [asyncio.create_task(apart.do(forever, number)) for number in range(2)]
+                await side_process.do(forever, 1)
+            waiting = [asyncio.create_task(side_process.do(forever, number)) for number in range(2)]
             await asyncio.sleep(0)
             with pytest.raises(limits.Crowded):
-                await apart.do(divmod, 9, 2)
+                await side_process.do(divmod, 9, 2)
             for one in waiting:
                 with pytest.raises(limits.TooLong):
                     await one
-            apart._seconds = 60.0
-            found.append(await apart.do(divmod, 9, 2))  # in a new process
+            side_process._seconds = 60.0
+            found.append(await side_process.do(divmod, 9, 2))  # in a new process
             with pytest.raises(ValueError, match="zero"):
-                await apart.do(divmod, 9, 0)
+                await side_process.do(divmod, 9, 0)
             return found
         finally:
-            apart.close()
+            side_process.close()
 
     assert asyncio.run(ask()) == [(3, 1), (3, 1), (4, 1)]
 

@@ -16,7 +16,7 @@ import pytest
 
 from discreet.client import ServiceError
 from discreet.service import queries
-from discreet.service.metrics import Answered, JsonLines, RequestLog, Watched
+from discreet.service.metrics import Answered, Instrumented, JsonLines, RequestLog
 
 from .conftest import Running
 from .pages import Visitor
@@ -41,7 +41,7 @@ def lines():
     logger.setLevel(before)
 
 
-class Logging(Watched):
+class Logging(Instrumented):
     """Told to logs as well as to spans."""
 
     def __init__(self, app, *told):
@@ -108,14 +108,14 @@ def test_ids_of_requests_are_the_services_own():
 
     async def sent():
         said = []
-        watched = Watched(app, told)
+        instrumented = Instrumented(app, told)
 
         async def send(message):
             said.append(message)
 
         scope = {"type": "http", "method": "GET", "headers": [(b"x-request-id", MARKER.encode())]}
         scope["route"] = SimpleNamespace(path_format="/here")
-        await watched(scope, None, send)
+        await instrumented(scope, None, send)
         return dict(said[0]["headers"])
 
     began = time.perf_counter()

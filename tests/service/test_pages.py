@@ -327,8 +327,8 @@ def test_a_form_makes_an_experiment(world, operator):
     client = world[0].client()
     for wrong, words in (
         ({"name": "no spaces"}, "Letters, digits"),
-        ({"name": "shop"}, "an experiment of this name"),
-        ({"people_name": "shop"}, "a population of this name"),
+        ({"name": "shop"}, "taken by another experiment"),
+        ({"people_name": "shop"}, "taken by another population"),
         ({"items": ""}, "one in a line"),
         ({"items": "a\na"}, "items must be distinct"),
         ({"candidates": "a\nz"}, "candidates has 'z', which is not among the items"),
@@ -507,9 +507,9 @@ def test_the_plan_is_that_of_the_experiment_itself(operator, feedback):
     form |= {"share": "100", "measure": "10", "holdout": "5"}
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", operator.post("/parts/plan", **form).text))
     words = {
-        "slots": "Every 54 people counts leave, with noise of about ± 3.1 people",
-        "full": "The first counts leave after 81 people",
-        "bandit": "Every 34 people counts leave, with noise of about ± 1.6 people",
+        "slots": "Every 54 people counts are released, with noise of about ± 3.1 people",
+        "full": "The first counts are released after 81 people",
+        "bandit": "Every 34 people counts are released, with noise of about ± 1.6 people",
     }
     assert words[feedback] in text
     assert f"after {503 if feedback == 'full' else 300} people" in text

@@ -21,7 +21,7 @@ from discreet.client import ServiceError
 from discreet.personal import Recommender, word_features
 from discreet.service import database
 from discreet.service.config import PopulationConfig
-from discreet.service.learning import Wrong, release_plan
+from discreet.service.learning import InvalidField, release_plan
 from discreet.service.web import DEFAULTS
 
 from .conftest import Running, _free_port
@@ -74,7 +74,7 @@ def serve(world, blocks):
     ],
 )
 def test_what_would_keep_or_learn_from_shown_sets_is_refused(file_url, more, field, words):
-    with pytest.raises(Wrong, match=words) as caught:
+    with pytest.raises(InvalidField, match=words) as caught:
         World(file_url, personal(**more), PEOPLE)
     assert caught.value.field == field
 

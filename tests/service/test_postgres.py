@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import takewhile
 from types import SimpleNamespace
 
@@ -447,7 +448,7 @@ def test_whoever_freezes_waits_for_a_worker_and_not_in_a_circle(world, monkeypat
     with ThreadPoolExecutor(1) as threads:
         keeping = threads.submit(world.worker.tick, 1)
         assert begun.wait(300)
-        assert backup.gone_back(other.store, other.worker) == ["shop"]
+        assert backup.freeze_after_restore(other.store, other.worker) == ["shop"]
         assert keeping.result()
     assert len(world.rows("SELECT * FROM release")) == 1
     assert not world.rows("SELECT * FROM block")
@@ -456,7 +457,8 @@ def test_whoever_freezes_waits_for_a_worker_and_not_in_a_circle(world, monkeypat
 def test_what_was_frozen_elsewhere_is_not_released(world):
     full_block(world)
     other = Replica(world)
-    with at("noise drawn", lambda: backup.gone_back(other.store, other.worker)), pytest.raises(Fenced):
+    freeze = partial(backup.freeze_after_restore, other.store, other.worker)
+    with at("noise drawn", freeze), pytest.raises(Fenced):
         world.worker.tick(1)
     assert not world.rows("SELECT * FROM release")
     assert not world.worker.due()

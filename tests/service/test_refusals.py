@@ -123,7 +123,7 @@ def test_what_is_missing_is_named(anywhere):
         ("GET", "/v1/populations/none/account", "no population of this name; GET /v1/populations"),
         ("DELETE", "/v1/keys/none", "no key of this id"),
         ("GET", "/v1/nothing", "/docs lists the routes"),
-        ("POST", "/v1/decisions/none/outcome", "send decision_id as it was answered"),
+        ("POST", "/v1/decisions/none/outcome", "Send it back exactly as you received it"),
     ):
         body = {"taken": None} if path.endswith("outcome") else {}
         error = refused(lambda method=method, path=path, body=body: client.request(method, path, body))

@@ -16,7 +16,7 @@ from discreet.privacy import Gate
 from discreet.service import learning as learning_module
 from discreet.service import queries, shares
 from discreet.service.config import ExperimentConfig, PopulationConfig
-from discreet.service.learning import Forecast, Learning, forecast, lift_plan, release_plan
+from discreet.service.learning import Forecast, Learning, detectable_lift, forecast, release_plan
 from discreet.service.shares import (
     Estimate,
     Measure,
@@ -24,10 +24,10 @@ from discreet.service.shares import (
     blocks_of,
     first_block,
     lift_interval,
+    min_detectable,
     next_block,
     series,
     share_interval,
-    visible_lift,
 )
 
 from .world import PURE, World, taken
@@ -250,7 +250,7 @@ def test_intervals_are_those_of_their_definition(counts, decisions, blocks, scal
 @pytest.mark.parametrize(
     ("people", "scale", "holdout", "segments"), [(20_000, 5.0, 0.2, 1), (9000, 2.0, 0.3, 3)]
 )
-def test_the_visible_lift_by_its_formula(people, scale, holdout, segments):
+def test_the_minimum_detectable_lift_by_its_formula(people, scale, holdout, segments):
     """Half of an interval around one half, and 0.84 deviations of chance and noise."""
     n = people * (1 - holdout), people * holdout
     blocks, before = 0, 0
@@ -258,9 +258,9 @@ def test_the_visible_lift_by_its_formula(people, scale, holdout, segments):
         blocks += segments
     high = float(lift_interval([n[0] / 2, n[1] / 2], n, blocks, scale, holdout)[1])
     variance = sum(1 / (4 * one) + 2 * scale**2 * blocks / one**2 for one in n)
-    found = visible_lift(people, scale=scale, holdout=holdout, segments=segments)
+    found = min_detectable(people, scale=scale, holdout=holdout, segments=segments)
     assert float(found) == pytest.approx(high + 0.841621 * math.sqrt(variance))
-    assert float(visible_lift(300, scale=10.0, holdout=0.05)) == 1.0  # one block, of which noise is most
+    assert float(min_detectable(300, scale=10.0, holdout=0.05)) == 1.0  # one block: mostly noise
 
 
 def test_sizes_of_blocks_of_shares():
@@ -313,10 +313,10 @@ def test_points_that_are_drawn():
     assert progress.last.scale == pytest.approx((3.0 + 5e-4) / math.sqrt(2), rel=1e-12)  # the largest
 
 
-def test_the_visible_lift_is_seen_four_times_in_five():
-    """A lift as large as the plan says is told apart in four of five experiments, and half of it is not."""
+def test_the_minimum_detectable_lift_is_seen_four_times_in_five():
+    """A lift as large as the plan says is significant in four of five experiments, and half of it is not."""
     scale, holdout, people, runs = 1 / 0.3, 0.2, 10_000, 400
-    visible = float(visible_lift(people, scale=scale, holdout=holdout))
+    visible = float(min_detectable(people, scale=scale, holdout=holdout))
     assert 0.03 < visible < 0.1
     decisions = np.array([people * (1 - holdout), people * holdout])
     blocks = blocks_of(first_block(scale), people)
@@ -334,20 +334,23 @@ def test_the_visible_lift_is_seen_four_times_in_five():
 
 def test_the_plan_says_what_lift_can_be_seen():
     config = ExperimentConfig(items=list("abcdef"), k=2, feedback="slots")
-    found = lift_plan(config, PopulationConfig(epsilon=1.0), 10_000)
-    assert found.visible < 0.1  # the defaults have power
+    found = detectable_lift(config, PopulationConfig(epsilon=1.0), 10_000)
+    assert found.smallest < 0.1  # the defaults have power
     grid = dict(found.rows)
-    assert grid[0.2][found.measures.index(0.3)] == pytest.approx(found.visible)
+    assert grid[0.2][found.measures.index(0.3)] == pytest.approx(found.smallest)
     assert grid[0.05][0] > 0.3  # and those of the first release had none
     # Laplace noise for a half of epsilon, and three tenths of that.
-    by_hand = visible_lift(10_000, scale=1 / (0.5 * 0.3), holdout=0.2)
-    assert found.visible == pytest.approx(float(by_hand))
+    by_hand = min_detectable(10_000, scale=1 / (0.5 * 0.3), holdout=0.2)
+    assert found.smallest == pytest.approx(float(by_hand))
     assert (found.measures, [*grid]) == ((0.1, 0.2, 0.3, 0.5), [0.05, 0.1, 0.2, 0.5])
     scales, held = np.array([1 / (0.5 * one) for one in found.measures]), np.array([[one] for one in grid])
-    assert np.array([*grid.values()]) == pytest.approx(visible_lift(10_000, scale=scales, holdout=held))
+    assert np.array([*grid.values()]) == pytest.approx(min_detectable(10_000, scale=scales, holdout=held))
     assert all(column == sorted(column, reverse=True) for column in np.transpose([*grid.values()]).tolist())
-    assert lift_plan(config, PopulationConfig(epsilon=1.0), 50).visible == 1.0
-    assert lift_plan(msgspec.structs.replace(config, holdout=0.0), PopulationConfig(epsilon=1.0), 100) is None
+    assert detectable_lift(config, PopulationConfig(epsilon=1.0), 50).smallest == 1.0
+    assert (
+        detectable_lift(msgspec.structs.replace(config, holdout=0.0), PopulationConfig(epsilon=1.0), 100)
+        is None
+    )
 
 
 # --- a set of one's own to compare with -----------------------------------------------------------------

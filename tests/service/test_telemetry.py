@@ -15,8 +15,8 @@ from discreet.service.auth import Secrets
 from discreet.service.config import ServiceSettings
 from discreet.service.database import open_store
 from discreet.service.engine import DecisionEngine
-from discreet.service.metrics import Answered, Spans, Watched
-from discreet.service.web import App, application, prepare, watched
+from discreet.service.metrics import Answered, Instrumented, Spans
+from discreet.service.web import App, application, instrumented, prepare
 
 from .conftest import Running
 from .test_api import experiment
@@ -68,7 +68,7 @@ async def visits(app, key, reports):
     await ask(app, MARKER, "GET", f"/v1/keys/{MARKER}")
 
 
-def spans(folder, reports, kind=Watched):
+def spans(folder, reports, kind=Instrumented):
     """What is exported of some visits."""
     secrets = Secrets.fresh()
     app = App(DecisionEngine(open_store(f"sqlite:///{folder}/{reports}.db"), secrets))
@@ -89,14 +89,14 @@ def spans(folder, reports, kind=Watched):
     return exporter.get_finished_spans()
 
 
-class TellsPaths(Watched):
+class TellsPaths(Instrumented):
     """An injected fault."""
 
     def _template(self, scope):
         return scope["path"]
 
 
-class TellsOutcomes(Watched):
+class TellsOutcomes(Instrumented):
     """An injected fault."""
 
     def _counts(self, route, status):
@@ -153,7 +153,7 @@ def test_it_is_off_unless_a_collector_is_set(tmp_path, collector):
     )
     prepare(settings)
     app = application(settings)
-    told = watched(app, settings)._told
+    told = instrumented(app, settings)._told
     assert any(isinstance(one, Spans) for one in told) == (collector is not None)
     app.engine.store.close()
     for one in told:

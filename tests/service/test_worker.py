@@ -20,9 +20,9 @@ from discreet.service.worker import (
     PAUSED,
     REPORTED,
     RUNNING,
-    NoRoom,
     Pace,
     PopulationLedger,
+    ShareUnavailable,
     Worker,
     check_room,
     gate_of,
@@ -274,11 +274,11 @@ def test_shares_of_those_who_go_on_leave_the_rest(file_url):
     )
     with world.store.transaction() as tx:
         check_room(tx, 1, 0.25)
-        with pytest.raises(NoRoom) as caught:
+        with pytest.raises(ShareUnavailable) as caught:
             check_room(tx, 1, 0.26)
         assert caught.value.left == 0.25
         check_room(tx, 1, 0.75, second)
-        with pytest.raises(NoRoom) as caught:
+        with pytest.raises(ShareUnavailable) as caught:
             check_room(tx, 1, 0.76, second)
         assert caught.value.left == 0.75
 

@@ -251,7 +251,7 @@ def test_an_altered_store_is_refused_by_name(client, tmp_path, capfd):
         weighted=True,
     )
     with pytest.raises(
-        DataError, match=r"altered: bucket 0: somebody in it belongs to another bucket"
+        DataError, match=r"altered: bucket 0: one person in it belongs to another bucket"
     ) as caught:
         FacilityLocation.from_store(altered, client)
     assert "4711" not in everything_said(client, caught.value, capfd)

@@ -272,7 +272,7 @@ def test_learners_take_batches_of_a_store(stores):
 
 def test_what_a_store_cannot_do_is_refused(stores, tmp_path):
     store = stores[3]
-    with pytest.raises(DataError, match=r"above bound=0\.1"):
+    with pytest.raises(DataError, match=r"exceed bound=0\.1"):
         FacilityLocation.from_store(store, bound=0.1)
     with pytest.raises(ValueError, match="use a named one"):
         ConcaveOverModular.from_store(store, concave=np.sqrt, bound=9.0)

@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     store = store_of(tmp_path / "s", np.eye(4), 2)
     with pytest.raises(ValueError, match=r"covers has 3 topics \(columns\), the store 4"):
         WeightedTopics.from_store(store, np.ones((2, 3)))
-    with pytest.raises(DataError, match=r"above bound=0\.5"):
+    with pytest.raises(DataError, match=r"exceed bound=0\.5"):
         WeightedTopics.from_store(store, np.ones((2, 4)), bound=0.5)
     with pytest.raises(ValueError, match="in memory or in one store"):
         WeightedTopics.from_store(store, np.ones((4, 4))) + Coverage(np.eye(4))

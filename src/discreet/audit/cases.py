@@ -95,10 +95,10 @@ class Finding:
 class Case:
     """A setting to audit: who it is about, the people it is tried with, and how to run it.
 
-    ``runs`` multiplies the number of real runs, for what is quick. ``twice`` is a row in which the audited
-    person must not also be; None where there is no such row. ``faults`` are the injected faults to notice.
-    ``public`` seeds the public randomness, on which everything is conditioned. ``starts`` are neighbours from
-    which the search also starts. ``unseen``: sentences on what this audit cannot see, and why.
+    ``run_factor`` multiplies the number of real runs, for what is quick. ``twice`` is a row in which the
+    audited person must not also be; None where there is no such row. ``faults`` are the injected faults to
+    notice. ``public`` seeds the public randomness, on which everything is conditioned. ``starts`` are
+    neighbours from which the search starts, too. ``unseen``: sentences on what this audit cannot see, why.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Case:
     space: Space
     play: Play
     faults: tuple[str, ...]
-    runs: int = 1
+    run_factor: int = 1
     twice: int | None = None
     only_deep: bool = False
     public: int = 0
@@ -290,7 +290,7 @@ class ChoiceCase(Case):
         return best[1], best[2], math.ceil(min(_SURELY / max(best[0], 1e-9), _MOST_RUNS))
 
     def real_runs(self, pair: Pair, effort: Effort) -> tuple[float, float]:
-        runs = self.runs * effort.runs
+        runs = self.run_factor * effort.runs
         if effort.deep:
             pair = self._provable_pair(pair, runs, effort.evaluations // 2)
         p, q = self._distribution(pair.here), self._distribution(pair.there)
@@ -469,7 +469,7 @@ class NoiseCase(Case):
     def real_runs(self, pair: Pair, effort: Effort) -> tuple[float, float]:
         fit = min(1.0, self._noise_fit(pair, _NUMBERS * (4 if effort.deep else 1)))
         delta, mistake = self.budget.delta, measures.MISTAKE
-        few, many = self._few_runs(pair), self.runs * effort.runs
+        few, many = self._few_runs(pair), self.run_factor * effort.runs
         if self.many is not None:
             numbers = [
                 self.many(stream, many * _AT_ONCE, self.source(seed))
@@ -479,7 +479,7 @@ class NoiseCase(Case):
         runs = many if effort.deep else few
         if self.watched:
             return fit, measures.epsilon_lower_bound(*self._shown_scores(pair, runs), delta)
-        left = self._left_scores(pair, runs)
+        left = self._release_scores(pair, runs)
         bounds = [measures.epsilon_lower_bound(*left, delta, mistake / 2.0)]
         # What is shown follows from what has left. A few runs look for what does not.
         shown = self._shown_scores(pair, few)
@@ -489,7 +489,7 @@ class NoiseCase(Case):
     def _noise_fit(self, pair: Pair, enough: int) -> float:
         """Whether real noise follows its law, and moves releases exactly as the map of it says."""
         noise = None if self.watched else measures.noise_map(self._observe(pair.here))
-        still = np.concatenate(self._observe(pair.here)(measures.quiet)[0])
+        noiseless = np.concatenate(self._observe(pair.here)(measures.quiet)[0])
         drawn: list[Floats] = []
         law, seed = "", 0
         while sum(part.size for part in drawn) < enough:
@@ -498,7 +498,7 @@ class NoiseCase(Case):
             released, found = observe(None)
             law = found.laws[0]
             drawn += found.values
-            if noise is not None and not noise.explains(np.concatenate(released) - still, found):
+            if noise is not None and not noise.explains(np.concatenate(released) - noiseless, found):
                 return 0.0
         return measures.noise_law(drawn, law)
 
@@ -513,18 +513,18 @@ class NoiseCase(Case):
         claim, delta = self._claim(pair), self.budget.delta
         return math.ceil(_SPARE * measures.runs_to_prove(claim, delta, measures.MISTAKE / 2.0))
 
-    def _left_scores(
+    def _release_scores(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
-        """Scores of the noisy vectors that leave in this many runs: likelihood ratios by the noise as it is
+        """Scores of the noisy vectors released in this many runs: likelihood ratios by the noise as it is
         before any fault is injected, and, since that may itself be wrong, Fisher's discriminant.
         """
         noise = measures.noise_map(self._observe(pair.here))
-        still = [np.concatenate(self._observe(s)(measures.quiet)[0]) for s in (pair.here, pair.there)]
+        noiseless = [np.concatenate(self._observe(s)(measures.quiet)[0]) for s in (pair.here, pair.there)]
         with fault():
             worlds = _worlds(pair, runs, lambda *run: np.concatenate(self._observe(*run)(None)[0]))
         fitted = measures.discriminant_scores(*worlds)
-        ratios = [noise.log_ratios(world, *still) for world in worlds]
+        ratios = [noise.log_ratios(world, *noiseless) for world in worlds]
         return np.column_stack([ratios[0], fitted[0]]), np.column_stack([ratios[1], fitted[1]])
 
     def _shown_scores(
@@ -540,7 +540,7 @@ class NoiseCase(Case):
             pair = self._clear_pair(fault, pair, effort)
             scores = self._shown_scores(pair, runs, fault)
         else:
-            scores = self._left_scores(pair, runs, fault)
+            scores = self._release_scores(pair, runs, fault)
         bound = measures.epsilon_lower_bound(*scores, self.budget.delta, measures.MISTAKE / 2.0)
         return self._proves(pair, bound)
 
@@ -703,7 +703,7 @@ class MixedCase(ChoiceCase):
         return measures.epsilon_lower_bound(scores[0], scores[1], self.budget.delta), worlds
 
     def real_runs(self, pair: Pair, effort: Effort) -> tuple[float, float]:
-        runs = self.runs * effort.runs
+        runs = self.run_factor * effort.runs
         if effort.deep:
             pair = self._worst(self._usual_loss(), effort.evaluations // 2, seed=2, extra=(pair,))
         bound, worlds = self._bound(pair, runs)
@@ -738,7 +738,7 @@ class MixedCase(ChoiceCase):
             found = self._clear_pair(fault, pair, effort)
             if found is None:
                 return False
-            # Choices are told apart beside noise, by one of three scores that has to be found first.
+            # Choices are distinguished despite noise, by one of three scores that has to be found first.
             pair, runs = found[0], 4 * found[1]
         return self._bound(pair, runs, fault)[0] > claim * (1.0 + RELATIVE)
 

@@ -213,10 +213,10 @@ def noise_map(observe: Observe) -> NoiseMap:
     rest, drawn = observe(quiet)
     if not rest:
         raise ValueError("nothing noisy is released in this setting; audit more rounds, or shorter batches")
-    still = np.concatenate(rest)
+    noiseless = np.concatenate(rest)
     columns, groups, start = [], [], 0
     for draw, size in enumerate(drawn.sizes):
-        columns += [np.concatenate(observe(bumped(draw, place))[0]) - still for place in range(size)]
+        columns += [np.concatenate(observe(bumped(draw, place))[0]) - noiseless for place in range(size)]
         groups.append(slice(start, start + size))
         start += size
     laws = set(drawn.laws)

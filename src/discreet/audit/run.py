@@ -1,4 +1,4 @@
-"""Privacy audit of every mechanism and learner: the loss of the code beside its account.
+"""Privacy audit of every mechanism and learner: the loss of the code compared with its account.
 
 Exact loss between neighbours, the sampler, outputs alone, and injected faults: `PAGE` says how to read each.
 

@@ -213,7 +213,7 @@ def _gate_choices() -> Iterator[Case]:
                 Space(7, 3),
                 choosing(budget),
                 (*CHOICE_FAULTS, *CHOICE_SAMPLER_FAULTS, CHOICES_TELL),
-                runs=3,
+                run_factor=3,
                 only_deep=bool(delta) or neighbours == ADD_REMOVE,
             )
 
@@ -236,7 +236,7 @@ def _releases() -> Iterator[Case]:
             Space(3, 2),
             releasing(kind, budget, 2),
             (*NOISE_FAULTS, *NOISE_SAMPLER_FAULTS, NUMBERS_TELL),
-            runs=4,
+            run_factor=4,
             only_deep=neighbours == ADD_REMOVE or kind != "spherical_laplace",
         )
 
@@ -597,7 +597,7 @@ def _continuous() -> Iterator[Case]:
 
 
 def recommending(make: Callable[..., Any], crowd: int) -> Play:
-    """A recommender fitted to people beside a crowd that does not change; its model, and a set's scores."""
+    """A recommender fitted to people and a crowd that does not change; its model, and a set's scores."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         rows = present(stream)

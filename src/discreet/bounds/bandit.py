@@ -42,9 +42,10 @@ def falling_rate(n_items: int, block: int, noise: float, bound: float = 1.0) -> 
     EAGERNESS sqrt(n ln n / (c b)) with c = bound^2/8 + noise^2 and b the middle of the blocks between two
     falls, but never so high that a single noisy sample decides.
     """
-    spread = bound**2 / 8.0 + noise**2
-    middle = 2.0 ** (max(block, 1).bit_length() - 0.5)
-    wanted = EAGERNESS * math.sqrt(n_items * math.log(max(n_items, 2)) / (spread * middle))
+    c = bound**2 / 8.0 + noise**2
+    b = 2.0 ** (max(block, 1).bit_length() - 0.5)
+    wanted = EAGERNESS * math.sqrt(n_items * math.log(max(n_items, 2)) / (c * b))
+    # One sample moves an exponent by no more than 2 by its value, and by 1/2 for each scale of its noise.
     return min(wanted, 2.0 / bound, 0.5 / noise if noise > 0.0 else math.inf)
 
 
@@ -170,7 +171,7 @@ def published_bandit(n_items: int, k: int, rounds: int, epsilon: float, delta: f
     """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3).
 
     The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`. What
-    is displayed beside it, `published_tail`, is too small to change a float.
+    is displayed next to it, `published_tail`, is too small to change a float.
     """
     size = (n_items * math.log(n_items)) ** (2.0 / 3.0)
     return float(32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0))

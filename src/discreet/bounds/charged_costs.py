@@ -73,7 +73,7 @@ class ChargedCosts:
 
     @property
     def ratios(self) -> tuple[float, float | None]:
-        """What cost-benefit picks achieve: beside the best set without large items, and beside any.
+        """What cost-benefit picks achieve: compared with the best set without large items, and with any.
 
         Until some item of a best set T does not fit any more, every pick gains at least its share of what is
         missing: f(S) >= (1 - exp(-cost of S / charged cost of T)) f(T). If T has no large item, S then costs
@@ -82,7 +82,7 @@ class ChargedCosts:
         together: with a the ratio of picks to f(T without o), the better of S and the best single item is
         of value 1 / (1 + 1/a) of f(T).
 
-        With at most k items beside the knapsack picks also end when there are k. Each counts for capacity / k
+        With at most k items besides the knapsack, picks also end at k of them. Each counts for capacity / k
         at least, so that S then has a charged cost of the whole capacity: more than either case asks for.
         """
         half = self.capacity / 2.0

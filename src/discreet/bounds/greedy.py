@@ -16,7 +16,7 @@ ALPHA = 1.0 - 1.0 / math.e
 
 
 def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
-    """Beside 1 - 1/e: what pick i loses has (1 - 1/k)^(k - i) of its effect left after the last of k picks.
+    """Against 1 - 1/e: what pick i loses has (1 - 1/k)^(k - i) of its effect left after the last of k picks.
 
     Every pick closes 1/k of the distance to the best k items, save for its own loss.
     """
@@ -26,7 +26,7 @@ def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
 
 
 def extendible_loss(n_items: int, picks: int, temperature: float, p: int) -> float:
-    """Beside 1/(p + 1): each pick loses at most p items of the best set, none of more value than the pick.
+    """Against 1/(p + 1): each pick loses at most p items of the best set, none of more value than the pick.
 
     That is, f(OPT) <= f(S) + p (sum of the picks' gains + what they fell short by). Matroids have p = 1.
     """
@@ -43,7 +43,7 @@ def knapsack_loss(
     n_people: int,
     bound: float,
 ) -> float:
-    """Beside ``costs.ratio``; ``ends`` is the rate of the best single item and of the choice between the two.
+    """Against ``costs.ratio``; ``ends`` is the rate of the best single item and of the choice of the two.
 
     With N = ``n_people`` and probability 1 - 1/N no pick's density falls short by more than ln(n k N) / rate;
     each loses its charged cost times that, and all feasible sets' charged costs are limited. Otherwise all of

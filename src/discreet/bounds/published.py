@@ -15,7 +15,7 @@ import math
 def published_continuous_greedy(
     n_items: int, reach: float, epsilon: float, sensitivity: float, single: float = 1.0
 ) -> float:
-    """Paper 003, Theorem 3: sqrt(Delta R^3 n ln n / epsilon), beside 1 - 1/e, for matroids and knapsacks.
+    """Paper 003, Theorem 3: sqrt(Delta R^3 n ln n / epsilon), against 1 - 1/e, for matroids and knapsacks.
 
     The theorem is about objectives in which no single item has a value above a constant, 1 say; for others
     the loss is ``single`` times that of F / ``single``. Only the order is printed; constants are 1 here.
@@ -43,7 +43,7 @@ def published_laplace_steps(
 
     With the constants of Lemmas 1 to 3: the expected largest of n such absolute values is the scale times
     the n-th harmonic number, which the paper rounds to O(ln n). ``likely``: sqrt(10) ln(K n) times the scale
-    instead, which no step's noise exceeds with probability 1 - 1/K. Lemma 5 has the same loss beside
+    instead, which no step's noise exceeds with probability 1 - 1/K. Lemma 5 has the same loss against
     1 - kappa/e.
     """
     scale = 2.0 * steps * n_items * sensitivity / epsilon
@@ -91,7 +91,7 @@ def _steps_and_noise(
 def published_picks(n_items: int, picks: int, epsilon: float, sensitivity: float) -> float:
     """Greedy by the exponential mechanism, Delta k^2 ln n / epsilon (paper 003 on Mitrovic et al. 2017).
 
-    Beside 1 - 1/e for at most k items, beside 1/2 for matroids of rank k. Only the order is printed;
+    Against 1 - 1/e for at most k items, against 1/2 for matroids of rank k. Only the order is printed;
     constants are 1 here.
 
     >>> round(published_picks(20, 3, 1.0, 1.0))

@@ -126,7 +126,7 @@ def noisy_leader(
 def following(
     rounds: int, rate: float, prior: float, deviation: float, batch: int = 1, bound: float = 1.0
 ) -> float:
-    """What Hedge over two learners can lose beside the one that has only this ``prior`` at first.
+    """What Hedge over two learners can lose against the one that has only this ``prior`` at first.
 
     For bound 1 that is ln(1 / prior) / rate + rate B T / 8 + deviation / sqrt(2 pi), where it goes by the sum
     of the differences of their rewards, known with Gaussian noise whose ``deviation`` never falls. Proof.
@@ -213,7 +213,7 @@ def sampling_error(n_items: int, k: int, window: int, rounds: int, bound: float 
 
 
 def picks_loss(n_items: int, k: int, rate: float) -> float:
-    """What k exponential picks lose beside greedy ones, in expected sums of gains.
+    """What k exponential picks lose against greedy ones, in expected sums of gains.
 
     A pick among m candidates falls short of the best by at most ln(m) / rate: the entropy of the choice makes
     up for the rest. What pick i loses has (1 - 1/k)^(k - i) of its effect left at the end, because later

@@ -135,7 +135,7 @@ def skipping(options: argparse.Namespace, highest: float = 1.0) -> list[str]:
     left_out = [
         f"Rows with a missing cell or of another width{weight}, and those of an item that is not listed, were"
         " left out, each for what is in it alone; its person is still counted, unless it is of another width,"
-        " which names nobody. How many there were is private, and not said.",
+        " which names no one. How many there were is private, and not said.",
         f"Rows with text that is not {options.encoding or 'UTF-8'} were left out as well. In a file in"
         " another encoding that is every row with an accent: say which it is, e.g."
         f" --encoding {'cp1252' if options.encoding is None else 'utf-8'}.",

@@ -22,7 +22,7 @@ _EXAMPLES = """examples:
   discreet plan --n-items 285 --k 5 --rounds 32710 --epsilon 1 --delta 1e-6 --personal
 
 Nothing here looks at anybody's data: the answer is public. "regret at most" bounds the expected loss over all
-rounds beside (1 - 1/e) times the best fixed set."""
+rounds compared with (1 - 1/e) times the best fixed set."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-separation",
         type=int,
         metavar="S",
-        help="after how many rounds somebody comes again, at the least",
+        help="after how many rounds, at least, a person comes again",
     )
 
 

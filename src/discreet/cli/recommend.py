@@ -51,7 +51,7 @@ _EXAMPLES = """examples:
 The model is made of differentially private releases: it is public, and so is its file. Somebody's set follows
 from it and from their own history, and is for them alone. discreet plan --personal says whether it pays, by
 public sizes. evaluate fits models to four fifths of the people and serves the others: hit rate, recall and
-NDCG, beside popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
+NDCG, compared with popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 _READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "encoding")
 _DATA = (*_READ, "weight", "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
@@ -63,7 +63,7 @@ _OTHERS = {
     "for": {"fit": (*_DATA, *_MODEL), "evaluate": ("splits", "out")},
     "evaluate": {"fit": _MODEL, "for": _ASKED},
 }
-_MOST_COMPARED = 5000  # items whose pairs are counted without privacy, beside the model
+_MOST_COMPARED = 5000  # items whose pairs are counted without privacy, compared with the model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

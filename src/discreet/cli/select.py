@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--include",
         metavar="ITEMS",
         help="items that are in the list whatever people have: separated by commas, or @FILE with one per"
-        " line; repeatable. They count towards --k and the constraints, and the others are chosen beside"
+        " line; repeatable. They count towards --k and the constraints, and the others are chosen besides"
         " them. They must be public: not read off FILE",
         **several,
     )
@@ -191,7 +191,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--show",
         metavar="COL",
-        help="also print this column of --items beside each item, such as a title; repeatable",
+        help="also print this column of --items next to each item, such as a title; repeatable",
         **several,
     )
     out.add_argument(
@@ -515,7 +515,7 @@ def _check_items(options: argparse.Namespace) -> None:
     if options.include:
         raise ValueError(
             "--include names items of a public list, and with --items-private the list is chosen privately;"
-            " give --items FILE, or publish the included items beside what is chosen"
+            " give --items FILE, or publish the included items along with what is chosen"
         )
     checks.real("--items-private", options.items_private, above=0.0, below=1.0)
     if not options.delta:
@@ -941,7 +941,7 @@ class SelectionReport:
             "The list does not show how many people want an item, nor that these items are the best: every"
             " pick is partly chance, and another run would spend another budget and may choose otherwise.",
             f"One person is one value of {options.person}, by its text (blanks around it do not count, upper"
-            " and lower case differ, a number is its text): somebody who has two counts as two, and for them"
+            " and lower case differ, a number is its text): a person who has two counts as two, and for them"
             f" the epsilon is twice as large{', the delta more than that' * delta}.",
             "Guarantees add up: another list from the same people, by anyone, costs each of them its epsilon"
             f"{' and its delta' * delta} again."
@@ -952,14 +952,14 @@ class SelectionReport:
                 else ""
             ),
             "What is true of people in general, such as that those who like one item like another, is not"
-            " hidden, and may be used to guess about somebody who was not even in the file.",
+            " hidden, and may be used to guess about a person who was not even in the file.",
             *(
                 [
                     f"The choice is by at most {options.cap} items of each person, drawn by a hash of who"
                     " they are, and so is what is said of the best list. That makes the guarantee no better"
                     " and the noise no smaller: without --cap each person counts once as well. It pays"
                     " against lists made by bots; where long lists are people's own tastes, what is cut off"
-                    " counts for nobody, and fewer may be served."
+                    " counts for no one, and fewer may be served."
                 ]
                 if options.cap is not None
                 else []
@@ -981,12 +981,12 @@ class SelectionReport:
         )
         if options.items_from_data:
             said += (
-                " If that list changes, because somebody alone has an item, nothing is guaranteed: the output"
-                " is not for publishing unless the list of items is public anyway."
+                " If that list changes, because one person alone has an item, nothing is guaranteed: the"
+                " output is not for publishing unless the list of items is public anyway."
             )
         if options.seed is not None or options.insecure_diagnostics:
             said += (
-                " That would be so without --seed and --insecure-diagnostics; this output protects nobody and"
+                " That would be so without --seed and --insecure-diagnostics; this output protects no one and"
                 " is not for publishing."
             )
         elif not options.items_from_data:
@@ -1129,7 +1129,7 @@ class SelectionReport:
         return "\n".join(lines)
 
     def _table(self, result: dict[str, Any]) -> str:
-        """The items, with what was asked for beside them."""
+        """The items, with what was asked for next to them."""
         gains, shown = result.get("noisy_gains"), result.get("shown", {})
         adds = "people it adds (noisy)" if self.request.options.objective == "any" else "it adds (noisy)"
         header = ["", self.request.options.item, *shown] + ([adds] if gains else [])

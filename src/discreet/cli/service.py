@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keys(options: argparse.Namespace, url: str) -> int:
-    """Make, list, end or replace keys, also beside a service that runs."""
+    """Make, list, end or replace keys, also next to a running service."""
     from ..service.auth import Keys, LastAdmin
     from ..service.database import open_store
     from ..service.worker import audit

@@ -211,7 +211,7 @@ class MatroidMinor(Matroid):
 
     def __init__(self, matroid: Matroid, included: Items, free: Items) -> None:
         sets = IndependentSets(MinorOracle(matroid._sets.oracle, included, free))
-        super().__init__(sets, "nothing fits beside what is included")
+        super().__init__(sets, "nothing fits together with what is included")
         self._of = f"{included.size} in {matroid!r}"
 
     def __repr__(self) -> str:

@@ -192,7 +192,7 @@ class NestedLimits:
         a power of two, so that no rounding can break a limit.
         """
         x = self._within(point)
-        unit = 1 << min(52, 60 - int(np.ceil(np.log2(float(x.sum()) + 1.0))))
+        unit = 1 << min(52, 60 - int(np.ceil(np.log2(float(x.sum()) + 1.0))))  # lengths sum to below 2^61
         lengths = np.rint(x * unit).astype(np.int64)
         for level in self.levels:
             self._trim(level, lengths, unit)

@@ -42,7 +42,7 @@ class IndependentSets:
     """The independent sets of a matroid, known by an oracle (kernels/matroids.pyx), and their polytope.
 
     ``flow`` (kernels/flows.pyx) finds sets that exceed their rank, and rounds; without one, the nearest-point
-    method does. ``uniforms``: how many random numbers rounding takes at the most, for each item and beside
+    method does. ``uniforms``: how many random numbers rounding takes at the most, for each item and besides
     that. ``exchanges``: whether the oracle merges two bases itself.
     """
 

@@ -100,7 +100,7 @@ class Rest(Constraint):
         return self._constraint.contains(self._whole(S))
 
     def addable(self, S: Iterable[int]) -> NDArray[np.bool_]:
-        """A mask over the items: True where the item may be added beside S."""
+        """A mask over the items: True where the item may be added to S."""
         return self._constraint.addable(self._whole(S))[self._free]
 
     def _whole(self, S: Iterable[int]) -> Items:

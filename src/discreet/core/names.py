@@ -110,7 +110,7 @@ def canonical(person: Hashable) -> int | str:
     if found is not None:
         return found
     if isinstance(person, _NAMING):
-        raise ValueError("person_id names nobody; use None for somebody unknown")
+        raise ValueError("person_id names no one; use None for an unknown person")
     raise TypeError("person_id must be text, a number, a UUID or a tuple of these, which have lasting names")
 
 

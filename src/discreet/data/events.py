@@ -688,7 +688,7 @@ def private_catalogue(
     and from nothing that is not listed.
 
     It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
-    that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget beside it.
+    that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget in addition.
     With a `Gate`, which has its own randomness, both stand in one account: what comes next is then paid with
     what is left of epsilon.
 

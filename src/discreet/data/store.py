@@ -46,11 +46,11 @@ _LOCK = "lock"
 NARROW = 1 << 16  # items that fit into 16 bits
 _RULES = {
     1: "its arrays do not fit together",
-    2: "somebody in it belongs to another bucket: a person who is split over buckets counts more than once",
-    3: "its people are not in order, or somebody stands in it twice",
-    4: "somebody has more items than the cap",
+    2: "one person in it belongs to another bucket: a person who is split over buckets counts more than once",
+    3: "its people are not in order, or one person is in it twice",
+    4: "one person has more items than the cap",
     5: "it has an item that is not in the catalogue",
-    6: "somebody's items are not in order, or one stands twice",
+    6: "one person's items are not in order, or one is listed twice",
     7: "it has a weight that is not allowed",
 }
 

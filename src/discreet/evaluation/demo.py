@@ -224,7 +224,7 @@ def _shop_table(shop: Shop) -> tuple[list[str], list[list[str]]]:
 
 
 def _forecast(shop: Shop) -> dict[str, float | None]:
-    """What the plan said before anybody came, beside what was observed.
+    """What the plan said before anybody came, compared with what was observed.
 
     Shares are of what the best fixed set takes in hindsight (greedy). Regret is per round, against 1 - 1/e
     times that set.

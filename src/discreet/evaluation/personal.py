@@ -102,7 +102,7 @@ def _of_model(model: Recommender) -> Scores:
     return lambda histories: np.stack([model.scores(items) for items in histories])
 
 
-# --- beside it, without privacy ---------------------------------------------------------------------------
+# --- compared with it, without privacy ---------------------------------------------------------------------
 
 
 def popularity(training: Population) -> Scores:
@@ -195,7 +195,7 @@ def compare_recommenders(
     features: Any = None,
     progress: bool = False,
 ) -> RecommenderComparison:
-    """A `PrivateRecommender` beside private popularity with the whole budget, and others without privacy.
+    """A `PrivateRecommender` against private popularity with the whole budget, and others without privacy.
 
     With public ``features`` of items it is there with them as well. Each seed is a split of the people, and
     seeds the noise as well: nothing of this is private. ``progress`` says how many models are done.
@@ -214,7 +214,7 @@ def compare_recommenders(
         split = NewPeople.of(people, seed)
         if not split.histories:
             raise ValueError(
-                "nobody among the new people has two items or more: there is nothing to hold out"
+                "no one among the new people has two items or more: there is nothing to hold out"
             )
         for name, known in kinds.items():
             next(models)

@@ -112,7 +112,7 @@ def baskets(
     """Baskets filled for one of several recipes: worth 1 to a shopper if anything shown is in theirs.
 
     Recipes of ``size`` products each are shopped for with falling frequency; a shopper takes most of one, and
-    one product at random. The products of the commonest recipe sell best and are worth little beside each
+    one product at random. The products of the commonest recipe sell best and are worth little next to each
     other: one of each recipe serves more people.
     """
     count = checks.whole("recipes", recipes, at_least=1, at_most=items)

@@ -213,7 +213,9 @@ cdef class ForestFlow:
         return root(tied, self.ends[2 * edge]) == root(tied, self.ends[2 * edge + 1])
 
     cdef void split(self, int which, Py_ssize_t reached, int64_t top, int64_t fresh) noexcept nogil:
-        """Part those in the queue and ``top``, which are full, from the rest: to that they are one vertex."""
+        """Seen from the rest, the first ``reached`` vertices of queue ``which`` and ``top``, a full set, become
+        the one new vertex ``fresh``: arcs that leave the set start there from now on.
+        """
         cdef Py_ssize_t i
         cdef int64_t vertex, arc, following
         for i in range(reached):

@@ -568,39 +568,39 @@ cdef void _spread(
 
 cdef void _sort(
     const uint64_t *keys, const item_type *items, const double *weights, Py_ssize_t size, uint64_t *to_keys,
-    item_type *to_items, double *to_weights, uint64_t *some_keys, item_type *some_items, double *some_weights,
-    int coarse, int bits, int64_t *starts,
+    item_type *to_items, double *to_weights, uint64_t *spare_keys, item_type *spare_items,
+    double *spare_weights, int coarse, int bits, int64_t *starts,
 ) noexcept nogil:
     """Rows in the order of key and item: by the first bits of the key, then each cell by itself.
 
     By few bits at first, so that what comes next goes on within the fast memory of a processor. There by
-    item and then by further bits of the key, after which nearly all rows are in order. ``some_...`` is room
+    item and then by further bits of the key, after which nearly all rows are in order. ``spare_...`` is room
     for as many rows, ``starts`` for all cells.
     """
     cdef Py_ssize_t cells = (<Py_ssize_t>1) << coarse, finer = (<Py_ssize_t>1) << (bits - coarse)
     cdef Py_ssize_t start, stop, outer, inner, at
     cdef int64_t *within = starts + cells + 1
     cdef int64_t *by_item = within + finer + 1
-    cdef bint twice = sizeof(item_type) > 2
-    cdef uint64_t *first_keys = some_keys if twice else to_keys
-    cdef item_type *first_items = some_items if twice else to_items
-    cdef double *first_weights = some_weights if twice else to_weights
+    cdef bint two_digits = sizeof(item_type) > 2  # items of more than 16 bits are sorted by two digits
+    cdef uint64_t *first_keys = spare_keys if two_digits else to_keys
+    cdef item_type *first_items = spare_items if two_digits else to_items
+    cdef double *first_weights = spare_weights if two_digits else to_weights
     _spread(
         keys, items, weights, 0, size, False, 64 - coarse, starts, cells, first_keys, first_items, first_weights
     )
     for outer in range(cells):
         start, stop = starts[outer], starts[outer + 1]
-        if twice:
+        if two_digits:
             _spread(
-                some_keys, some_items, some_weights, start, stop, True, 0, by_item, 1 << DIGIT, to_keys,
+                spare_keys, spare_items, spare_weights, start, stop, True, 0, by_item, 1 << DIGIT, to_keys,
                 to_items, to_weights,
             )
         _spread(
-            to_keys, to_items, to_weights, start, stop, True, DIGIT if twice else 0, by_item, 1 << DIGIT,
-            some_keys, some_items, some_weights,
+            to_keys, to_items, to_weights, start, stop, True, DIGIT if two_digits else 0, by_item, 1 << DIGIT,
+            spare_keys, spare_items, spare_weights,
         )
         _spread(
-            some_keys, some_items, some_weights, start, stop, False, 64 - bits, within, finer, to_keys,
+            spare_keys, spare_items, spare_weights, start, stop, False, 64 - bits, within, finer, to_keys,
             to_items, to_weights,
         )
         for inner in range(finer):

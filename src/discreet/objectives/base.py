@@ -458,7 +458,7 @@ class Population(ABC):
         if most > cap:
             fix = f"call cap_items({cap}) first" if hasattr(self, "cap_items") else "leave items out first"
             raise DataError(
-                f"items_per_person={cap}, but somebody touches more items; {fix}", f"up to {most} items"
+                f"items_per_person={cap}, but one person touches more items; {fix}", f"up to {most} items"
             )
         return cap
 
@@ -468,7 +468,7 @@ class Population(ABC):
         worst = int(np.argmax(largest))
         if not largest[worst] <= bound * (1.0 + ROUNDING):
             raise DataError(
-                f"somebody can reach a value above {said}",
+                f"one person's function can exceed {said}",
                 f"person {worst} can reach a value of {float(largest[worst])!r}",
             )
 
@@ -711,7 +711,7 @@ class Mixture(Population):
     def _take(self, rows: Items) -> Self:
         if not self.one_by_one:
             raise ValueError(
-                "the parts of this mixture have different numbers of people, so that nobody has a function of"
+                "the parts of this mixture have different numbers of people, so that no one has a function of"
                 " their own in it; mix parts about the same people"
             )
         taken = self._like()

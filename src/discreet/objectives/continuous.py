@@ -173,7 +173,7 @@ class ConcaveOfLinear(ContinuousPopulation):
         worst = int(np.argmax(reach))
         if reach[worst] > self.total * (1.0 + ROUNDING):
             raise DataError(
-                f"somebody has <weights, upper> above total={self.total:g}; rescale or declare a larger one",
+                f"one person has <weights, upper> above total={self.total:g}; rescale or declare more",
                 f"person {worst} has {reach[worst]:g}",
             )
         height, _, slope, bend = _SHAPES[self.concave]
@@ -181,7 +181,7 @@ class ConcaveOfLinear(ContinuousPopulation):
         self.bound = float(height(np.array(self.total)))
         self.gradient_bound = slope * longest
         if not math.isfinite(longest * longest):
-            raise ValueError(f"upper has an entry of {float(self.upper.min()):g}, too small beside total")
+            raise ValueError(f"upper has an entry of {float(self.upper.min()):g}, too small for total")
         self.smoothness = bend * longest**2
 
     def __len__(self) -> int:
@@ -265,7 +265,7 @@ class QuadraticProgram(ContinuousPopulation):
         if least.min() < -ROUNDING:
             person = int(np.argmin(least.min(axis=1)))
             raise DataError(
-                "somebody's gradient at upper is negative: the function falls; make linear larger or upper"
+                "one person's gradient at upper is negative: the function falls; make linear larger or upper"
                 " smaller",
                 f"person {person} has {least[person].min():g}",
             )
@@ -276,7 +276,7 @@ class QuadraticProgram(ContinuousPopulation):
         worst = int(np.argmax(sizes))
         if sizes[worst] > limit * (1.0 + ROUNDING):
             raise DataError(
-                f"somebody can reach more than {name}={limit:g}; rescale or declare more",
+                f"one person's function can exceed {name}={limit:g}; rescale or declare more",
                 f"person {worst} can reach {sizes[worst]:g}",
             )
 

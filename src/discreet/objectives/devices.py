@@ -119,7 +119,7 @@ class Device:
     def logarithm(self, values: Any) -> Any:
         """log of numbers from 1 on, to a few units of the last place, by the same operations everywhere.
 
-        What is less, or no number, counts as 1: rounding beside huge numbers of one person stops nobody.
+        What is less, or no number, counts as 1: rounding next to huge numbers of one person stops nobody.
         """
         xp = self.xp
         values = xp.where(values > 1.0, values, xp.ones_like(values))
@@ -192,7 +192,7 @@ class Device:
     # --- products of embeddings -----------------------------------------------------------------------------
 
     def tile_bytes(self, tile: Tile, width: int) -> int:
-        """At most how much memory a pass takes beside its arguments and what it returns."""
+        """At most how much memory a pass takes besides its arguments and what it returns."""
         size = 4 if width <= _EXACT_IN_32 else 8
         return (3 * tile[0] * tile[1] + (tile[0] + 2 * tile[1]) * width) * size + 8 * tile[0]
 
@@ -314,7 +314,7 @@ NUMPY = Processor("numpy", np, "cpu")
 
 
 def in_threads(work: Callable[[int], Any], starts: Sequence[int], *, alone: bool) -> list[Any]:
-    """What ``work`` makes of each start, in threads; linear algebra starts none beside ours."""
+    """What ``work`` makes of each start, in threads; linear algebra starts none in parallel with ours."""
     if alone:
         return [work(start) for start in starts]
     with _one_thread_each(), ThreadPoolExecutor(processors()) as pool:
@@ -327,7 +327,7 @@ def processors() -> int:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Within it, linear algebra starts no threads beside ours, where that can be told to it."""
+    """Within it, linear algebra starts no threads in parallel with ours, where that can be told to it."""
     controller = _controller()
     if controller is None:
         yield

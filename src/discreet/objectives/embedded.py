@@ -53,7 +53,7 @@ class Similarities:
 
     @property
     def memory(self) -> int:
-        """At most how many bytes a pass takes beside the embeddings and the numbers of its answer."""
+        """At most how many bytes a pass takes besides the embeddings and the numbers of its answer."""
         return int(self.device.tile_bytes(self.tile, int(self.people.shape[1])))
 
     def take(self, rows: Any) -> Similarities:
@@ -305,7 +305,7 @@ class EmbeddedFacilityLocation(Population):
 
     @property
     def working_memory(self) -> int:
-        """At most how many bytes a pass takes, beside the embeddings and a few numbers for each person."""
+        """At most how many bytes a pass takes, besides the embeddings and a few numbers for each person."""
         return self._rows.memory
 
     @property

@@ -210,7 +210,7 @@ class TritonDevice(Device):
         return self._own(out)
 
     def tile_bytes(self, tile: Tile, width: int) -> int:
-        """At most how much memory a pass takes beside its arguments and what it returns."""
+        """At most how much memory a pass takes besides its arguments and what it returns."""
         return tile[0] * (width + 16) + 8 * tile[1]
 
     def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:

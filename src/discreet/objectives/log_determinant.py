@@ -42,7 +42,7 @@ class LogDeterminant(StepPopulation):
 
     Memory is that of the kernel and the qualities, and as much again for each chosen item. To hold somebody
     to the bound takes one pass over their qualities where Hadamard's inequality settles it, and otherwise the
-    Cholesky factor of the items that they have a quality for. Beside huge qualities (from about 1e8 on)
+    Cholesky factor of the items that they have a quality for. With huge qualities (from about 1e8 on)
     rounding leaves little of what items add to each other: whatever is computed of a person is cut to the
     bound as well.
 
@@ -110,9 +110,10 @@ class LogDeterminant(StepPopulation):
                 yield here, places, rows
 
     def _largest(self) -> Floats:
-        return self._worked_out(np.arange(len(self)))
+        return self._upper_bounds(np.arange(len(self)))
 
-    def _worked_out(self, people: Items) -> Floats:
+    def _upper_bounds(self, people: Items) -> Floats:
+        """The most that each person's function can reach with up to ``at_most`` items, or a bound on it."""
         # No item adds more than alone. Sums of pivots may miss that, where qualities are so large that
         # rounding leaves nothing of the items that come later.
         everything, numpy = np.arange(self.n_items), self._rows.device.numpy
@@ -126,6 +127,8 @@ class LogDeterminant(StepPopulation):
         for i, quality in enumerate(numpy(self._rows.take(people).quality)):
             own = np.flatnonzero(quality)
             matrix = quality[own, None] * kernel[np.ix_(own, own)] * quality[own]
+            # Eigenvalues of principal submatrices interlace with those of the matrix: no k items have a
+            # larger determinant of I + L_S than the k largest eigenvalues give.
             spread = np.log1p(np.maximum(np.linalg.eigvalsh(matrix)[::-1][: self.at_most], 0.0)).sum()
             largest[i] = min(largest[i], max(float(spread), float(alone[i].max())))
         return largest
@@ -138,7 +141,7 @@ class LogDeterminant(StepPopulation):
             reached[here] = largest_totals(rows.device.numpy(alone), self.at_most or self.n_items)
         unsure = np.flatnonzero(reached > bound)
         if unsure.size:
-            reached[unsure] = self._worked_out(unsure)
+            reached[unsure] = self._upper_bounds(unsure)
         return reached
 
     def _most_items(self) -> int:
@@ -316,7 +319,7 @@ def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
     """A column of the factor: what an item with this ratio explains of the others, of which ``rest`` is left.
 
     Nothing explains more of an item than there is (Cauchy and Schwarz), so that ``rest`` stays at 1 or more.
-    Beside huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
+    With huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
     """
     most = xp.sqrt(xp.clip(rest - 1.0, min=0.0))
     return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)

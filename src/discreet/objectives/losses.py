@@ -238,7 +238,7 @@ class Squared(Losses):
 class Linear(Losses):
     """Linear costs ``<c, w>``, a row c per person: what each expert, action or direction costs them.
 
-    ``box=(low, high)`` is the range of every entry, and a declared bound beside ``row_norm``; give at
+    ``box=(low, high)`` is the range of every entry, and a declared bound as well as ``row_norm``; give at
     least one of them.
 
     >>> Linear([[1.0, 0.0], [0.5, 1.0]], box=(0.0, 1.0)).value([0.5, 0.5])

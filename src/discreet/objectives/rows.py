@@ -1267,7 +1267,7 @@ class ConcaveOverModular(RowPopulation):
         if self._shape_given is not None:
             totals = row_totals(matrix)
             if not np.isfinite(totals).all():
-                raise DataError("somebody's weights add up to more than a float holds; rescale them")
+                raise DataError("one person's weights add up to more than a float holds; rescale them")
             _look_at(self._shape_given, float(totals.max()))
             return totals
         if self._cap_given is None:

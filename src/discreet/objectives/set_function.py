@@ -68,8 +68,8 @@ class SetFunction(Population):
             return answers.number("value", answer, lowest, self.bound)
         except DataError as error:
             raise DataError(
-                f"somebody values a set at nan, or outside [{lowest:g}, {self.bound:g}]; correct the function"
-                " or declare another bound",
+                f"one person values a set at nan, or outside [{lowest:g}, {self.bound:g}]; correct the"
+                " function or declare another bound",
                 f"person {person} values {sorted(chosen)} at {error.details}",
             ) from None
 
@@ -79,7 +79,7 @@ class SetFunction(Population):
         if min(rises) < self._deepest_fall:
             person = rises.index(min(rises))
             raise DataError(
-                "somebody loses when an item joins a set; the function is not monotone",
+                "one person loses when an item joins a set; the function is not monotone",
                 f"person {person} loses {-rises[person]:g} when item {j} joins {sorted(chosen)}",
             )
         return rises[0] if len(rises) == 1 else math.fsum(rises) / len(rises)

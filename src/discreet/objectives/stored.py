@@ -813,7 +813,7 @@ class StoredTopics(WeightedTopics):
 def _check_store(store: Any) -> None:
     instance("store", store, Store, 'Store.open("people/")')
     if not store.n_people:
-        raise DataError("the store holds nobody; a population needs at least one person")
+        raise DataError("the store holds no people; a population needs at least one person")
 
 
 def _extent(engine: Engine, weighted: bool) -> tuple[int, float, float]:

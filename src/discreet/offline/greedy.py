@@ -405,17 +405,17 @@ class GreedyPlan:
         return self.picks.method
 
 
-def make(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> GreedyPlan:
+def plan_with(problem: SelectionProblem, share: Share, method: str, gains_fraction: Fraction) -> GreedyPlan:
     """The plan by one method; ValueError, with the reason, where its account does not apply.
 
-    ``for_gains`` of the share is for releasing the picks' gains.
+    ``gains_fraction`` of the share is for releasing the picks' gains.
     """
     count = max(1, problem.picks + problem.ends)
     if not share.private:
         picks = Picks("none", math.inf, LaplaceNoise(problem.width, 0.0), count)
-        bare = LaplaceNoise(problem.moved[0], 0.0) if for_gains else None
+        bare = LaplaceNoise(problem.moved[0], 0.0) if gains_fraction else None
         return GreedyPlan(picks, picks if problem.ends else None, bare)
-    for_picks = share.part(1 - for_gains) if for_gains else share
+    for_picks = share.part(1 - gains_fraction) if gains_fraction else share
     ends: Picks | None
     if method in ("basic", "zcdp", "exact"):
         composed = {"basic": accounts.basic, "zcdp": accounts.zcdp, "exact": accounts.exactly}
@@ -428,25 +428,25 @@ def make(problem: SelectionProblem, share: Share, method: str, for_gains: Fracti
         account_of_sums = accounts.decomposable if method == "decomposable" else accounts.subsampled
         picks = account_of_sums(part, problem.bound)
         ends = accounts.basic(for_picks.part(_ENDS), problem.width, 2) if problem.ends else None
-    noise = _gains_noise(problem, share, picks, for_gains) if for_gains else None
+    noise = _gains_noise(problem, share, picks, gains_fraction) if gains_fraction else None
     return GreedyPlan(picks, ends, noise)
 
 
-def choose(problem: SelectionProblem, share: Share, method: str, for_gains: Fraction) -> GreedyPlan:
+def choose_plan(problem: SelectionProblem, share: Share, method: str, gains_fraction: Fraction) -> GreedyPlan:
     """The plan by ``method``; for ``"auto"`` the one whose draws lose least: see `draws_loss`.
 
     For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
     lose is left out of the comparison: its certificate allows for the worst set of all those that were never
-    in problem, and on real data it is small beside what a larger rate brings.
+    in problem, and on real data it is small compared with what a larger rate brings.
     """
     if method != "auto" or not share.private:
-        plan = make(problem, share, "basic" if method == "auto" else method, for_gains)
+        plan = plan_with(problem, share, "basic" if method == "auto" else method, gains_fraction)
         return replace(plan, reason="asked for" if share.private else "no privacy was asked for")
     plans: list[tuple[float, GreedyPlan]] = []
     notes = []
     for name in _QUICK:
         try:
-            plan = make(problem, share, name, for_gains)
+            plan = plan_with(problem, share, name, gains_fraction)
         except ValueError as error:
             notes.append(f"{name}: {error}")
             continue
@@ -526,14 +526,14 @@ def _extendible(constraint: Constraint) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _gains_noise(problem: SelectionProblem, share: Share, picks: Picks, for_gains: Fraction) -> Event:
+def _gains_noise(problem: SelectionProblem, share: Share, picks: Picks, gains_fraction: Fraction) -> Event:
     """Noise for the gains of the picks, in the privacy definition that the picks are paid in."""
-    part, (l1, l2) = share.part(for_gains), problem.moved
+    part, (l1, l2) = share.part(gains_fraction), problem.moved
     if share.definition is None:
         spent = event_loss(picks.event) * picks.count
         assert spent.pure is not None
         # More than plain epsilon allows has to be paid in zCDP, and so has the noise.
-        concentrated = spent.pure > share.part(1 - for_gains).epsilon
+        concentrated = spent.pure > share.part(1 - gains_fraction).epsilon
         return (
             GaussianNoise.within(part, l2, definition="zcdp")
             if concentrated
@@ -814,7 +814,7 @@ class PrivateGreedy(OfflineSelector):
 
     method: GreedyMethod
     release_gains: float | None
-    _for_gains: Fraction
+    _gains_fraction: Fraction
     _plan: GreedyPlan | None = None
     _advice = ""  # what would do better where the budget is too small
 
@@ -848,7 +848,7 @@ class PrivateGreedy(OfflineSelector):
             self,
             method=checks.one_of("method", method, ("auto", *METHODS)),
             release_gains=release_gains,
-            _for_gains=exact(release_gains or 0),
+            _gains_fraction=exact(release_gains or 0),
         )
         if self.constraint.n_items is not None:
             # A method that cannot be accounted for is refused before there is any data.
@@ -873,7 +873,7 @@ class PrivateGreedy(OfflineSelector):
 
     @property
     def ratio(self) -> float | None:
-        """What greedy is worth beside the best set, for monotone submodular objectives; None if not known."""
+        """What greedy is worth against the best set, for monotone submodular functions; None if not known."""
         constraint: Constraint | None = self.constraint
         if self._residual is not None or _costs(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
@@ -948,7 +948,7 @@ class PrivateGreedy(OfflineSelector):
         return [*steps(self._plan, self.budget, self.bound), last]
 
     def _chosen_plan(self, problem: SelectionProblem) -> GreedyPlan:
-        return choose(problem, self.share, self.method, self._for_gains)
+        return choose_plan(problem, self.share, self.method, self._gains_fraction)
 
     # --- the selection ---------------------------------------------------------------------------
 
@@ -971,14 +971,14 @@ class PrivateGreedy(OfflineSelector):
         problem = self._problem(left, None if self._one_way else len(people), people)
         if left.forced:
             chosen, queries = list(range(left.free.size)), 0
-            plan = self._chosen_plan(problem) if self._for_gains else None
+            plan = self._chosen_plan(problem) if self._gains_fraction else None
             if plan is not None and plan.gains is not None:
                 self._allowance.expect((plan.gains, 1))
         else:
             plan = self._chosen_plan(problem)
             if self._by_average(people, problem, plan):
                 problem = self._problem(left, len(people), people, averages=True)
-                averaged = make(problem, self.share, plan.method, self._for_gains)
+                averaged = plan_with(problem, self.share, plan.method, self._gains_fraction)
                 plan = replace(averaged, reason=plan.reason)
             self._warn(problem, plan)
             chosen, queries = self._picked(people, problem, plan, progress)
@@ -1136,7 +1136,7 @@ class PrivateGreedy(OfflineSelector):
             return
 
         def favoured(larger: Share) -> bool:
-            tried = make(problem, larger, plan.method, self._for_gains)
+            tried = plan_with(problem, larger, plan.method, self._gains_fraction)
             return (chance_of_a_favourite(problem, tried) or 0.0) >= 0.5
 
         enough = least_epsilon(favoured, self.share)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .segments import Segments as Segments
     from .thompson import ThompsonSelector as ThompsonSelector
 
-# What there is beside the registered learners; modules are imported when a name is first asked for.
+# What there is as well as the registered learners; modules are imported when a name is first asked for.
 _BASES = {
     "AuditExample": f"{__name__}.registry",
     "Experts": f"{__name__}.experts",

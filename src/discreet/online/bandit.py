@@ -300,7 +300,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class BanditSettings(SelectorSettings):
-    """What a `BanditSelector` goes by.
+    """Settings of `BanditSelector`.
 
     ``block`` rounds make a block (the first one, for slots). With an ``exploration_rate`` each round explores
     by chance, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right after exploring.
@@ -1036,12 +1036,12 @@ class ValueFeedback(RewardSum):
     def _kept_noise(self, noise: NDArray[np.int64]) -> None:
         begun = self.schedule.stop > 0
         if begun and noise.size and (not self._gate.resumes_alike or noise.size != self.schedule.samples):
-            raise ValueError("the file holds noise that nobody has left there")
+            raise ValueError("the file holds unused noise that this state cannot have")
         self._noise = self._fresh_noise() if begun and not noise.size else noise
 
     def _resumed(self) -> None:
         if not in_range(self._current, self._settings.n_items, least=-1):
-            raise ValueError("the set that stands holds items that there are not")
+            raise ValueError("the set that stands holds unknown items")
 
 
 # --- items that were taken ------------------------------------------------------------------------------
@@ -1234,7 +1234,7 @@ class SlotFeedback(RewardSum):
     def _resumed(self) -> None:
         shown = np.append(self._lists.ravel(), self._current)
         if not in_range(shown, self._settings.n_items):
-            raise ValueError("the lists hold items that there are not")
+            raise ValueError("the lists hold unknown items")
 
 
 def largest(

@@ -30,7 +30,7 @@ _LONGEST = 1 << 80
 
 @dataclass(frozen=True, kw_only=True)
 class BanditLeaderSettings(LearnerSettings):
-    """What a `BanditApproximateLeader` goes by; ``bound`` is the range of costs, (low, high).
+    """Settings of `BanditApproximateLeader`; ``bound`` is the range of costs, (low, high).
 
     ``event`` is the noise on a batch's sum of costs, or on a node of the published tree of estimates.
     """

@@ -130,7 +130,7 @@ class HorizonTooShort(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class BanditMinimizerSettings(SetMinimizerSettings):
-    """What a `BanditSubmodularMinimizer` goes by.
+    """Settings of `BanditSubmodularMinimizer`.
 
     ``event`` is the noise on a batch's sum of costs, or on a node of the tree of estimates. Thompson sampling
     has neither exploration rate nor regularization; both are 1.

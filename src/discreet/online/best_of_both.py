@@ -59,7 +59,7 @@ def _shares(share: Share) -> tuple[Share, Share, Share]:
 
 @dataclass(frozen=True, kw_only=True)
 class BestOfBothSettings(SelectorSettings):
-    """What a `BestOfBothSelector` goes by: those of its two learners, and of the sum that compares them."""
+    """Settings of `BestOfBothSelector`: those of its two learners, and of the sum that compares them."""
 
     votes: RollingSettings
     experts: RunningSumSettings
@@ -160,7 +160,7 @@ class BestOfBothSettings(SelectorSettings):
 
     @property
     def following_regret(self) -> float:
-        """What choosing between the two can lose beside the experts (see `bounds.following`)."""
+        """What choosing between the two can lose against the experts (see `bounds.following`)."""
         spec, event = self.spec, self.event
         noise = 0.0 if spec is None or event is None else self.bound * spec.deviation(event)
         prior = 1.0 / (1.0 + self.odds)

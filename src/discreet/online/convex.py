@@ -264,7 +264,7 @@ def approximate_leader(
 
 @dataclass(frozen=True, kw_only=True)
 class ApproximateLeaderSettings(GradientSumSettings):
-    """What an `ApproximateLeader` goes by; ``growing`` is added to the regularization every round."""
+    """Settings of `ApproximateLeader`; ``growing`` is added to the regularization every round."""
 
     tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "min_separation", "regularization")
 
@@ -322,8 +322,8 @@ class ApproximateLeaderSettings(GradientSumSettings):
         given = checks.real("regularization", asked, at_least=0.0)
         if given + self.strong_convexity < _LEAST_REGULARIZATION * self.lipschitz:
             raise ValueError(
-                f"regularization={given:g} is nothing beside lipschitz={self.lipschitz:g}, and needs costs"
-                " with strong_convexity above 0; leave it at 'auto'"
+                f"regularization={given:g} is negligible compared with lipschitz={self.lipschitz:g}, and"
+                " needs costs with strong_convexity above 0; leave it at 'auto'"
             )
         return given
 
@@ -477,7 +477,7 @@ class ApproximateLeader(PointLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearLeaderSettings(GradientSumSettings):
-    """What a `LinearLeader` goes by."""
+    """Settings of `LinearLeader`."""
 
     tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "rate", "min_separation")
 
@@ -556,7 +556,7 @@ class LinearLeaderSettings(GradientSumSettings):
 
     @property
     def noise_length(self) -> float:
-        """Root mean square length of the noise of the last sum, with what is added to it."""
+        """Root mean square length of any sum's noise; public noise tops trees' sums up to ``most_draws``."""
         spec, event = self.spec, self.event
         if spec is None or event is None or self.noise == "gaussian":
             return super().noise_length

@@ -212,7 +212,7 @@ class Experts:
 
 
 def _own_regret(expert: Any) -> float:
-    """What an expert certifies to lose beside the best item, in a stream that does not look at its draws."""
+    """What an expert certifies to lose against the best item, in a stream that does not look at its draws."""
     if isinstance(expert, OnlineSelector):
         about = expert.settings
         weighted = getattr(about, "weights", None) or getattr(about, "items_per_person", None)

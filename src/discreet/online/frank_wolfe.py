@@ -412,7 +412,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfeSetSettings(FrankWolfeSettings):
-    """What a `MetaFrankWolfe` goes by: ``domain`` is the constraint."""
+    """Settings of `MetaFrankWolfe`: ``domain`` is the constraint."""
 
     paper: ClassVar[str] = "paper 003, Algorithm 3 (ln T levels of a tree that has log2 T)"
     noises: ClassVar[tuple[str, ...]] = ("gaussian", "laplace")
@@ -530,7 +530,7 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfePointSettings(FrankWolfeSettings):
-    """What a `MetaFrankWolfePoints` goes by."""
+    """Settings of `MetaFrankWolfePoints`."""
 
     paper: ClassVar[str] = (
         "paper 000, Algorithm 4 (noise for a gradient's length, not for a difference of two)"
@@ -988,7 +988,7 @@ class MetaFrankWolfe(OnlineSelector):
     def expert_epsilon(self) -> float:
         """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise.
 
-        By the library's account, beside ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
+        By the library's account, not ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
         of paper 003 pays for ln T levels and has log2 T, so that this is about 1.44 times the claim or more.
         """
         return _expert_epsilon(self)

@@ -35,7 +35,7 @@ from .learner import (
     score_range,
     tightened,
 )
-from .partial import Counting, Summed
+from .partial import Counting, SumLayout
 from .released import Released
 
 _LABEL = "items drawn by Hedge experts"
@@ -46,7 +46,7 @@ _AS_PUBLISHED = {"rate": None, "resample_every": 1, "composition": "summed"}
 
 @dataclass(frozen=True, kw_only=True)
 class HedgeSettings(SelectorSettings):
-    """What a `HedgeSelector` goes by."""
+    """Settings of `HedgeSelector`."""
 
     rounds: int
     resample_every: int = 1
@@ -289,8 +289,8 @@ class HedgeSelector(OnlineSelector):
         else:
             self._experts.add(person)
 
-    def _summed(self) -> Summed:
-        return Summed(self._experts.scores.shape, 0, self._experts.most, self._units)
+    def _summed(self) -> SumLayout:
+        return SumLayout(self._experts.scores.shape, 0, self._experts.most, self._units)
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
         self._experts.add(sums)

@@ -36,7 +36,7 @@ UNITS = 1 << 28  # to 1. The sum of the longest batch is an exact float.
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderSettings(SelectorSettings):
-    """What a `LeaderSelector` goes by."""
+    """Settings of `LeaderSelector`."""
 
     constraint: Matroid
     sums: str = "sqrt"

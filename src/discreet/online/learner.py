@@ -69,7 +69,7 @@ from ..privacy.account import published_share
 from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .catalogue import RECENT, Catalogue, Request
-from .partial import Merged, Partial, Summed, SummedPart
+from .partial import MergedParts, Partial, SumLayout, SummedPart
 from .pending import MOST_OPEN, Pending, Ticket, Waiting
 from .people import (
     ContributionLimit,
@@ -621,7 +621,7 @@ class OnlineLearner:
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
         """Everything that a file says, and every release paid for."""
         own = Gate.from_state(header["gate"]) if gate is None else gate
-        with own._again(header["owner"]) as view:
+        with own._restoring(header["owner"]) as view:
             self._take_up(header, arrays, view, own_gate=gate is None)
         self._saved_alone = True
 
@@ -852,7 +852,7 @@ class OnlineSelector(OnlineLearner):
             self._begin_with(start.released if isinstance(start, OnlineSelector) else start)
 
     def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
-        self._pending, self._waiting, self._merged = Pending(), Waiting(), Merged()
+        self._pending, self._waiting, self._merged = Pending(), Waiting(), MergedParts()
         self._catalogue = Catalogue(settings.n_items, settings.labels)
         super()._assemble(settings, gate, own_gate=own_gate)
 
@@ -1325,11 +1325,11 @@ class OnlineSelector(OnlineLearner):
         if self._sum is not None:
             self._sum.check_divisible()
 
-    def _summed(self) -> Summed:
+    def _summed(self) -> SumLayout:
         """What people add to the sums of the open batch."""
         if self._sum is None:
             raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
-        summed: Summed = self._sum.summed(self._shown)
+        summed: SumLayout = self._sum.summed(self._shown)
         return summed
 
     def _batch(self) -> int:

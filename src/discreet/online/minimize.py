@@ -201,7 +201,7 @@ def noise_cost(
 
 @dataclass(frozen=True, kw_only=True)
 class MinimizerSettings(SetMinimizerSettings):
-    """What a `SubmodularMinimizer` goes by."""
+    """Settings of `SubmodularMinimizer`."""
 
     paper: ClassVar[str] = "SubmodularMinimizer"
     tuned: ClassVar[tuple[str, ...]] = ("sums", "noise", "min_separation")

@@ -28,7 +28,7 @@ About = tuple[str, int, int | None, str]  # server, batch, room and learner of a
 
 
 @dataclass(frozen=True)
-class Summed:
+class SumLayout:
     """What people add to the sums of a batch: their shape, the range of one person's entries, what counts."""
 
     shape: tuple[int, ...]
@@ -204,7 +204,7 @@ class KeptPart(Partial):
             self._people.extend([self._checked(person) for person in people])
 
 
-class Merged:
+class MergedParts:
     """Which parts of the open batch have been merged, by server and by id."""
 
     _state = ("_batch", "_names")

@@ -28,7 +28,7 @@ from ..objectives.rows import Coverage, ProbabilisticCoverage
 from ..objectives.stored import StoredPopulation
 from ..privacy import PublicRandomness
 from .catalogue import Catalogue
-from .partial import Summed
+from .partial import SumLayout
 
 if TYPE_CHECKING:
     from .learner import Rounds
@@ -211,7 +211,7 @@ def check_population(
         )
     if not people.one_by_one:
         raise ValueError(
-            "the parts of this mixture have different numbers of people, so that nobody has a function of"
+            "the parts of this mixture have different numbers of people, so that no one has a function of"
             " their own in it; learners need one for each"
         )
     if people.n_items != n_items:
@@ -273,13 +273,13 @@ def kept_person(n_items: int, bound: float, person: Any) -> Any:
     return person
 
 
-def counted_person(n_items: int, bound: float, summed: Summed, person: Any) -> NDArray[np.int64]:
+def counted_person(n_items: int, bound: float, summed: SumLayout, person: Any) -> NDArray[np.int64]:
     """A person's units, once they have been checked."""
     check_population(person, n_items, bound, monotone=True, one="add() takes one person")
     return summed.units(person)
 
 
-def counted_people(n_items: int, bound: float, summed: Summed, people: Population) -> NDArray[np.int64]:
+def counted_people(n_items: int, bound: float, summed: SumLayout, people: Population) -> NDArray[np.int64]:
     """The sum of everybody's units: of rows at once, of a store by its engine, of others one by one."""
     check_population(people, n_items, bound, monotone=True)
     if isinstance(people, StoredPopulation):

@@ -35,7 +35,7 @@ MOST_ITEMS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class PersonalSettings(SelectorSettings):
-    """What a `PersonalSelector` goes by."""
+    """Settings of `PersonalSelector`."""
 
     sums: str = "sqrt"
     first_batch: int

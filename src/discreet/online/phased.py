@@ -43,7 +43,7 @@ METHODS = ("composed", "exact", "subsampled")
 
 @dataclass(frozen=True, kw_only=True)
 class PhasedSettings(SelectorSettings):
-    """What a `PhasedSelector` goes by."""
+    """Settings of `PhasedSelector`."""
 
     window: int | str = "doubling"
     first_window: int

@@ -34,7 +34,7 @@ _CLEAR = 1.5  # times what noise adds to a score: what windows are long enough f
 
 @dataclass(frozen=True, kw_only=True)
 class RollingSettings(SelectorSettings):
-    """What a `RollingSelector` goes by."""
+    """Settings of `RollingSelector`."""
 
     first_window: int
     rate: float

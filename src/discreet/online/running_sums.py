@@ -64,7 +64,7 @@ _PREFERENCE = (
 
 @dataclass(frozen=True, kw_only=True)
 class RunningSumSettings(SelectorSettings):
-    """What a `RunningSumSelector` goes by.
+    """Settings of `RunningSumSelector`.
 
     ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
     given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one
@@ -515,7 +515,7 @@ def _check_items(people: Population, most: int | None) -> None:
     rows = people.as_rows()
     assert rows is not None
     if most is not None and int(np.diff(rows.sparse.indptr).max()) > most:
-        raise ValueError(f"somebody has more than items_per_person={most} items")
+        raise ValueError(f"one person has more than items_per_person={most} items")
 
 
 def check_growth(before: SumSpec | None, after: SumSpec | None, neighbours: str) -> None:

@@ -373,7 +373,7 @@ class Segments:
             raise ValueError("values are not those of segments")
         self._names = group_names(self.values, self.by, self.other, own_gate=gate is None)
         learners: list[OnlineSelector] = []
-        with own._again(header["owner"]) as view:
+        with own._restoring(header["owner"]) as view:
             saved = zip(self._names, header["segments"], header["randomness"], strict=True)
             for index, (name, inside, source) in enumerate(saved):
                 part = {
@@ -550,7 +550,7 @@ def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate
     """What an account calls the groups of people with the ``values`` of an attribute.
 
     At a gate that others use too, groups of another attribute, or of other values, may hold the same people:
-    the names tell these apart, and the gate refuses them beside each other.
+    the names tell these apart, and the gate refuses them together.
 
     >>> group_names(("de", "fr"), "country", None, own_gate=True)
     ['country: de', 'country: fr']
@@ -654,7 +654,7 @@ class SharedLimit(ContributionLimit):
 
     def __init__(self, own: ContributionLimit, shared: ContributionLimit) -> None:
         if own.apart or own.people:
-            raise ValueError("somebody was counted by a learner of its own, or has to be in rounds apart")
+            raise ValueError("one person was counted by a learner of its own, or must be in rounds apart")
         self._own, self._shared = own, shared
         self._key, self.apart, self._counts, self._counted = own._key, False, {}, {}
 

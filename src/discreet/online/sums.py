@@ -39,7 +39,7 @@ from ..privacy.account import published_share
 from ..privacy.conversions import exact
 from ..privacy.prefix_sum import METHODS
 from .learner import CALIBRATIONS, asked
-from .partial import Counting, Summed
+from .partial import Counting, SumLayout
 from .released import Estimates, Evidence, Pooled
 
 Values = NDArray[Any]
@@ -399,16 +399,17 @@ class BatchedSum(PrivateTotal):
     def check_divisible(self) -> None:
         """Refuse parts on other servers where that cannot be."""
         if self.settings.participation is not None:
-            raise ValueError("min_separation= goes by rounds, which a part does not know")
+            message = "counts rounds, and a part on another server has no round numbers; leave it out"
+            raise ValueError(f"min_separation= {message}")
         if getattr(self.settings, "items_per_person", None) is not None:
             raise ValueError(
                 "items_per_person= draws items by the round, and a part on another server has no round"
                 " numbers; leave it out"
             )
 
-    def summed(self, shown: NDArray[np.int32]) -> Summed:
+    def summed(self, shown: NDArray[np.int32]) -> SumLayout:
         """What people add in a part on another server."""
-        return Summed(self._shape, 0, self.most, self.units_of(shown))
+        return SumLayout(self._shape, 0, self.most, self.units_of(shown))
 
 
 class BatchTotal:

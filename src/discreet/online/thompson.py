@@ -23,7 +23,7 @@ from ..privacy.conversions import exact
 from .bandit import FEEDBACK, RewardSum, RewardUnits, check_reward_noise, reward_noise, warn_if_too_short
 from .catalogue import Catalogue
 from .learner import OnlineSelector, Rounds, SelectorSettings, Stream, common_settings, tightened
-from .partial import About, Partial, Summed, SummedPart
+from .partial import About, Partial, SumLayout, SummedPart
 from .pending import Ticket
 from .released import Estimates, Released
 from .sums import BatchTotal
@@ -180,7 +180,7 @@ _SHORTEST = {"bandit": 10, "slots": 20}  # rounds of a block where noise is no m
 
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSettings(SelectorSettings):
-    """What a `ThompsonSelector` goes by: ``noise`` is that of one block's sum, or counts."""
+    """Settings of `ThompsonSelector`: ``noise`` is that of one block's sum, or counts."""
 
     feedback: BanditFeedback = "bandit"
     block: int
@@ -451,10 +451,10 @@ class BlockFeedback(RewardSum):
         if part >= _LEAST_PART:
             self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
 
-    def summed(self, shown: NDArray[np.int32]) -> Summed:
+    def summed(self, shown: NDArray[np.int32]) -> SumLayout:
         """What people add in a part on another server."""
         counted = partial(self.units.read, partial(self.units.of, shown=tuple(shown.tolist())))
-        return Summed((self._settings.width,), 0, self.units.most, counted)
+        return SumLayout((self._settings.width,), 0, self.units.most, counted)
 
     def check(self, sums: NDArray[np.int64], people: int) -> None:
         """Refuse sums of a part that its people cannot have."""
@@ -503,7 +503,7 @@ class BlockFeedback(RewardSum):
     def _blocks(self, blocks: list[tuple[Any, ...]]) -> None:
         self._open = {number: Block(*one) for number, *one in blocks}
         if any(not in_range(one.items, self._settings.n_items) for one in self._open.values()):
-            raise ValueError("a block shows items that there are not")
+            raise ValueError("a block shows unknown items")
 
 
 class ThompsonSelector(OnlineSelector):

@@ -223,7 +223,7 @@ def plan_convex(
 
 @dataclass(frozen=True)
 class Simulation:
-    """What every kind of candidate served on simulated streams, beside sets drawn at random.
+    """What every kind of candidate served on simulated streams, compared with sets drawn at random.
 
     ``best`` is the kind to take; ``crowds`` how many streams it was tried on, of ``people`` people each.
     ``needed`` is from how many people on it serves clearly more than random sets; None if that was not found.

@@ -115,7 +115,7 @@ class Question(ABC):
         """What a learner of this name is asked for, before the budget."""
 
     def options(self, name: str) -> dict[str, Any]:  # noqa: ARG002
-        """What the question says beside that."""
+        """What the question says in addition."""
         return {}
 
     def build(self, candidate: Candidate, seed: Seed, **more: Any) -> OnlineLearner:

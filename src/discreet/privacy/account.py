@@ -43,7 +43,7 @@ from .picks import ExactChoices, SampledPicks, SampledScores, SummedPicks, sampl
 
 
 NOTHING = Loss()
-CONCURRENT = "concurrent"  # a pure part beside a Gaussian one: for releases that are declared together
+CONCURRENT = "concurrent"  # a pure part and a Gaussian one in parallel: for releases declared together
 Group = tuple[str, ...]
 
 
@@ -145,7 +145,7 @@ class Releases:
         return total
 
     def loss_seen(self) -> Loss:
-        """The loss of the people of this group: what is here and above, not beside."""
+        """The loss of the people of this group: what is here and above, not in sibling groups."""
         total, place = self.loss, self
         while place._above is not None:
             place = place._above
@@ -193,7 +193,7 @@ class Releases:
     def check_families(self, group: Group) -> None:
         """Refuse groups that people of others may be in as well: parts of another split of the same people.
 
-        A name "family: part" belongs to a family; groups beside each other must all be of one.
+        A name "family: part" belongs to a family; groups of one level must all be of one.
         """
         place = self
         for name in group:
@@ -201,7 +201,7 @@ class Releases:
             for other, part in place.parts.items():
                 if other.rpartition(": ")[0] != family and not part.empty:
                     raise ValueError(
-                        f"group {name!r} lies beside {other!r}, which divides the same people differently:"
+                        f"group {name!r} lies next to {other!r}, which divides the same people differently:"
                         " somebody may be in both; use the groups of one division"
                     )
             place = place.part(name)
@@ -628,7 +628,7 @@ class Account:
     ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``definition``, or
     in the best of all definitions where that is None. ``tight=True`` also asks the exact adaptive composition
     of exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every
-    release with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted beside
+    release with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted besides
     the budget, such as a list of items that came from data.
 
     They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
@@ -656,12 +656,12 @@ class Account:
 
     @property
     def rho(self) -> float:
-        """zCDP parameter of a person (beside what approximate releases add to delta)."""
+        """zCDP parameter of a person (in addition to what approximate releases add to delta)."""
         return squared(self.loss.rho, self.budget.max_rounds_per_person)
 
     @property
     def mu(self) -> float:
-        """Gaussian-DP parameter of a person (beside what approximate releases add to delta)."""
+        """Gaussian-DP parameter of a person (in addition to what approximate releases add to delta)."""
         return math.sqrt(squared(self.loss.mu_squared, self.budget.max_rounds_per_person)) * (1 + 1e-15)
 
     def epsilon(self, delta: float | None = None, *, tight: bool = False) -> float:
@@ -848,7 +848,7 @@ _Curve = tuple[tuple[tuple[float, int], ...], float, tuple[tuple[float, int], ..
 
 
 def _curves(ledger: Releases, budget: Budget) -> list[_Curve] | None:
-    """Exact adaptive composition of exponential choices, with Gaussian and pure steps beside them.
+    """Exact adaptive composition of exponential choices, with Gaussian and pure steps in parallel.
 
     A curve for each group of people; None where they are not known to hold.
     """

@@ -72,8 +72,8 @@ Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 REPRODUCIBLE = "reproducible randomness"  # what a ledger is told by gates whose noise somebody may know
 SEEDED = (
-    "what this began with was released with a seed: not private for the people of that, anyone who knows the"
-    " seed can remove the noise"
+    "the releases this started from were drawn with a seed and are not private for those people: anyone who"
+    " knows the seed can remove the noise"
 )
 BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
 _UNIT = LaplaceNoise(1.0, 1.0)
@@ -226,7 +226,7 @@ class Accountant:
 
     @property
     def side_by_side(self) -> list[str] | None:
-        """The two limits of a pure part beside a Gaussian one, as text."""
+        """The two limits of a pure part in parallel with a Gaussian one, as text."""
         limit = self.limit
         return (
             None if limit is None or limit.definition != CONCURRENT else [str(limit.pure), str(limit.limit)]
@@ -390,10 +390,10 @@ class Owner:
     def __reduce__(self) -> NoReturn:
         raise TypeError("an owner of charges is not copied or pickled, or they could be taken up twice")
 
-    # --- while it is made again ------------------------------------------------------------------
+    # --- while it is being restored ------------------------------------------------------------------
 
     @property
-    def comes_back(self) -> bool:
+    def is_being_restored(self) -> bool:
         """Whether what it reserves was charged before, and is not again."""
         return self._charged is not None
 
@@ -807,7 +807,7 @@ class Gate:
         """
         for _, count in releases:
             checks.whole("count", count, at_least=1, at_most=checks.ANY)
-        if not self._comes_back:
+        if not self._is_being_restored:
             self._accountant.expect(self._group, *releases)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
@@ -965,7 +965,7 @@ class Gate:
         if number:
             owner = self._owner
             charge = Charge(self._group, entry, number, None if owner is None else owner.id)
-            if owner is not None and owner.comes_back:
+            if owner is not None and owner.is_being_restored:
                 self.check_process()
                 owner.take(charge)
             else:
@@ -978,14 +978,14 @@ class Gate:
 
     def public_randomness(self, words: int = 4) -> PublicRandomness:
         """Public randomness, which depends on nobody and is not charged; it follows the gate's seed."""
-        return (
-            PublicRandomness([0] * words) if self._comes_back else PublicRandomness.drawn(self._source, words)
-        )
+        if self._is_being_restored:
+            return PublicRandomness([0] * words)
+        return PublicRandomness.drawn(self._source, words)
 
     def key(self, words: int = 4) -> bytes:
         """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
         number = checks.whole("words", words, at_least=1, at_most=1 << 10)
-        return bytes(8 * number) if self._comes_back else self._source.words(number).tobytes()
+        return bytes(8 * number) if self._is_being_restored else self._source.words(number).tobytes()
 
     def with_budget(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim.
@@ -1039,19 +1039,19 @@ class Gate:
         return self if self._owner is not None else self._seen_as(owner=Owner(self._accountant))
 
     @contextmanager
-    def _again(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
-        """This gate for something that is made again, of a state whose owner (`Owner.state`) is ``saved``.
+    def _restoring(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
+        """This gate while something is restored from a state whose owner (`Owner.state`) is ``saved``.
 
         What is reserved there within must have been charged for that owner, and is not again. Public
         randomness and keys are blank: those drawn before are in the state that is being read. At the end
         the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
         """
         name, number = str(saved["id"]), checks.whole("number", saved["number"], at_least=1, at_most=1 << 62)
-        if self._owner is not None:  # a part of something that is made again as a whole
+        if self._owner is not None:  # a part of something that is restored as a whole
             if self._owner.id != name:
-                raise ValueError("it belongs to something else")
-            if not self._owner.comes_back:
-                raise ValueError("its charges are in use already: it goes on here")
+                raise ValueError("these charges belong to another object")
+            if not self._owner.is_being_restored:
+                raise ValueError("its charges are already in use in this process")
             yield self
             return
         view = self._seen_as(owner=Owner(self._accountant, name, number))
@@ -1061,8 +1061,8 @@ class Gate:
         view._owner.end()
 
     @property
-    def _comes_back(self) -> bool:
-        return self._owner is not None and self._owner.comes_back
+    def _is_being_restored(self) -> bool:
+        return self._owner is not None and self._owner.is_being_restored
 
     def state(self) -> dict[str, Any]:
         """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.

@@ -312,7 +312,7 @@ def adaptive_choices_delta(epsilon: float, ranges: Groups, *, mu: float = 0.0, p
 
     ``ranges`` lists (range, number of steps): an exponential mechanism with weights ``exp(eta q)`` has
     range ``eta`` times the spread of the change of ``q`` between neighbours. ``mu`` is the Gaussian-DP
-    parameter of everything Gaussian beside them and ``pure`` lists (epsilon, number of steps) of pure-DP
+    parameter of everything Gaussian in parallel and ``pure`` lists (epsilon, number of steps) of pure-DP
     steps. Never reports less than ``SMALLEST_DELTA`` unless it is exact there.
 
     >>> eta = 0.0047

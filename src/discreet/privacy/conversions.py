@@ -162,12 +162,12 @@ def _edge(excess: Callable[[float], float], inside: float, outside: float) -> fl
     ``inside`` is on that side and ``outside`` is not. By the method of false position in logarithms, with
     the Illinois rule; what is returned was itself asked.
     """
-    below, above = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
-    last = 0
+    at_inside, at_outside = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
+    last_side = 0
     for _ in range(200):
         if abs(outside - inside) <= 2.0**-47 * inside:
             break
-        share = below / (below - above)
+        share = at_inside / (at_inside - at_outside)
         share = min(max(share, 2.0**-20), 1.0 - 2.0**-20) if math.isfinite(share) else 0.5
         middle = inside * (outside / inside) ** share
         if not min(inside, outside) < middle < max(inside, outside):
@@ -176,11 +176,11 @@ def _edge(excess: Callable[[float], float], inside: float, outside: float) -> fl
                 break
         found = excess(middle)
         if found <= 0.0:
-            above = above / 2.0 if last < 0 else above
-            inside, below, last = middle, min(found, -1e-300), -1
+            at_outside = at_outside / 2.0 if last_side < 0 else at_outside
+            inside, at_inside, last_side = middle, min(found, -1e-300), -1
         else:
-            below = below / 2.0 if last > 0 else below
-            outside, above, last = middle, found, 1
+            at_inside = at_inside / 2.0 if last_side > 0 else at_inside
+            outside, at_outside, last_side = middle, found, 1
     return inside
 
 
@@ -375,7 +375,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def concurrent_delta(pure: Fraction, mu: float, epsilon: Fraction) -> float:
-    """Delta, at ``epsilon`` above ``pure``, of a pure mechanism beside a mu-Gaussian one.
+    """Delta, at ``epsilon`` above ``pure``, of a pure mechanism in parallel with a mu-Gaussian one.
 
     Randomised response is the worst mechanism of its epsilon: its loss is +-``pure``, the first with
     probability p = e^pure / (1 + e^pure). So delta is p delta_mu(epsilon - pure) + (1 - p) delta_mu(epsilon +
@@ -406,7 +406,7 @@ def concurrent_epsilon(pure: Fraction, mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def concurrent_mu(pure: Fraction, epsilon: Fraction, delta: float) -> float:
-    """Largest mu (to nine digits, from below) beside ``pure`` within (``epsilon``, ``delta``).
+    """Largest mu (to nine digits, from below) in parallel with ``pure`` within (``epsilon``, ``delta``).
 
     >>> round(concurrent_mu(Fraction(4, 5), Fraction(1), 1e-6), 4), round(gdp_mu(0.2, 1e-6), 4)
     (0.0538, 0.0527)

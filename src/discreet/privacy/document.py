@@ -56,7 +56,7 @@ def document(
     page.heading("Promise")
     page.text(promise or promised(latest if total is None else total, len(accounts)))
     header = ["period", "spent epsilon", "limit", "delta"]
-    spent = {**accounts} | ({} if total is None else {"somebody who took part in every period": total})
+    spent = {**accounts} | ({} if total is None else {"a person who took part in every period": total})
     rows = [
         [name, at_most(one.epsilon(), 4), at_most(one.budget.epsilon, 4), at_most(one.budget.delta, 4)]
         for name, one in spent.items()
@@ -113,7 +113,7 @@ def promised(account: Account, periods: int = 1) -> str:
         else " This holds where it was settled in advance what would be released; otherwise the limit does."
     )
     return (
-        "Whatever somebody learns from everything that was released, they could have learned almost as well"
+        "Whatever anyone learns from everything that was released, they could have learned almost as well"
         f" if the data of any one person {change}{every}: each result is at most exp({at_most(spent, 4)}) ="
         f" {likelier(spent) if spent < 50 else 'very many'} times as likely with it as without"
         f"{beside}.{fixed} No more than exp({at_most(budget.epsilon, 4)}) is {ever}."

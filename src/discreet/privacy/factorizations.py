@@ -338,7 +338,7 @@ class BinaryTree:
 
     @cached_property
     def shares(self) -> Vector:
-        """What a block's own release weighs beside what is known of its two halves, by level from 1 on."""
+        """What a block's own release weighs against what is known of its two halves, by level from 1 on."""
         shares, variance = [], 1.0
         for _ in range(self.levels):
             halves = variance + variance

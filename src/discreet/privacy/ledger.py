@@ -106,13 +106,13 @@ def check_can_resume(number: int, known: tuple[int, bool] | None, in_use: bool) 
     """Refuse to resume an owner of charges from its saved state ``number``, unless that is safe.
 
     ``known`` is what the ledger knows of the owner: the number of its latest state, and whether it is
-    finished; None if it has no charges here. ``in_use``: it goes on somewhere else at this moment. A state
+    finished; None if it has no charges here. ``in_use``: they are in use elsewhere at this moment. A state
     before the latest is refused, as what was released since would be released again, uncharged.
     """
     if known is None:
         raise ValueError("its releases were not charged in this ledger")
     if in_use:
-        raise ValueError("its charges are in use already: it goes on somewhere else")
+        raise ValueError("its charges are already in use elsewhere")
     latest, finished = known
     if number < latest:
         since = "has drawn everything it was charged for" if finished else "was saved again, or went on,"
@@ -141,7 +141,7 @@ def agreed(before: Mapping[str, Any] | None, terms: Mapping[str, Any]) -> dict[s
 
 
 @dataclass
-class _Life:
+class _OwnerState:
     """An owner: the number of its latest state that is known of, whether it is finished, and in use."""
 
     number: int = 0
@@ -162,7 +162,7 @@ class MemoryLedger:
         self._first = 0  # the version until then
         self._runs: list[tuple[Charge, int]] = []  # a charge that repeats, and how often
         self._ends: list[int] = []  # the version after each
-        self._owners: dict[str, _Life] = {}
+        self._owners: dict[str, _OwnerState] = {}
         self._terms: dict[str, Any] | None = None
         self._caveats: tuple[str, ...] = ()
 
@@ -198,7 +198,7 @@ class MemoryLedger:
             version = self._ends[-1] if self._ends else self._first
             if version != expected_version:
                 raise LedgerConflict(f"the ledger is at version {version}, not {expected_version}")
-            if charge.owner is not None and not self._owners.setdefault(charge.owner, _Life()).lives:
+            if charge.owner is not None and not self._owners.setdefault(charge.owner, _OwnerState()).lives:
                 raise ValueError("its owner is not in use here")
             if charge.owner is None and self._runs and self._runs[-1][0] == charge:
                 self._runs[-1] = charge, self._runs[-1][1] + 1
@@ -272,7 +272,7 @@ class MemoryLedger:
         ledger._id = str(checks.record("the record of a ledger", record)["id"])
         for owner, life in checks.record("owners", record["owners"]).items():
             number = checks.whole("number", life["number"], at_least=0)
-            ledger._owners[str(owner)] = _Life(number, flag(life, "finished"), lives=False)
+            ledger._owners[str(owner)] = _OwnerState(number, flag(life, "finished"), lives=False)
         for row in record["charges"]:
             entry, count = Entry.from_json(row)
             owner, group = row.get("owner"), tuple(map(str, row.get("group", ())))
@@ -322,9 +322,9 @@ class SQLiteLedger:
     this file, from the latest state that the ledger knows of, and are then in use there.
 
     The file must lie on a local disk, with the folder ``-holders`` beside it (locks, and which file it is).
-    Noticed, and refused: a copy of the file in another place, an older one put back in its place, a state
+    Noticed, and refused: a copy of the file in another place, an older one restored in its place, a state
     that is older than one that was saved to a file, or resumed, since. Not noticed: the same after both
-    the file and the folder were put back in place (a snapshot of a disk); and going on twice from the latest
+    the file and the folder were restored in place (a snapshot of a disk); and going on twice from the latest
     state, where the process that did so first died before it saved another. That draws again what the first
     one had released, about the people in the state. `backup` makes a copy, `restore` a ledger of a copy.
 
@@ -737,7 +737,7 @@ class _Locks:
             self._handle = os.open(folder / "lock", os.O_RDWR)
         except OSError:
             raise ValueError(
-                f"{folder} is missing, so that nobody knows who uses the ledger, or whether it is the ledger"
+                f"{folder} is missing, so it is unknown who uses the ledger, or whether it is the ledger"
                 " or a copy; where the original is lost, SQLiteLedger.restore makes a ledger of a copy"
             ) from None
         self._folder = folder
@@ -781,7 +781,7 @@ class _Locks:
         found = os.read(self._handle, 64).split()
         if len(found) != 2 or int(found[0]) != path.stat().st_ino:
             raise ValueError(
-                f"{path} is a copy of a ledger: what is charged to it, the original does not know of; where"
+                f"{path} is a copy of a ledger: charges to it would be unknown to the original; where"
                 " the original is lost, SQLiteLedger.restore makes a ledger of a copy"
             )
         if version < int(found[1]):

@@ -171,7 +171,7 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
     """The rule that ``share`` of a gate's epsilon and all of its delta pay for."""
     budget = gate.budget
     if not budget.private:
-        raise ValueError("epsilon=inf protects nobody: there is nothing to select privately; give a number")
+        raise ValueError("epsilon=inf protects no one: there is nothing to select privately; give a number")
     if not budget.delta:
         raise ValueError(
             "a private choice of keys needs delta > 0: with delta=0 no key that one person alone can bring"

@@ -80,9 +80,9 @@ class ExactChoices(_Choice):
     may not depend on answers is the rate, the range and the number: they are declared here, before the first
     choice. Fewer choices, or narrower ones, lose no more. Permute-and-flip is not of this kind.
 
-    Beside other releases it counts as one (epsilon, delta) release: epsilons and deltas are added up, as for
-    an `ApproximateRelease`, and all of it is spent with the first choice. From some five choices on, that
-    allows a rate 7 to 16 % above what their sum in zCDP or pure epsilon does (at epsilon 1, delta 1e-6).
+    Together with other releases it counts as one (epsilon, delta) release: epsilons and deltas are added up,
+    as for an `ApproximateRelease`, and all of it is spent with the first choice. From some five choices on,
+    that allows a rate 7 to 16 % above what their sum in zCDP or pure epsilon does (at epsilon 1, delta 1e-6).
 
     >>> from discreet.privacy import Budget
     >>> share = Budget(1.0, 1e-6).share()

@@ -154,7 +154,7 @@ class Periods:
         at = f" at delta {at_most(total.budget.delta)}" if total.budget.delta else ""
         return (
             table(["period", "releases", "epsilon", "limit", ""], rows)
-            + f"\nsomebody who took part in every period: epsilon {at_most(total.epsilon())}{at}"
+            + f"\na person who took part in every period: epsilon {at_most(total.epsilon())}{at}"
             f"; limit {at_most(total.budget.epsilon)}"
         )
 

@@ -640,7 +640,7 @@ class RunningSum(ABC):
         count, most = rows.shape[0], self._most_ahead(self._at.taken)
         alike = self.gate.resumes_alike and self._grid is not None
         if count and (not alike or count > most or rows.shape[1] != self.dimension):
-            raise ValueError(f"there are {count} rows of noise, which nobody has left there")
+            raise ValueError(f"the file holds {count} unused rows of noise that this state cannot have")
         self._at.ahead = rows
 
     def state(self) -> State:
@@ -660,7 +660,7 @@ class RunningSum(ABC):
     @classmethod
     def from_state(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
         """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest."""
-        with refusing("the sum"), gate._again(header["owner"]) as own:
+        with refusing("the sum"), gate._restoring(header["owner"]) as own:
             spec = settings_of(header["spec"])
             if not isinstance(spec, SumSpec) or not issubclass(cls, spec.kind):
                 raise ValueError(f"it is not that of a {cls.__name__}")

@@ -91,8 +91,8 @@ class Grid:
         spare = steps - (exact(truncation) * wanted / moves if moves else 0)
         if spare < steps / 2:
             raise ValueError(
-                f"scale={float(wanted):g} is so large beside sensitivity={float(moves):g} that rounding would"
-                " dominate; release fewer coordinates at once or spend a larger share"
+                f"scale={float(wanted):g} is so large compared with sensitivity={float(moves):g} that"
+                " rounding would dominate; release fewer coordinates at once or spend a larger share"
             )
         return cls.at_least(wanted / spare, bits)
 
@@ -739,7 +739,7 @@ def noisy_maximum(source: Randomness, scores: NDArray[np.int64]) -> tuple[int, i
     If scores rise, each j's by a whole number g_j >= 0, then an answer (v, value) becomes at most
     exp(g_v / HALF_STEPS) times as likely: it is P(Z = value - score_v), which is that much larger or becomes
     0, times the chances that no other one is larger, none of which rises (ties go by places, which are
-    public). So the value costs nothing beside the index (Ding et al. 2021, for a gap), as long as it is
+    public). So the value costs nothing on top of the index (Ding et al. 2021, for a gap), as long as it is
     paid for that scores rise; what falls has to be hidden by other means (`picks.subsampled`).
     """
     drawn, _ = half_steps(source, scores.size, gaussian=False)

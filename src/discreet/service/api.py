@@ -1,6 +1,6 @@
 """The JSON routes: decisions and their outcomes for applications, and what people who run experiments use.
 
-Beside them, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
+Besides, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
 outcome. What people are like is not read: features are skipped by the parser, and are in no log and no table.
 docs/service/personalizer.md says what is the same, and what is not.
 """
@@ -37,10 +37,10 @@ from .config import OUTCOMES, ConstraintConfig, Epsilon, ExperimentConfig, Label
 from .database import NOBODY, Conflict, Ended, Fenced, Frozen, StoreError
 from .engine import DecisionEngine, Live, NotEnoughItems, Unavailable, decision_of
 from .groups import Acknowledged, KeptRequest
-from .learning import DecisionBlock, Wrong, first_release, lift_plan, release_plan
-from .limits import LARGEST, MANY, Apart, Crowded, TooLong
+from .learning import DecisionBlock, InvalidField, detectable_lift, first_release, release_plan
+from .limits import LARGEST, MANY, Crowded, SideProcess, TooLong
 from .shares import Progress
-from .worker import PAUSED, RUNNING, InUse, NoRoom, OtherSegments, audit
+from .worker import PAUSED, RUNNING, InUse, OtherSegments, ShareUnavailable, audit
 
 logger = logging.getLogger("discreet.service")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -75,7 +75,9 @@ BAD_BODY = Problem(422, "body", "The body is not what this route takes; see /doc
 UPGRADE = Problem(400, "upgrade", "This service speaks HTTP/1.1: ask without an Upgrade header.")
 TOO_LARGE = Problem(413, "too-large", "The body is larger than this service takes.")
 NO_KEY = Problem(401, "no-key", "An API key is needed: Authorization: Bearer KEY.")
-TOKEN = Problem(401, "token", "The token is over, or of another experiment: get a new one from your server.")
+TOKEN = Problem(
+    401, "token", "The token has expired or belongs to another experiment: get a new one from your server."
+)
 WRONG_ROLE = Problem(403, "role", "This API key may not do that.")
 ELSEWHERE = WRONG_ROLE.with_(detail="It is limited to certain experiments, and this is outside of them.")
 NOT_FOUND = Problem(404, "not-found", "There is nothing at this address; /docs lists the routes.")
@@ -92,16 +94,16 @@ MISSING = {
     "key": Problem(404, "not-found", "There is no key of this id, or it has ended; GET /v1/keys lists them."),
 }
 NUL = Problem(422, "nul", "A path or a query holds a NUL character, which no name has.")
-EXISTS = Problem(409, "exists", "There is one of this name already.")
-NOT_SIGNED = Problem(
-    404, "decision", "This service has made no such decision: send decision_id as it was answered."
-)
+EXISTS = Problem(409, "exists", "This name is already taken.")
+NOT_SIGNED = Problem(404, "decision", "Unknown decision_id. Send it back exactly as you received it.")
 NOT_RUNNING = Problem(409, "not-running", "The experiment makes no decisions now.")
 FROZEN = Problem(
-    409, "frozen", "A backup was put back: experiments are frozen until their budget renews, then they go on."
+    409, "frozen", "A backup was restored: experiments are frozen until their budget renews, then they go on."
 )
 HAS_ENDED = Problem(409, "ended", "The experiment has ended: make another one about the same people.")
-IN_USE = Problem(409, "in-use", "It was used, so that its account stays: an experiment can be ended instead.")
+IN_USE = Problem(
+    409, "in-use", "It has been used, so its account must be kept. End the experiment instead of deleting it."
+)
 LAST_ADMIN = Problem(
     409, "last-admin", "This is the last admin key: make another one first, or rotate this one."
 )
@@ -378,7 +380,7 @@ OPERATIONS = (
     Operation("GET", f"{_ONE}/releases", "releases", "read",
               "What was released, newest first (?segment=NAME for one segment, ?format=csv)"),
     Operation("GET", f"{_ONE}/shares", "shares", "read",
-              "People served and lift, with 95 % intervals that hold at all times at once (?segment=NAME)",
+              "People served and lift, with anytime-valid 95 % intervals (?segment=NAME)",
               None, None, {"points": [_POINT]}),
     Operation("GET", f"{_ONE}/epochs", "epochs", "read", "Its epochs, newest first: one a period",
               None, None, {"epochs": [_EPOCH | {"period": "2026-11"}]}),
@@ -389,7 +391,7 @@ OPERATIONS = (
     Operation("POST", f"{_ONE}/end", "end", "operate",
               "End it for good; its share is free in the next period, or at once if nothing was released",
               None, None, {"name": "shop", "status": "ended", "given_back": True}),
-    Operation("DELETE", _ONE, "delete", "operate", "Delete what nobody ever had a decision of",
+    Operation("DELETE", _ONE, "delete", "operate", "Delete an experiment that has served no decision",
               None, None, {"status": "deleted"}),
     Operation("GET", f"{_ONE}/webhooks", "list_webhooks", "operate", "Where releases are sent"),
     Operation("POST", f"{_ONE}/webhooks", "new_webhook", "operate",
@@ -403,7 +405,7 @@ OPERATIONS = (
               {"name": "visitors", "epsilon": 1.0, "max_rounds_per_person": 1, "period": "month"},
               {"name": "visitors"}, 201),
     Operation("DELETE", "/v1/populations/{population}", "delete_population", "operate",
-              "Delete people about whom no experiment was", None, None, {"status": "deleted"}),
+              "Delete a population that has had no experiment", None, None, {"status": "deleted"}),
     Operation("GET", "/v1/populations/{population}/account", "account", "read",
               "What was spent about these people (?format=csv, or html: a document to hand over)"),
     Operation("GET", "/v1/populations/{population}/ledger", "ledger", "read",
@@ -438,7 +440,7 @@ class Api:
 
     def __init__(self, engine: DecisionEngine, keys: Keys) -> None:
         self.engine, self.keys = engine, keys
-        self.apart = Apart()
+        self.side_process = SideProcess()
 
     def routes(self) -> list[Route]:
         """All of them, for Starlette."""
@@ -754,7 +756,7 @@ class Api:
             return await run_in_threadpool(make, *given)
         except BudgetExceeded as refused:
             raise over_budget(refused) from None
-        except NoRoom as refused:
+        except ShareUnavailable as refused:
             detail = "Other experiments about these people have reserved the rest of every period."
             raise OVER_BUDGET.with_(at="$.share", detail=detail, largest_share=refused.left) from None
         except Conflict:
@@ -766,8 +768,8 @@ class Api:
                 raise MISSING["population"].with_(at="$.population") from None
             raise
         except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
-            at, said = ("$", str(error)) if not isinstance(error, Wrong) else (f"$.{error.field}", str(error))
-            raise BAD_BODY.with_(at=at, detail=said) from None
+            at = f"$.{error.field}" if isinstance(error, InvalidField) else "$"
+            raise BAD_BODY.with_(at=at, detail=str(error)) from None
 
     async def status(self, request: Request) -> Any:
         """How it stands, what it waits for, and when the first numbers come: what the page tells."""
@@ -846,7 +848,7 @@ class Api:
 
     async def plan(self, request: Request) -> Any:
         try:
-            return await self.apart.do(forecast, await read(request, PlanRequest))
+            return await self.side_process.do(forecast, await read(request, PlanRequest))
         except ValueError as error:
             raise BAD_BODY.with_(at="$", detail=str(error)) from None
 
@@ -1062,16 +1064,16 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
         stream="stationary",
         goal=asked.goal,
     )
-    return {"text": str(found), "lift": visible(asked)}
+    return {"text": str(found), "lift": minimum_detectable(asked)}
 
 
-def visible(asked: PlanRequest) -> dict[str, Any] | None:
-    """What lift can be told apart from none, as set and with other settings; None without a hold-out."""
+def minimum_detectable(asked: PlanRequest) -> dict[str, Any] | None:
+    """The minimum detectable lift, as set and with other settings; None without a hold-out."""
     people = PopulationConfig(
         epsilon=asked.epsilon, delta=asked.delta, definition="gdp" if asked.delta else "pure"
     )
     how = {name: getattr(asked, name) for name in ("k", "feedback", "share", "measure", "holdout")}
-    found = lift_plan(ExperimentConfig(items=["any"], **how), people, asked.people)
+    found = detectable_lift(ExperimentConfig(items=["any"], **how), people, asked.people)
     if found is None:
         return None
     rows = [
@@ -1079,7 +1081,7 @@ def visible(asked: PlanRequest) -> dict[str, Any] | None:
         for held, row in found.rows
         for part, lift in zip(found.measures, row, strict=True)
     ]
-    return {"visible": found.visible, "others": rows}
+    return {"visible": found.smallest, "others": rows}
 
 
 def paged(request: Request) -> dict[str, Any]:

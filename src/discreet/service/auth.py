@@ -217,7 +217,7 @@ class LastAdmin(Exception):
 class BrowserToken(NamedTuple):
     """What a browser may do for a while: decisions of one experiment for one pseudonym, and their outcomes.
 
-    A pseudonym is that of a period: with the next one the token is over, so that nobody counts under two.
+    A pseudonym is that of a period: with the next one the token has expired, so that nobody counts under two.
     """
 
     key: str  # the id of the API key that made it; it ends with that

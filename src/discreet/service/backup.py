@@ -106,7 +106,7 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
     backup(f"sqlite:///{saved}", target)
     with closing(open_store(url)) as store:
         store.migrate()
-        return gone_back(store)
+        return freeze_after_restore(store)
 
 
 def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
@@ -122,7 +122,7 @@ def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
         with closing(open_store(f"sqlite:///{folder}/saved")) as file:
             file.migrate()  # it may be of an earlier release
             copy(file, store, file)
-        return gone_back(store)
+        return freeze_after_restore(store)
 
 
 def _served(url: str) -> bool:
@@ -130,11 +130,11 @@ def _served(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
-def gone_back(store: Database, worker: Worker | None = None) -> list[str]:
-    """Freeze every experiment of a store that was put back; call it after restoring PostgreSQL, too.
+def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[str]:
+    """Freeze every experiment of a restored store; call it after restoring PostgreSQL, too.
 
     Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
-    that of the state which was put back. What is open is invalidated: it would not be learned, and the period
+    that of the restored state. What is open is invalidated: it would not be learned, and the period
     may last. Populations that are made in that period begin, as they may be of other people; their accounts
     say what happened.
     """

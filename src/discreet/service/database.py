@@ -45,7 +45,7 @@ class Fenced(Exception):
 
 
 class Frozen(Fenced):
-    """The store has gone back in time, and nothing is released in this period; nothing was written."""
+    """The store is older than decisions already made; nothing is released in this period, or was written."""
 
 
 class Ended(Exception):
@@ -53,7 +53,7 @@ class Ended(Exception):
 
 
 class Conflict(Exception):
-    """There is such a row already; nothing was written."""
+    """A row with this key or name exists; nothing was written."""
 
 
 class StoreError(Exception):

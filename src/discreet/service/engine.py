@@ -26,7 +26,7 @@ import msgspec
 from ..personal import Recommender
 from . import groups
 from .auth import DecisionId, Secrets, new_lease, owner_name
-from .backup import gone_back
+from .backup import freeze_after_restore
 from .config import ExperimentConfig, PopulationConfig
 from .database import NOBODY, Database, Fenced, StoreError
 from .groups import (
@@ -553,10 +553,10 @@ class DecisionEngine:
         await self._do(self._check_late, outcome)
 
     def _check_late(self, outcome: ReportedOutcome, lost: bool = False) -> None:
-        """A decision that we signed, and that is not known here: an older state was put back. Freeze."""
+        """A decision that we signed, and that is not known here: an older state was restored. Freeze."""
         if lost or self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
-            gone_back(self.store, self.worker)
-            logger.error("all experiments are frozen: their store has gone back in time")
+            freeze_after_restore(self.store, self.worker)
+            logger.error("all experiments are frozen: the store is older than decisions already made")
 
     def _cursors(self, dirty: dict[tuple[int, int, int], DecisionBlock], closing: bool) -> list[Cursor]:
         """How far blocks were served, in the order of ``dirty``; all that are leased, when ``closing``."""

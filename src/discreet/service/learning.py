@@ -58,13 +58,13 @@ from ..personal import word_features
 from ..privacy import Gate, GaussianNoise, Seed, Share
 from ..privacy.conversions import exact
 from .config import ExperimentConfig, PopulationConfig
-from .shares import Measure, visible_lift
+from .shares import Measure, min_detectable
 
 if TYPE_CHECKING:
     from ..personal import Recommender
     from ..planning.expected import Expected
 
-_SPARE = 64  # items that can stand in for excluded ones, beside those of a set
+_SPARE = 64  # items that can stand in for excluded ones, in addition to those of a set
 MOST_SEGMENTS = 50
 
 Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by sequence number: whether altered, what came of it
@@ -85,7 +85,7 @@ class DecisionBlock:
     """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
 
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
-    ``baseline`` show random sets, or a control set, or the most popular one beside personal sets, to compare
+    ``baseline`` show random sets, or a control set, or the most popular one next to personal sets, to compare
     with. ``round`` is the learner's round of the first decision
     that is not one of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
     ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
@@ -220,7 +220,7 @@ class Learning:
         line, _, state = bodies[""].partition(b"\n")
         own = json.loads(line)
         learner: OnlineLearner | Segments
-        with gate._again(own["owner"]) as view:
+        with gate._restoring(own["owner"]) as view:
             if config.segments:
                 learner = joined({None: state, **{one: bodies[one] for one in config.segments}}, view)
             else:
@@ -421,7 +421,7 @@ class Learning:
         return {"model": {"rank": found.rank_, "reason": found.reason_, "sha256": digest}}
 
 
-class Wrong(ValueError):
+class InvalidField(ValueError):
     """A field of an experiment is not what the others allow."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -436,13 +436,13 @@ def check(config: ExperimentConfig) -> None:
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     if config.feedback == "full" and config.bound != 1.0:
-        raise Wrong("bound", "bound is for values; who likes something that is shown counts 1")
+        raise InvalidField("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
-        raise Wrong("measure", "holdout needs measure above 0: what is served is compared with it")
+        raise InvalidField("measure", "holdout needs measure above 0: what is served is compared with it")
     if len(set(config.items)) < len(config.items):
-        raise Wrong("items", "items must be distinct")
+        raise InvalidField("items", "items must be distinct")
     if config.k > len(config.items):
-        raise Wrong("k", "k must be from 1 to the number of items")
+        raise InvalidField("k", "k must be from 1 to the number of items")
     check_personal(config)
     check_control(config)
     check_segments(config.segments)
@@ -452,17 +452,17 @@ def check(config: ExperimentConfig) -> None:
     if (name not in REGISTRY and name not in learners()) or REGISTRY[name].learns_from != wanted:
         fit = [one for one, known in REGISTRY.items() if known.learns_from == wanted]
         message = f"learner must be one of auto, {', '.join(fit)} for feedback {config.feedback!r}"
-        raise Wrong("learner", message)
+        raise InvalidField("learner", message)
 
 
 def check_people(config: ExperimentConfig, people: PopulationConfig) -> None:
     """Refuse people in whose budget there is no place for the noise of a learner."""
     gaussian = learner_of(config) in ("LeaderSelector", "PersonalSelector")
     if gaussian and (not people.delta or people.definition == "pure"):
-        raise Wrong(
+        raise InvalidField(
             "feedback",
-            "counts of likes leave with Gaussian noise, and the population has none of the delta that it"
-            ' needs: make one with delta such as 1e-6 and definition "gdp", or take feedback "slots" or'
+            "counts are released with Gaussian noise, which needs a delta, and this population's account has"
+            ' none: make one with delta such as 1e-6 and definition "gdp", or take feedback "slots" or'
             ' "bandit", or learner "PhasedSelector"',
         )
 
@@ -472,7 +472,7 @@ def check_personal(config: ExperimentConfig) -> None:
     if not config.personal:
         return
     if config.feedback != "full":
-        raise Wrong(
+        raise InvalidField(
             "feedback",
             f"PersonalSelector learns from likes, not from feedback {config.feedback!r}: what was shown to"
             " somebody follows from their history and is not public, so that learning from what came of it"
@@ -487,7 +487,7 @@ def check_personal(config: ExperimentConfig) -> None:
     }
     for name, reason in reasons.items():
         if getattr(config, name):
-            raise Wrong(name, reason)
+            raise InvalidField(name, reason)
 
 
 def check_control(config: ExperimentConfig) -> None:
@@ -496,15 +496,17 @@ def check_control(config: ExperimentConfig) -> None:
     if not control:
         return
     if not config.holdout:
-        raise Wrong("control", "control is what the hold-out sees; set holdout to its part of decisions")
+        message = "control is what the hold-out sees; set holdout to its part of decisions"
+        raise InvalidField("control", message)
     if unknown := [label for label in control if label not in config.items]:
-        raise Wrong("control", f"control has {unknown[0]!r}, which is not among the items")
+        raise InvalidField("control", f"control has {unknown[0]!r}, which is not among the items")
     if len(set(control)) < len(control) or len(control) > config.k:
-        raise Wrong("control", f"control must be up to k = {config.k} different items, got {len(control)}")
+        message = f"control must be up to k = {config.k} different items, got {len(control)}"
+        raise InvalidField("control", message)
     chosen: list[int] = []
     for label in control:
         if limits is not None and not limits.can_add(chosen, config.items.index(label)):
-            raise Wrong("control", f"control breaks the limit of the group of {label!r}")
+            raise InvalidField("control", f"control breaks the limit of the group of {label!r}")
         chosen.append(config.items.index(label))
 
 
@@ -512,20 +514,20 @@ def check_candidates(config: ExperimentConfig) -> None:
     """Refuse candidates that are not items, or of which no set can be made."""
     few, known = config.candidates, set(config.items)
     if unknown := [label for label in few if label not in known]:
-        raise Wrong("candidates", f"candidates has {unknown[0]!r}, which is not among the items")
+        raise InvalidField("candidates", f"candidates has {unknown[0]!r}, which is not among the items")
     if few and not config.k <= len(set(few)) == len(few):
         message = f"candidates must be at least k = {config.k} different items, the best first"
-        raise Wrong("candidates", message)
+        raise InvalidField("candidates", message)
     if few and (outside := [label for label in config.control if label not in few]):
-        raise Wrong("candidates", f"control has {outside[0]!r}, which is not among the candidates")
+        raise InvalidField("candidates", f"control has {outside[0]!r}, which is not among the candidates")
 
 
 def check_segments(segments: list[str]) -> None:
     """Refuse names that cannot be told apart, or shown."""
     if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
-        raise Wrong("segments", f"segments must be distinct, and at most {MOST_SEGMENTS}")
+        raise InvalidField("segments", f"segments must be distinct, and at most {MOST_SEGMENTS}")
     if any(not 1 <= len(one) <= 64 or one != one.strip() or not one.isprintable() for one in segments):
-        raise Wrong("segments", "segments must be short texts of at most 64 characters")
+        raise InvalidField("segments", "segments must be short texts of at most 64 characters")
 
 
 def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
@@ -537,7 +539,7 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
         listed, few = len(config.items), config.candidates
         start = Released.ranked(few, listed, labels=config.items, candidates=len(few))
     if config.candidates and "start" not in known:
-        raise Wrong("candidates", f"{name} takes no candidates; name these alone as items")
+        raise InvalidField("candidates", f"{name} takes no candidates; name these alone as items")
     given: dict[str, Any] = {
         "n_items": len(config.items),
         "k": config.k,
@@ -571,11 +573,12 @@ def _about_items(config: ExperimentConfig) -> dict[str, Any]:
     if not isinstance(about, dict) or not all(isinstance(words, str) for words in about.values()):
         return {}
     if unknown := [label for label in about if label not in set(config.items)]:
-        raise Wrong("options.features", f"features is about {unknown[0]!r}, which is not among the items")
+        message = f"features is about {unknown[0]!r}, which is not among the items"
+        raise InvalidField("options.features", message)
     try:
         return {"features": word_features([about.get(label, "") for label in config.items])}
     except ValueError as error:
-        raise Wrong("options.features", f"features: {error}") from None
+        raise InvalidField("options.features", f"features: {error}") from None
 
 
 def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
@@ -608,7 +611,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """When counts leave and with how much noise (a standard deviation, in people); None if it varies.
+    """When counts are released and with how much noise (a standard deviation, in people); None if it varies.
 
     After ``begins`` people there is something to go by, and sets are no longer random. Personal sets are the
     most popular items until there are ``own_after`` people, by public sizes alone.
@@ -625,13 +628,13 @@ class ReleasePlan:
 
 
 @dataclass(frozen=True)
-class LiftPlan:
-    """The lift that is told apart from none, with probability 80 %: as set, and in a table of other settings.
+class DetectableLift:
+    """Minimum detectable lift (80 % power): as set, and in a table of other settings.
 
     ``rows`` are of hold-outs, each with one lift for every part of the budget in ``measures``.
     """
 
-    visible: float
+    smallest: float
     measures: tuple[float, ...]
     rows: tuple[tuple[float, list[float]], ...]
 
@@ -683,16 +686,18 @@ def _release_plan(config: str, people: str) -> ReleasePlan:
 _HOLDOUTS, _MEASURES = (0.05, 0.1, 0.2, 0.5), (0.1, 0.2, 0.3, 0.5)
 
 
-def lift_plan(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> LiftPlan | None:
-    """What lift can be seen after ``visitors``, here and with other hold-outs and budgets for measuring."""
+def detectable_lift(
+    config: ExperimentConfig, people: PopulationConfig, visitors: int
+) -> DetectableLift | None:
+    """The minimum detectable lift after ``visitors``, as set, with other hold-outs and other budgets."""
     if not config.holdout or not config.measure or not people.budget.private:
         return None
     small = msgspec.structs.replace(config, items=["any"], k=1, control=[], seed=None)
-    return _lift_plan(small.text, people.text, visitors)
+    return _detectable_lift(small.text, people.text, visitors)
 
 
 @lru_cache(maxsize=256)
-def _lift_plan(config: str, people: str, visitors: int) -> LiftPlan:
+def _detectable_lift(config: str, people: str, visitors: int) -> DetectableLift:
     asked, whom = ExperimentConfig.read(config), PopulationConfig.read(people)
 
     def scale(measure: float) -> float:
@@ -701,10 +706,10 @@ def _lift_plan(config: str, people: str, visitors: int) -> LiftPlan:
         assert found is not None
         return found.deviation / math.sqrt(2.0)
 
-    tell = partial(visible_lift, visitors, segments=len(asked.queues))
-    here = float(tell(scale=scale(asked.measure), holdout=asked.holdout))
-    grid = tell(scale=np.array([scale(one) for one in _MEASURES]), holdout=np.array(_HOLDOUTS)[:, np.newaxis])
-    return LiftPlan(here, _MEASURES, tuple(zip(_HOLDOUTS, grid.tolist(), strict=True)))
+    lift = partial(min_detectable, visitors, segments=len(asked.queues))
+    here = float(lift(scale=scale(asked.measure), holdout=asked.holdout))
+    grid = lift(scale=np.array([scale(one) for one in _MEASURES]), holdout=np.array(_HOLDOUTS)[:, np.newaxis])
+    return DetectableLift(here, _MEASURES, tuple(zip(_HOLDOUTS, grid.tolist(), strict=True)))
 
 
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:

@@ -1,8 +1,8 @@
 """Limits around a plain uvicorn: headers, bodies, times, connections, and work that would hold up visitors.
 
 A header is counted before anything of it is parsed. A request that does not come in time ends with its
-connection. Whatever takes a while and is nobody's decision is done by one process beside this one, a piece at
-a time (`Apart`). A stop takes `STOP` seconds at the most: everything that was acknowledged is committed.
+connection. Whatever takes a while and is nobody's decision is done by one side process, a piece at
+a time (`SideProcess`). A stop takes at most `STOP` seconds: everything that was acknowledged is committed.
 
 A restart refuses no connection: the socket stays open, and connections that arrive meanwhile wait in its
 queue. On SIGHUP a process ends its requests, writes down what it has, lets go of its database and becomes a
@@ -213,8 +213,8 @@ class Crowded(Exception):
     """Too many wait already."""
 
 
-class Apart:
-    """Work for one process beside this one: a piece at a time, for ``seconds`` at the most.
+class SideProcess:
+    """Work for one side process: a piece at a time, for ``seconds`` at the most.
 
     ``most`` may wait, and as many answers are remembered. A ValueError there is one here.
     """
@@ -223,7 +223,7 @@ class Apart:
         self._seconds, self._most, self._remembered = seconds, most, remembered
         self._answers: dict[bytes, Any] = {}
         self._waiting = 0
-        self._thread = ThreadPoolExecutor(1, "discreet-apart")
+        self._thread = ThreadPoolExecutor(1, "discreet-side-process")
         self._process: Any = None
         self._pipe: Any = None
         self._closed = False
@@ -312,7 +312,7 @@ def listening(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise ValueError(f"nobody can listen at {host} port {port}: {error}") from None
+        raise ValueError(f"cannot listen at {host} port {port}: {error}") from None
     made.listen(_QUEUE)
     return made
 

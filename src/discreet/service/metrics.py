@@ -55,7 +55,7 @@ class AnswerObserver(Protocol):
 _current: ContextVar[tuple[str, Scope] | None] = ContextVar("request", default=None)
 
 
-class Watched:
+class Instrumented:
     """An application whose answers others are told of; each has an id, which logs and its header name.
 
     The id is drawn here: one that an application sent might be about somebody. Outcomes are told of only if

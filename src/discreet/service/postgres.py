@@ -41,7 +41,7 @@ _NETWORK = {
     "tcp_user_timeout": "20000",
 }
 _MIGRATING = 0x64697363  # the number of an advisory lock
-_READERS = 8  # connections at once, beside those that write groups and tell that the process lives
+_READERS = 8  # connections at once, in addition to those that write groups and tell that the process lives
 _SCRUB = 60.0  # seconds between two scrubs
 
 
@@ -159,7 +159,7 @@ class ConnectionPool:
             done = connection.execute("COMMIT").statusmessage
         except psycopg.Error as error:
             connection.close()
-            raise StoreError("nobody knows whether the transaction was committed") from error
+            raise StoreError("it is unknown whether the transaction was committed") from error
         self._give_back(connection)
         if done != "COMMIT":
             raise StoreError("the transaction was rolled back")

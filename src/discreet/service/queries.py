@@ -109,7 +109,7 @@ def status(store: Database, name: str) -> dict[str, Any]:
 
 STANDS = {
     "paused": "It is paused: an operator resumes it (POST /v1/experiments/NAME/resume).",
-    "frozen": "It is frozen, as a backup was put back: it goes on in the next period, with a new budget.",
+    "frozen": "It is frozen, as a backup was restored: it goes on in the next period, with a new budget.",
     "ending": "It is ending: outcomes of decisions that were made are taken, and no decisions are made.",
     "ended": "It has ended.",
 }
@@ -374,7 +374,7 @@ def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     if people.anonymous:
         often = "one decision was" if rounds == 1 else f"up to {rounds} decisions were"
         whose = (
-            "Nobody knows who somebody is: decisions are taken to be of different people. For a person for"
+            "People are not identified: decisions are taken to be of different people. For a person for"
             f" whom {often} made in a period, which nothing checks, whatever"
         )
     else:

@@ -1,19 +1,19 @@
-"""Shares of people served: counts that leave in blocks, how shares grew, how sure they are, and the lift.
+"""Shares of people served: counts released in blocks, how shares grew, how sure they are, and the lift.
 
-Beside what a learner releases, the parts of people who were served leave in blocks of decisions, for the
-learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in one
-block, of its segment, and moves one of the two counts by at most 1 (values are divided by their ``bound``):
-Laplace noise for sensitivity 1, charged once for disjoint blocks, at what the budget has for one of a
-person's rounds. Where blocks end depends on decisions and segments, which are public. Counts of a period add
-up; how sure the sums are is said for all releases of a period together.
+As well as what a learner releases, the parts of people who were served are released in blocks of decisions,
+for the learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in
+one block, of its segment, and moves one of the two counts by at most 1 (values are divided by their
+``bound``): Laplace noise for sensitivity 1, charged once for disjoint blocks, at what the budget has for one
+of a person's rounds. Where blocks end depends on decisions and segments, which are public. Counts of a period
+add up; how sure the sums are is said for all releases of a period together.
 
 *Intervals* for shares and lifts hold at every release, however often somebody looks.
 
-What leaves of a side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions, and one
-draw of Laplace noise of scale b for each block. Wanted is the mean of the chances of being served, of the
-decisions so far: m, the average of the conditional means of Y given everything before, in the order in which
-decisions leave. They may drift, as learners do. With several segments that order is not the one of serving: a
-block of one may leave while others, from which its learner has heard, are open.
+What is released of a side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions,
+and one draw of Laplace noise of scale b for each block. Wanted is the mean of the chances of being served, of
+the decisions so far: m, the average of the conditional means of Y given everything before, in the order in
+which decisions are released. They may drift, as learners do. With several segments that order is not the one
+of serving: a block of one may be released while others, from which its learner has heard, are open.
 
 *Guarantee.* For all releases of a period together, with probability at least 1 - ``error`` over outcomes and
 noise, m is in `share_interval`, and so is the difference of both sides in `lift_interval`.
@@ -100,7 +100,7 @@ class Measure:
         size = sum(block.decisions)
         if size < next_block(self.every, block.before):
             return
-        self._open[segment] = _Open(before=block.before + size)  # first: they leave once
+        self._open[segment] = _Open(before=block.before + size)  # first: they are released once
         noisy = self._total.noisy(np.array(block.counts, dtype=np.int64)) * float(self._total.step)
         self._left[segment].append(
             {
@@ -276,11 +276,11 @@ def _row(columns: dict[str, list[float | None]], at: float, rest: list[float | N
 # --- before it begins -----------------------------------------------------------------------------------
 
 
-def visible_lift(people: int, *, scale: ArrayLike, holdout: ArrayLike, segments: int = 1) -> NDArray[Any]:
-    """The lift that is told apart from none after ``people`` decisions, with probability 80 %; 1 for none.
+def min_detectable(people: int, *, scale: ArrayLike, holdout: ArrayLike, segments: int = 1) -> NDArray[Any]:
+    """Minimum detectable lift (80 % power) after ``people`` decisions; 1 where even that is not detected.
 
     ``scale`` is that of the noise on a count. The lift is half of the interval that both sides have around
-    one half, where it is widest, and what chance and noise add to be seen four times in five.
+    one half, where it is widest, and what chance and noise add to be detected four times in five.
     """
     wide, held = np.broadcast_arrays(np.asarray(scale, float), np.asarray(holdout, float))
     firsts = [first_block(one) for one in wide.flat]

@@ -77,11 +77,18 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import ReleasePlan, Wrong, first_release, forecast, lift_plan, release_plan
+from .learning import (
+    InvalidField,
+    ReleasePlan,
+    detectable_lift,
+    first_release,
+    forecast,
+    release_plan,
+)
 from .limits import Restart, again, listening
-from .metrics import AnswerObserver, Metrics, RequestLog, Watched, spans_to
+from .metrics import AnswerObserver, Instrumented, Metrics, RequestLog, spans_to
 from .webhooks import Webhooks
-from .worker import PAUSED, RUNNING, NoRoom, OtherSegments
+from .worker import PAUSED, RUNNING, OtherSegments, ShareUnavailable
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
@@ -291,13 +298,13 @@ class Form:
         if not NAME.fullmatch(self.name):
             self.errors["name"] = _NAMES
         elif self.name in experiments:
-            self.errors["name"] = "There is an experiment of this name already."
+            self.errors["name"] = "This name is already taken by another experiment."
         if self.makes_population and "name" not in self.errors:
             if not NAME.fullmatch(self.population):
                 self.errors["people_name"] = _NAMES
             elif self.population in populations:
                 self.errors["people_name"] = (
-                    "There is a population of this name already: choose it, or another name."
+                    "This name is already taken by another population: choose that one, or another name."
                 )
 
     def release_plan(self) -> ReleasePlan | None:
@@ -308,7 +315,7 @@ class Form:
             return release_plan(self.config, self.people)
         except BudgetExceeded:
             self.errors["share"] = "This is more than the whole budget."
-        except Wrong as error:
+        except InvalidField as error:
             field = error.field.removeprefix("options.")
             self.errors[field if field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
@@ -346,7 +353,7 @@ class Form:
         full, delta = self.given["feedback"] == "full", self._numbers["delta"]
         if full and delta == 0.0:
             self.errors.setdefault(
-                "delta", "Counts of likes leave with Gaussian noise, which needs a delta above 0."
+                "delta", "Counts are released with Gaussian noise, which needs a delta above 0."
             )
         if self.errors.keys() & {*_OF_PEOPLE, "visitors"}:
             return None
@@ -453,7 +460,7 @@ WRONG_KEY = Problem(401, "wrong-key", "There is no such key, or it has been revo
 OFTEN = Problem(
     429, "log-ins", "Too many wrong keys came from this address; try again in a minute.", retry_after=60
 )
-OVER = Problem(401, "session", "The session is over. Log in again.")
+OVER = Problem(401, "session", "The session has expired. Log in again.")
 NOBODY_NAMED = Problem(422, "person", "Name the person as the application names them in decisions.")
 WRONG_ITEMS = Problem(
     422,
@@ -465,13 +472,13 @@ WRONG_ITEMS = Problem(
 
 # What comes of what somebody is asked about once more.
 SURE = {
-    "pause": "Applications are refused decisions until somebody resumes it. Outcomes of earlier decisions are"
+    "pause": "Applications are refused decisions until it is resumed. Outcomes of earlier decisions are"
     " still taken. The share of this period stays reserved; no later period is charged until it goes on.",
     "end": "It makes no more decisions, for good. If nothing was released in this period, what waits is"
     " dropped and its share is free at once; otherwise what waits is still learned and released, and its"
     " share is free in the next period. Releases and the account stay.",
     "delete": "It is deleted with its catalogue, as if it had never been made, and its share is free. That is"
-    " possible as long as nobody had a decision of it.",
+    " possible as long as it has served no decision.",
     "revoke": "Requests with this key are refused within a second, in applications and on pages.",
     "rotate": "A new key takes its place, with the same name, role and experiments, and is shown once. The"
     " old one is refused within a second.",
@@ -890,17 +897,17 @@ class Pages:
                 f" would make it {epsilon(shown.after)}. Take a smaller share, or another population."
             )
         except Conflict:
-            form.errors["name"] = "There is one of this name already."
+            form.errors["name"] = "This name is already taken."
         except OtherSegments:
             form.errors["segments"] = (
                 "Another experiment about these people has other segments: take the same, or none."
             )
-        except NoRoom as refused:
+        except ShareUnavailable as refused:
             form.errors["share"] = (
                 "Other experiments about these people have reserved the rest of every period:"
                 f" at most {100 * refused.left:g} % are left. End or pause one, or take another population."
             )
-        except Wrong as error:
+        except InvalidField as error:
             form.errors[error.field if error.field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
             form.errors["form"] = str(error)
@@ -917,7 +924,7 @@ class Pages:
         own = form.config is not None and form.config.personal
         words, lifts = "" if whose is None else queries.promise(whose, personal=own), None
         if plan is not None and form.config is not None and whose is not None:
-            lifts = await run_in_threadpool(lift_plan, form.config, whose, int(form.visitors))
+            lifts = await run_in_threadpool(detectable_lift, form.config, whose, int(form.visitors))
         told: dict[str, Any] = {"release_plan": plan, "promise": words, "spent": spent, "lifts": lifts}
         return self.page("plan.html", visit, asked=form, **told)
 
@@ -929,7 +936,7 @@ class Pages:
             own, people = form.config.personal, int(float(f"{form.visitors:.2g}"))
             with contextlib.suppress(ValueError, limits.TooLong):
                 if not own:
-                    found = await self.api.apart.do(forecast, form.config, form.people, people)
+                    found = await self.api.side_process.do(forecast, form.config, form.people, people)
         return self.page("forecast.html", visit, found=found, own=own, release_plan=plan, asked=form)
 
     # --- what happened ---------------------------------------------------------------------------
@@ -1092,7 +1099,7 @@ class App:
         self._webhooks.start()
         yield
         self._webhooks.stop()
-        self._api.apart.close()
+        self._api.side_process.close()
         with contextlib.suppress(StoreError):
             await self.engine.stop()
 
@@ -1175,7 +1182,7 @@ def application(settings: ServiceSettings) -> App:
     return App(engine, rate=settings.rate or None, networks=settings.webhook_networks)
 
 
-def watched(app: App, settings: ServiceSettings) -> Watched:
+def instrumented(app: App, settings: ServiceSettings) -> Instrumented:
     """The application with those who are told of its answers."""
     told: list[AnswerObserver] = [RequestLog()]
     if settings.operator_port is not None:
@@ -1191,7 +1198,7 @@ def watched(app: App, settings: ServiceSettings) -> Watched:
             allow_methods=["POST"],
             allow_headers=["authorization", "content-type", "idempotency-key"],
         )
-    return Watched(inner, *told)
+    return Instrumented(inner, *told)
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
@@ -1201,7 +1208,7 @@ def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -
     gc.collect()
     gc.freeze()  # modules are not looked through again while visitors wait
     config = limits.configured(
-        watched(app, settings),
+        instrumented(app, settings),
         connections=settings.connections,
         log_config=None,
         forwarded_allow_ips=settings.proxies,

@@ -181,7 +181,7 @@ class OtherSegments(ValueError):
     """Experiments of one population have the same segments, or none."""
 
 
-class NoRoom(Exception):
+class ShareUnavailable(Exception):
     """The experiments about the same people that go on have reserved more than this one would leave them."""
 
     def __init__(self, left: float) -> None:
@@ -276,7 +276,7 @@ def check_division(tx: Transaction, population: int, config: ExperimentConfig) -
 
 
 def check_room(tx: Transaction, population: int, share: float, number: int = 0) -> None:
-    """Refuse a share that those who go on in the next period would miss then (`NoRoom`).
+    """Refuse a share that those who go on in the next period would miss then (`ShareUnavailable`).
 
     A gate sees what was charged. When a period has just begun, others have not been charged in it yet, and
     what was paused or ended is not charged in it at all.
@@ -289,7 +289,7 @@ def check_room(tx: Transaction, population: int, share: float, number: int = 0) 
     )
     left = 1 - sum(exact(ExperimentConfig.read(config).share) for (config,) in rows)
     if exact(share) > left:
-        raise NoRoom(float(left))
+        raise ShareUnavailable(float(left))
 
 
 def write_items(tx: Transaction, one: Experiment) -> None:
@@ -728,7 +728,7 @@ class Worker:
         """Pause, or go on. What is frozen goes on in the next period, and what has ended does not.
 
         A paused experiment is charged for no period. Where one has begun meanwhile, going on begins a new
-        epoch, which reserves its share, or is refused (`BudgetExceeded`, `NoRoom`).
+        epoch, which reserves its share, or is refused (`BudgetExceeded`, `ShareUnavailable`).
         """
         with self._taken(number) as one:
             if one.status == FROZEN:
