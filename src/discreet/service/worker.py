@@ -323,7 +323,7 @@ class Worker:
         """
         (begun,) = tx.one("SELECT max(period) FROM experiment WHERE population = ?", population)
         (forgot,) = tx.one("SELECT forgot FROM population WHERE id = ?", population)
-        return max(self.period(people), begun or "", forgot)
+        return max(self.period(people), begun or "", str(forgot))
 
     # --- populations and experiments -------------------------------------------------------------
 
