@@ -137,7 +137,7 @@ def test_a_seed_stays_in_the_accounts_of_what_follows_from_it():
         ),
         dc.load(second.to_bytes()),
     ]
-    assert all("with a seed: not private" in str(one.privacy) for one in heirs)
+    assert all("with a seed and are not private" in str(one.privacy) for one in heirs)
     secure = dc.online.LeaderSelector(3, 1, 50, APPROXIMATE)
     secure.run(people)
     assert "seed" not in str(secure.next_epoch(APPROXIMATE).privacy)

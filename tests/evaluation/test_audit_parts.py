@@ -378,7 +378,7 @@ def test_enough_runs_on_the_stream_that_shows_a_fault_best():
 
 @pytest.mark.parametrize(("fits", "found"), [([0.1, 0.3], 0.2), ([0.6, 0.9], 1.0)])
 def test_every_run_has_a_seed_and_the_smallest_p_value_counts_for_all(monkeypatch, fits, found):
-    case, fits, sizes = _known(runs=3), iter(fits), []
+    case, fits, sizes = _known(run_factor=3), iter(fits), []
 
     def chi_square(seen, _):
         sizes.append(len(seen))
@@ -431,7 +431,7 @@ class KnownNoise(NoiseCase):
 def test_what_is_shown_alone(monkeypatch):
     account = SimpleNamespace(epsilon=lambda _: 1.0)
     play = _case(NoiseCase, account).play
-    case = KnownNoise("Gate", "open", dc.Budget(2.0, 1e-5), Space(1, 1), play, (), runs=5)
+    case = KnownNoise("Gate", "open", dc.Budget(2.0, 1e-5), Space(1, 1), play, (), run_factor=5)
     # 10 and 11 beside 0 and 1: ten apart, half a step about either mean, and no number above 11.
     assert case._clear_pair(nullcontext, PAIR, EFFORT)(PAIR) == pytest.approx(10.0 / (11.0 + 1.0))
     least = (math.e + 1e-5) / (1 + math.e)

@@ -312,7 +312,7 @@ def test_an_experiment_is_made_by_keyboard_alone(window, world):
     tab_to("#k")
     keyboard.press("Control+A")
     keyboard.type("3")
-    page.get_by_text("points or more, four times in five").first.wait_for()
+    page.get_by_text("points or more, with 80 % power").first.wait_for()
     page.get_by_text("of what the best fixed set would serve").wait_for()
     tab_to("[name=feedback]")
     expect(page.locator("#bound")).to_be_hidden()

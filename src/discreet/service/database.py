@@ -257,7 +257,7 @@ class Database(ABC):
             raise Fenced("another worker has taken over")
 
     def fence_off(self, tx: Transaction, experiments: Iterable[int]) -> None:
-        """Whoever is at work for these, in any process, begins that step again."""
+        """Any process that works on these experiments begins its step again."""
         for experiment in experiments:
             tx.do("UPDATE lease SET fence = fence + 1 WHERE experiment = ?", experiment)
             self._leases.pop(experiment, None)
