@@ -219,7 +219,10 @@ def test_what_a_tile_takes_and_is_called_when_there_is_no_room():
     for source, words in (
         (FacilityLocation.from_array(np.zeros((9, 1000)), tile=2)._rows, r"up to 0 MB"),
         (FacilityLocation.from_array(np.zeros((900, 1000)), tile=250)._rows, r"a tile of 250 .*up to 10 MB"),
-        (LogDeterminant(np.eye(50), np.zeros((5000, 50)), bound=1.0)._rows, r"all people \(2 MB"),
+        (
+            LogDeterminant(np.eye(50), np.zeros((5000, 50)), bound=1.0, tile=70)._rows,
+            r"up to 70 people x 50 ",
+        ),
     ):
         with pytest.raises(MemoryError, match=words), source.room():
             raise MemoryError

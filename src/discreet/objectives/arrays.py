@@ -107,7 +107,7 @@ class ArrayRows(DeviceRows):
             return self.device.numpy(self.device.gain_sums(asked, rows))
 
     def room(self) -> Any:
-        """Within it, a lack of memory names the tile."""
+        """Within it, a lack of memory names the tile, and not how many people there are."""
         size = 40 * self.tile * self.n_items / 1e6
         return self.device.room_for(
             f"a tile of {self.tile:,} people x {self.n_items:,} items (up to {size:,.0f} MB); give a smaller"
@@ -281,7 +281,7 @@ class ArrayPopulation(StepPopulation):
             kind=kind,
             matrix=matrix,
             caps=device.array(caps, "float64"),
-            tile=min(people, count),
+            tile=people,
         )
         check_finite(family._argument, matrix, self._rows.tile, device.xp, family._highest)
         self._name_items(options.get("labels"))

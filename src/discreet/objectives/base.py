@@ -329,7 +329,8 @@ class Population(ABC):
         Exact where the family has a closed form, or there are no more than ten items; otherwise the mean over
         ``samples`` random sets. Those come from ``rng`` (a fresh generator if none is given) and never from
         the data, and are the same for everybody, so one person moves the result by no more than they can move
-        f.
+        f. Concave functions of sums have a closed form for up to twelve items a person where that is declared
+        (`cap_items`): nobody's items decide how everybody's function is computed.
         """
         point = self._point(x)
         closed = self._extension(point)

@@ -202,7 +202,8 @@ class FixedPointGains:
                 Exception
             ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
                 continue
-            row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
+            with np.errstate(over="ignore"):  # what is too large is clipped
+                row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)
         self._asked = asked
         return asked
 

@@ -79,9 +79,7 @@ class LogDeterminant(StepPopulation):
         if own.shape[1] != self.n_items:
             raise ValueError(f"quality has {own.shape[1]} columns; kernel has {self.n_items} items")
         few = max(1, device.gains_tile // self.n_items) if tile is None else whole_tile(tile)
-        self._rows = DeterminantRows(
-            device=device, kernel=public, quality=own, tile=min(few, int(own.shape[0]))
-        )
+        self._rows = DeterminantRows(device=device, kernel=public, quality=own, tile=few)
         check_finite("quality", own, self._rows.tile, device.xp, np.inf)
         self._name_items(labels)
         self._declare(bound)
@@ -280,12 +278,10 @@ class DeterminantRows(DeviceRows):
         return -xp.stack([swept[:, k, k] for k in range(items.size)], axis=1)
 
     def room(self) -> Any:
-        """Within it, a lack of memory names the tile."""
-        size = 8e-6 * self.n_rows * self.n_items
+        """Within it, a lack of memory names the tile, and not how many people there are."""
         return self.device.room_for(
-            f"one more item of all people ({size:,.0f} MB, of which each chosen item takes as many), worked"
-            f" out for a tile of {self.tile:,} people x {self.n_items:,} items; choose fewer items, or give a"
-            " smaller tile="
+            f"one more item of all people, worked out for a tile of up to {self.tile:,} people x"
+            f" {self.n_items:,} items; choose fewer items, or give a smaller tile="
         )
 
 

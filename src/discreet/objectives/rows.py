@@ -478,13 +478,6 @@ class Rows:
             out[held] += self.share[i] * self.kind.gain(rest, weights[places], self.cap[i])
         return out
 
-    @property
-    def exact_extension(self) -> bool:
-        """Whether the multilinear extension has a closed form here."""
-        if not self.kind.of_sums:
-            return True
-        return self.kind.code >= 0 and int(np.diff(self.sparse.indptr).max()) <= kernels.ENUMERABLE
-
     def multilinear(self, x: Floats) -> tuple[float, Floats]:
         """The multilinear extension at ``x`` and its gradient, in closed form."""
         parts = _PARTS if self.n_rows >= _THREADED else 1
@@ -1014,7 +1007,9 @@ class RowPopulation(Population):
         return self._rows.multilinear(corner)[1][items] / len(self)
 
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
-        if not self._rows.exact_extension:
+        kind = self._rows.kind
+        # By what is declared: one person with more items would change how everybody's is computed.
+        if kind.of_sums and (kind.code < 0 or self.touched_items() > kernels.ENUMERABLE):
             return super()._extension(x)
         value, gradient = self._rows.multilinear(x)
         return value / len(self), gradient / len(self)

@@ -670,7 +670,7 @@ class StoredPopulation(StepPopulation):
         return f"{self._family.__name__}.from_store({self.n_items} items)"
 
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
-        if self._shape.kind.of_sums and self._longest > ENUMERABLE:
+        if self._shape.kind.of_sums and self.touched_items() > ENUMERABLE:
             return super()._extension(x)
         per_unit = 2.0 ** (60 - math.frexp(2.0 * self.bound * len(self))[1])
         scan = Extension(self._shape, np.array(x, dtype=np.float64), per_unit)

@@ -211,7 +211,8 @@ class SummedGradient(Gradient):
                 gradient = answers.vector("gradient", ask(person), self.n_items)
             except Exception:  # somebody's own code: what it raises may hold their data
                 continue
-            total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
+            with np.errstate(over="ignore"):  # what is too large is clipped
+                total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
         return total
 
 
