@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import array_api_strict
@@ -102,6 +103,13 @@ def test_long_embeddings_are_summed_exactly():
         made = EmbeddedFacilityLocation(people, items, bound=bound, backend=backend, tile=(16, 30))
         assert vectors(made, step(bound, 40)) == vectors(stored, step(bound, 40))
         assert made[0].value([0]) == 1500.0
+
+
+def test_entries_up_to_the_scale_are_kept():
+    """3 of 4 are 96 of 128 steps; what is longer than the scale is cut to it, but for one step."""
+    for entry, kept in ((3.0, 3.0), (-3.0, -3.0), (9.0, 4.0 - 1 / 32), (-9.0, -4.0)):
+        made = EmbeddedFacilityLocation([[math.copysign(3.0, entry)]], [[entry]], scale=4.0, bound=16.0)
+        assert made.value([0]) == 3.0 * abs(kept)
 
 
 def test_sums_of_many_large_parts_do_not_overflow(monkeypatch):

@@ -673,6 +673,7 @@ def test_isotropic_coordinates_are_those_of_a_cube():
         long.learn(cost)
         plain.learn(cost)
     assert long.settings.event == plain.settings.event
+    assert long.settings.slope == plain.settings.slope == 2.0
     assert long.certified_regret == pytest.approx(plain.certified_regret)
 
 
