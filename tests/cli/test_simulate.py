@@ -110,7 +110,7 @@ learner = "popularity"
 
 # The command, in processes that run the first repeat and wait in the second one until they are ended.
 HELD = """
-import sys, time
+import signal, sys, time
 from discreet.cli import main
 from discreet.evaluation import simulation
 
@@ -123,6 +123,7 @@ def run_cell(cell):
 
 simulation.run_cell = run_cell
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background are deaf to it
     sys.exit(main(sys.argv[1:]))
 """
 
