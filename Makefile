@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # One worker per core; the tests are written to be independent of each other.
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help demo test lint install bench audit checked mutants chaos evidence peers versions release-check docs outputs format clean
+.PHONY: help demo test lint install bench audit checked mutants chaos load evidence peers versions release-check docs outputs format clean
 help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
@@ -14,6 +14,7 @@ help:
 	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the library, one expression at a time, and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a ledger 2,000 times, a service 1,000 times, and live a month in an hour; docs"
+	@echo "make load     run the tests ten times on a busy machine, for hours; build/load.md"
 	@echo "make evidence every stored result and generated page again, in hours; python -m tools.evidence lists the stale ones"
 	@echo "make peers    the same questions to apricot, submodlib, OpenDP, dp-accounting, implicit, scikit-learn and h11"
 	@echo "make bench    measure it, also against other libraries; results go to benchmarks/results"
@@ -80,6 +81,9 @@ chaos: $(VENV)/.test
 	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --personal-kills 300 --stores 4 --out docs/service/chaos.md
 	$(MARK) docs/service/month.md -- $(BIN)/python -m tools.month --minutes 60 --out docs/service/month.md
 	$(BIN)/python -m tools.images
+
+load: $(VENV)/.test
+	$(BIN)/python -m tools.under_load --out build/load.md
 
 # All of it again, for hours: every stored result and every page that commands write. Give FOLDER, as for
 # `make bench`. What needs another machine (gpu) and what a person reads the findings of (fuzz) is left out.

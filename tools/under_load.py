@@ -1,6 +1,6 @@
 """The whole suite again and again on a busy machine: no test may depend on how fast it runs.
 
-    python -m tools.under_load [--runs 10] [--at-once 4] [--commit HEAD] --out docs/load.md
+    python -m tools.under_load [--runs 10] [--at-once 4] [--commit HEAD] --out build/load.md
 
 Suites run side by side, each in a clone of its own with two workers, which share the machine with those of
 the other suites; a busy loop stands in for each worker that a smaller number of suites lacks. With four at

@@ -725,6 +725,7 @@ def test_ctrl_c_ends_in_one_line_and_leaves_no_file(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     )
     # More than a pipe holds: once it is written, the command has read most of it and waits for the rest.
     program.stdin.write("user,page\n" + "a,x\n" * 200_000)

@@ -48,7 +48,7 @@ def require() -> None:
 
 
 def style(place: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the line at this place; they repeat only after hundreds of lines."""
+    """Colour, dashes and marker of the line at this place: 64 lines in a row are all different."""
     kinds = len(COLOURS)
     turn = place // kinds
     return {
