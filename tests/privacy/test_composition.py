@@ -462,3 +462,9 @@ def test_coarser_and_finer_settings_agree(monkeypatch: pytest.MonkeyPatch) -> No
             coarse = adaptive_choices_epsilon(1e-6, [(width, steps)])
         composition._composition.cache_clear()
         assert usual < coarse < 1.005 * usual
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0])
+def test_no_probability_of_a_response_is_lost_to_rounding(epsilon):
+    for count in range(1, 40):
+        assert math.fsum(composition.losses_of_responses(epsilon, count, 0.01).masses) >= 1.0
