@@ -345,7 +345,7 @@ def test_the_form_takes_words_about_items(running):
     def said(**more):
         return html.unescape(operator.post("/new", **form | more).text)
 
-    assert "such as tea: green, leaf." in said(features="item 0: a\nitem 0: b")
+    assert "One of the items in a line, each once" in said(features="item 0: a\nitem 0: b")
     assert "One of the items in a line" in said(features="tea: green")
     assert "are for PersonalSelector" in said(features="item 0: a", learner="LeaderSelector")
     assert "no two items have a word in common" in said(features="item 0: a")
