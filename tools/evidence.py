@@ -5,7 +5,7 @@
 
 A result carries a mark: when it was made, at which commit, and a digest of each package and script in `TABLE`
 that it depends on, with whatever these may import: packages by docs/architecture.md, scripts by their text.
-Digests are of code: comments and docstrings do not count. `tools.results.store` marks benchmarks; pages are
+Digests are of code: comments, docstrings and what is raised do not count, as no result is made of them. `tools.results.store` marks benchmarks; pages are
 marked at their foot. What has no mark is unknown, not fresh. Nothing fails because a result is stale, as some
 take hours: the site says so at the foot of the pages that show it (this file is a hook of mkdocs), and
 ``make evidence`` makes all anew.
@@ -142,7 +142,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def code(file: Path) -> str:
-    """A source without comments and docstrings, the same on every Python."""
+    """A source without comments, docstrings and texts of refusals, the same on every Python."""
     return _code(file.read_bytes().decode(errors="replace"), file.suffix)
 
 
@@ -158,11 +158,16 @@ def _code(text: str, suffix: str) -> str:
 
 
 def _tree(node: object) -> str:
-    """A syntax tree as text, without docstrings and places; what only some Pythons have is left out."""
+    """A syntax tree as text, without docstrings, places and what is raised, whose words are for people.
+
+    What only some Pythons have is left out.
+    """
     if isinstance(node, list):
         return "[" + ",".join(map(_tree, node)) + "]"
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.Raise):
+        return "Raise()"
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         first = node.body[0] if node.body else None
         if (
