@@ -164,8 +164,7 @@ def test_words_make_nothing_stale(copy):
     _marked(copy)
     _edit(file, '"""One."""', '"""Two,\n    three."""')
     _edit(file, "  # more", "  # less")
-    file = home / "privacy" / "accountant.py"
-    file.write_text(file.read_text().replace('raise ValueError(f"', 'raise ValueError(f"In other words: '))
+    _edit(home / "privacy" / "accountant.py", 'raise ValueError(f"', 'raise ValueError(f"In other words: ')
     assert evidence.finding(RESULT, copy).state == "fresh"
     _edit(file, '"#"', '"##"')  # no comment
     assert evidence.finding(RESULT, copy).state == "stale"
