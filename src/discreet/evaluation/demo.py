@@ -51,7 +51,7 @@ _BUYERS, _TASTES = 20_000, 20
 _WARES, _WINDOW, _CUSTOMERS = 30, 3, 1_500
 _LIKED_BY = 0.5 * np.arange(1.0, _WARES + 1.0) ** -1.0
 _EXPERIMENT = "window"
-_NIGHT = 0.2
+_NIGHT = 0.1
 _NEEDED = ("httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn")
 _SECONDS = 60.0  # until a started service has to say where it is
 
