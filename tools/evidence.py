@@ -5,9 +5,10 @@
 
 A result carries a mark: when it was made, at which commit, and a digest of each package and script in `TABLE`
 that it depends on, with whatever these may import: packages by docs/architecture.md, scripts by their text.
-Digests are of code: comments, docstrings and what is raised do not count, as no result is made of them. `tools.results.store` marks benchmarks; pages are
-marked at their foot. What has no mark is unknown, not fresh. Nothing fails because a result is stale, as some
-take hours: the site says so at the foot of the pages that show it (this file is a hook of mkdocs), and
+Digests are of code: comments, docstrings and what is raised do not count, as no result is made of them.
+`tools.results.store` marks benchmarks; pages are marked at their foot. What has no mark is unknown, not
+fresh. Nothing fails because a result is stale, as some take hours: the site says so at the foot of the pages
+that show it (this file is a hook of mkdocs), and
 ``make evidence`` makes all anew.
 """
 
