@@ -66,6 +66,7 @@ checked: $(VENV)/.test
 # Runs a command that writes a page, and marks the page with the sources that it was made with.
 MARK := $(BIN)/python -m tools.evidence mark
 audit: checked
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
 	$(MARK) docs/audit.md -- $(BIN)/discreet audit --all --deep --out docs/audit.md
 	$(BIN)/python tools/fuzz_states.py --cases 2000
 	$(MARK) docs/rows.md -- $(BIN)/python -m tools.fuzz_rows --cases 20000 --out docs/rows.md

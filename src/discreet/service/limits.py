@@ -214,13 +214,16 @@ class Crowded(Exception):
 
 
 class SideProcess:
-    """Work for one side process: a piece at a time, for ``seconds`` at the most.
+    """Work for one side process: a piece at a time, for ``seconds`` of processor time at the most.
 
-    ``most`` may wait, and as many answers are remembered. A ValueError there is one here.
+    On a busy machine it waits for all others, so by the clock it may take longer, ``patience``. ``most``
+    pieces may wait, and as many answers as ``remembered`` says are kept. A ValueError there is one here.
     """
 
-    def __init__(self, seconds: float = 20.0, most: int = 8, remembered: int = 256) -> None:
-        self._seconds, self._most, self._remembered = seconds, most, remembered
+    def __init__(
+        self, seconds: float = 20.0, patience: float = 120.0, most: int = 8, remembered: int = 256
+    ) -> None:
+        self._seconds, self._patience, self._most, self._remembered = seconds, patience, most, remembered
         self._answers: dict[bytes, Any] = {}
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, "discreet-side-process")
@@ -266,8 +269,8 @@ class SideProcess:
             self._process.start()
             theirs.close()
         try:
-            self._pipe.send((work, given))
-            if not self._pipe.poll(self._seconds):
+            self._pipe.send((work, given, self._seconds))
+            if not self._pipe.poll(self._patience):
                 raise TooLong
             done, found = self._pipe.recv()
         except (TooLong, EOFError, OSError):  # it was ended, or had too little memory
@@ -284,11 +287,13 @@ def _work(pipe: Any) -> None:
     os.nice(10)
     with contextlib.suppress(EOFError, OSError):
         while True:
-            work, given = pipe.recv()
+            work, given, seconds = pipe.recv()
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends the process
             try:
                 answer = True, work(*given)
             except Exception as error:
                 answer = False, str(error)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
             pipe.send(answer)
 
 
