@@ -75,6 +75,7 @@ def test_the_site_builds(site):
     assert not list(site.rglob("*.py"))
 
 
+@pytest.mark.slow
 def test_no_page_moves_sideways_on_a_phone(site, address, browser):
     """Tables and code may, in frames of their own."""
     window = browser.new_page(viewport={"width": 390, "height": 844})
@@ -88,6 +89,7 @@ def test_no_page_moves_sideways_on_a_phone(site, address, browser):
     window.close()
 
 
+@pytest.mark.slow
 def test_code_of_tutorials_fits_a_window(site, address, browser):
     window = browser.new_page(viewport={"width": 1280, "height": 900})
     for page in sorted(site.glob("tutorials/*/index.html")):
@@ -98,6 +100,7 @@ def test_code_of_tutorials_fits_a_window(site, address, browser):
     window.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "first"),
     [

@@ -21,6 +21,15 @@ from discreet.cli import main
 from discreet.constraints.domains import Domain
 
 QUICK_CASES = settings.chosen(None, deep=False)
+# Settings that take seconds, of names of which another one is quick or that a test of theirs enumerates.
+SLOW = (
+    "RollingSelector: 2 releases, 1 of 2 items",
+    "PrivateGreedy: basic, 1 of 5 items and what they gain",
+    "PrivateGreedy: decomposable, 14 of 16 items, when the first is picked",
+    "ThompsonSelector: values in blocks of 2 rounds, 2 of 3 items",
+    "SubmodularMinimizer: Laplace tree, 3 items",
+    "ContinuousGreedy: gaussian gradient, 1 of 3 items, 2 steps",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +48,14 @@ def _domains_are_probed_once(monkeypatch):
 # --- everything is audited --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", QUICK_CASES, ids=[f"{case.name}: {case.setting}" for case in QUICK_CASES])
+def _cases():
+    names = {f"{case.name}: {case.setting}": case for case in QUICK_CASES}
+    assert set(SLOW) <= set(names)
+    marks = {name: [pytest.mark.slow] for name in SLOW}
+    return [pytest.param(case, id=name, marks=marks.get(name, [])) for name, case in names.items()]
+
+
+@pytest.mark.parametrize("case", _cases())
 def test_quick_audit(case):
     finding = case.audit(QUICK)
     assert finding.sound, finding.verdict
