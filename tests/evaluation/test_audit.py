@@ -174,9 +174,9 @@ def test_a_learner_that_shows_people_past_the_gate_is_noticed():
     assert "outputs prove epsilon" in finding.verdict
 
 
-def _spending(scale, budget=dc.Budget(2.0)):
+def _spending(scale):
     """The account of one number with this much noise."""
-    gate = dc.Gate(budget, 0)
+    gate = dc.Gate(dc.Budget(2.0), 0)
     gate.laplace(0.0, scale, 1.0)
     return gate.spent
 

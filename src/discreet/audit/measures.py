@@ -169,7 +169,7 @@ class NoiseMap:
         return bool(np.abs(moved - foreseen).max() <= _SAME * max(1.0, np.abs(foreseen).max()))
 
     def same(self, other: NoiseMap) -> bool:
-        """Whether noise is drawn alike, and as widely, in another world: its width may tell them apart."""
+        """Whether noise is as wide in another world: if not, its width distinguishes them."""
         if (self.law, self.groups, self.matrix.shape) != (other.law, other.groups, other.matrix.shape):
             return False
         return bool(np.abs(self.matrix - other.matrix).max() <= _SAME * np.abs(self.matrix).max())
@@ -268,7 +268,7 @@ def coupled_loss(here: Observe, there: Observe) -> float:
 
 
 def differ(a: Floats, b: Floats) -> bool:
-    """Whether two vectors are not the same, to as many digits as are compared; what is no number differs."""
+    """Whether two vectors are not the same, to as many digits as are compared: nan always differs."""
     return not np.abs(a - b).max(initial=0.0) <= _SAME * max(1.0, float(np.abs(a).max(initial=0.0)))
 
 
