@@ -212,6 +212,15 @@ def test_a_plan_takes_empty_sets_to_be_free_where_that_was_declared(budget):
     assert plans[True].best.formula < plans[False].best.formula
 
 
+@pytest.mark.parametrize("rounds", [1, 1_000])
+def test_a_horizon_too_short_to_explore_is_planned_without_exploring(rounds):
+    """Every form that is offered can be made, and at any horizon there is one."""
+    found = dc.plan_minimization(20, rounds, PURE, feedback="bandit")
+    assert [found.question.build(one, 0).rounds for one in found.question.candidates()] == [rounds]
+    assert found.learner(seed=0).settings.form == "thompson"
+    assert found.vacuous
+
+
 # --- people who return ------------------------------------------------------------------------------
 
 

@@ -105,6 +105,17 @@ def test_an_option_of_a_new_learner_would_be_missed(monkeypatch):
     assert "ToySelector(secret=)" in missing(PAGE, WITH_TOY)
 
 
+def test_names_on_the_page_are_in_the_code():
+    """Of functions, classes, options and tests: what was renamed would be looked for in vain."""
+    root = Path(__file__).parents[2]
+    files = [file for folder in ("src", "tests") for file in (root / folder).rglob("*.py")]
+    known = {file.stem for file in files}.union(*(re.findall(r"\w+", file.read_text()) for file in files))
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    named = {name for code in re.findall("`([^`]+)`", prose) for name in re.findall(r"[A-Za-z]\w*_\w+", code)}
+    assert len(named) > 50
+    assert {name for name in named if not name.endswith("_") and name not in known} == set()
+
+
 def test_settings_that_choose_a_mechanism_are_named():
     from discreet.offline.greedy import METHODS
     from discreet.online.bandit import EXPLORATIONS

@@ -190,6 +190,43 @@ def test_a_learner_that_shows_people_past_the_gate_is_noticed():
     assert "outputs prove epsilon" in finding.verdict
 
 
+def _spending(scale):
+    """The account of one number with this much noise."""
+    gate = dc.Gate(dc.Budget(2.0), 0)
+    gate.laplace(0.0, scale, 1.0)
+    return gate.spent
+
+
+@pytest.mark.parametrize("kind", [NoiseCase, MixedCase])
+def test_noise_whose_width_depends_on_people_is_infinite(kind):
+    """More noise than the account asks for hides a number, and its width shows that somebody has it."""
+    account = _spending(1.0)
+
+    def play(stream, source):
+        gate, mine = dc.Gate(dc.Budget(9.0), source), float(stream[0, 0])
+        chosen = 0 if kind is NoiseCase else gate.choose([0.0, 0.0], 0.5, 1.0)
+        gate.laplace(mine, 1.0 + mine, 1.0)
+        return Played((chosen,), lambda: account)
+
+    case = kind("Gate.laplace", "two widths", dc.Budget(2.0), Space(1, 1), play, ())
+    for mine, yours in ((1.0, 0.0), (0.0, 1.0)):
+        assert math.isinf(case.compare(Pair(np.zeros((1, 1)), np.array([mine]), np.array([yours])))[1])
+
+
+def test_the_smaller_of_two_claims_has_to_hold():
+    """An account that depends on people claims of one world what is not true of both."""
+
+    def play(stream, source):
+        mine = float(stream[0, 0])
+        noisy = dc.Gate(dc.Budget(9.0), source).laplace(mine, 1.0, 1.0)
+        return Played([noisy], lambda: _spending(1.0 if mine else 10.0))
+
+    case = NoiseCase("Gate.laplace", "two claims", dc.Budget(2.0), Space(1, 1), play, ())
+    for mine, yours in ((1.0, 0.0), (0.0, 1.0)):
+        excess = case.compare(Pair(np.zeros((1, 1)), np.array([mine]), np.array([yours])))[1]
+        assert excess == pytest.approx(0.9, rel=1e-3)
+
+
 @pytest.mark.parametrize(("first", "second", "seen"), [(0.1, 0.0, True), (0.0, 0.1, True), (0.0, 0.0, False)])
 def test_a_fault_is_looked_for_with_other_neighbours(monkeypatch, first, second, seen):
     """Where those of the sound library hide it."""

@@ -102,6 +102,10 @@ def test_numbers_are_compared_to_six_digits():
         drawn = SimpleNamespace(values=[np.array([size])])
         assert one.explains(np.array([size, size + off]), drawn) == same
         assert measures.differ(np.array([size]), np.array([size + off])) != same
+    nothing, drawn = np.array([math.nan, 1.0]), SimpleNamespace(values=[np.array([1.0])])  # is like no number
+    assert measures.differ(nothing, np.ones(2))
+    assert not one.explains(nothing, drawn)
+    assert one.loss(nothing) == math.inf
 
 
 def test_noise_is_mapped_draw_by_draw():

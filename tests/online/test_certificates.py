@@ -164,6 +164,8 @@ def test_lower_bounds_are_what_their_streams_cost_the_best_learner():
         assert convex.experts_lower(2, longer, 3.0) == pytest.approx(3 * apart / 2)
     walks = [abs(sum(2 * step - 1 for step in stream)) for stream in streams]
     assert convex.lipschitz_lower(rounds, 3.0, 4.0) == pytest.approx(3.0 * 2.0 * np.mean(walks))
+    for longer in (10**12, 10**15, 10**18):  # Stirling's formula has an error of 1 / (4 T)
+        assert convex.lipschitz_lower(longer, 1.0, 1.0) == pytest.approx(math.sqrt(longer / (2 * math.pi)))
     regret = 0.0
     for ends in streams:
         ones = sum(ends)

@@ -195,6 +195,9 @@ def test_falling_hedge_bounds_hedge_at_a_falling_rate(batch, kind):
         assert bounds.falling_hedge(n, 1, rounds, rate, 1.01 / batch, batch, clipped=False) == math.inf
         clipped = bounds.falling_hedge(n, 1, rounds, rate, fastest, batch)
         assert clipped == min(certified, bounds.trivial(rounds))
+        slow = 1e-4  # below the rate, so that it never falls
+        slowly = bounds.falling_hedge(n, 1, rounds, rate, slow, batch, clipped=False)
+        assert _hedge_by_hand(np.full(len(summed), slow), summed) <= slowly
 
 
 # --- learning -----------------------------------------------------------------------------------

@@ -173,7 +173,9 @@ class Case:
         return measures.worst_pair(self._neighbours(), loss, evaluations, seed, firsts)[0]
 
     def _account(self, pair: Pair) -> Account:
-        return self.play(pair.here, self.source(0)).account()
+        """The account that both worlds give, or of two that differ the one that claims the smaller loss."""
+        both = [self.play(stream, self.source(0)).account() for stream in (pair.here, pair.there)]
+        return min(both, key=lambda account: account.epsilon(self.budget.delta))
 
     def _claim(self, pair: Pair) -> float:
         return self._account(pair).epsilon(self.budget.delta)
@@ -428,6 +430,8 @@ class NoiseCase(Case):
         if self.watched:
             return measures.coupled_loss(here, there), "laplace"
         noise = measures.noise_map(here) if known is None else known
+        if known is None and not noise.same(measures.noise_map(there)):
+            return math.inf, noise.law
         moved = np.concatenate(here(measures.quiet)[0]) - np.concatenate(there(measures.quiet)[0])
         return noise.loss(moved), noise.law
 
@@ -665,6 +669,8 @@ class MixedCase(ChoiceCase):
     def compare(self, pair: Pair) -> tuple[float, float]:
         here, there, noise = self._mixture(pair.here), self._mixture(pair.there), self._noise(pair.here)
         loss, account = self._loss(here, there, noise, self.budget.delta), self._account(pair)
+        if not noise.same(self._noise(pair.there)):
+            return math.inf, math.inf
         if noise.law != "gaussian":
             return loss, max(0.0, loss - account.pure * (1.0 + RELATIVE))
         shifts, excess = self._shifts(here, there, noise), 0.0

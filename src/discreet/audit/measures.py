@@ -148,7 +148,7 @@ class NoiseMap:
         if not np.any(moved):
             return 0.0
         shift, *_ = np.linalg.lstsq(self.matrix, moved, rcond=1e-10)
-        if np.abs(self.matrix @ shift - moved).max() > _SAME * np.abs(moved).max():
+        if not np.abs(self.matrix @ shift - moved).max() <= _SAME * np.abs(moved).max():
             return math.inf
         if self.law == "gaussian":
             return float(np.linalg.norm(shift))
@@ -166,7 +166,13 @@ class NoiseMap:
     def explains(self, moved: Floats, drawn: hooks.Drawn) -> bool:
         """Whether the noise that was drawn moves what is released by ``moved``."""
         foreseen = self.matrix @ np.concatenate(drawn.values)
-        return not np.abs(moved - foreseen).max() > _SAME * max(1.0, np.abs(foreseen).max())
+        return bool(np.abs(moved - foreseen).max() <= _SAME * max(1.0, np.abs(foreseen).max()))
+
+    def same(self, other: NoiseMap) -> bool:
+        """Whether noise is as wide in another world: if not, its width distinguishes them."""
+        if (self.law, self.groups, self.matrix.shape) != (other.law, other.groups, other.matrix.shape):
+            return False
+        return bool(np.abs(self.matrix - other.matrix).max() <= _SAME * np.abs(self.matrix).max())
 
     def log_ratios(self, left: Floats, here: Floats, there: Floats) -> Floats:
         """For each row of releases, how much likelier it is if the exact part is ``here`` and not ``there``.
@@ -262,8 +268,8 @@ def coupled_loss(here: Observe, there: Observe) -> float:
 
 
 def differ(a: Floats, b: Floats) -> bool:
-    """Whether two vectors are not the same, to as many digits as are compared."""
-    return bool(np.abs(a - b).max(initial=0.0) > _SAME * max(1.0, float(np.abs(a).max(initial=0.0))))
+    """Whether two vectors are not the same, to as many digits as are compared: nan always differs."""
+    return not np.abs(a - b).max(initial=0.0) <= _SAME * max(1.0, float(np.abs(a).max(initial=0.0)))
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

@@ -224,9 +224,9 @@ def lipschitz_lower(rounds: int, lipschitz: float, diameter: float) -> float:
     >>> round(lipschitz_lower(100, 1.0, 2.0), 2)
     7.96
     """
-    half = (rounds + 1) // 2
-    ways = math.lgamma(rounds + 1) - math.lgamma(half + 1) - math.lgamma(rounds - half + 1)
-    walked = 2.0 * half * math.exp(ways - rounds * math.log(2.0))
+    from scipy.special import beta
+
+    walked = 2.0 / float(beta((rounds + 1) // 2, 0.5))  # a difference of logarithms would lose all digits
     return lipschitz * diameter / 2.0 * walked
 
 

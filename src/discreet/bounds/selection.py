@@ -78,7 +78,7 @@ def falling_hedge(
     clipped: bool = True,
 ) -> float:
     """`hedge` at the rate min(fastest, rate sqrt(T / t)) after t rounds, for bound 1 at most
-    B (2 rate T + fastest B) + k ln n / rate.
+    B (2 rate T + fastest B) + k ln n / min(rate, fastest).
 
     The potential ln(mean of exp(rate x sum)) / rate never rises when the rate falls (a power mean), so each
     batch costs what it would at its own rate, and the last rate pays for the comparator. The rates after
@@ -91,7 +91,7 @@ def falling_hedge(
     if rate <= 0.0 or fastest * bound * batch > 1.0 + 1e-12:
         return most
     quadratic = batch * bound * (2.0 * rate * rounds + fastest * batch)
-    return min(most, bound * quadratic + k * math.log(n_items) / rate)
+    return min(most, bound * quadratic + k * math.log(n_items) / min(rate, fastest))
 
 
 def noisy_leader(

@@ -394,7 +394,8 @@ class BinaryTree:
 
     @property
     def mean_error(self) -> float:
-        # At most half of the numbers below T have any given bit; the sum over a full tree takes two blocks.
+        # Over T + 1 draws, the first of which looks at nothing: at most half of the numbers below T have any
+        # given bit; the sum over a full tree takes two blocks.
         total = sum(variance / 2.0 for variance in self._variances[: self.levels])
         return math.sqrt(self.levels * (total + 2.0 / (self.rounds + 1)))
 
