@@ -353,7 +353,6 @@ def subtract_outer(
 # --- whole rounds -------------------------------------------------------------------------------------------
 
 
-@cython.auto_pickle(False)
 cdef class OrderedRounds:
     """Rounds of ordered experts that draw by a running sum of gains, a new set every ``every`` rounds.
 
@@ -448,7 +447,6 @@ cdef class OrderedRounds:
         self.sums.step(vector)
 
 
-@cython.auto_pickle(False)
 cdef class FollowedRounds:
     """Hedge over two, by a running sum of what the first earned beyond the second, in ``units`` to 1.
 
