@@ -141,14 +141,14 @@ class Window:
         return kept
 
     def keep_rows(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
-        """Take in people who are rows, or those of them who are ``kept``."""
+        """Take in people who are rows, or those of them who are ``kept``: copies, which hold nobody else."""
         if kept is not None and not kept.all():
             if not kept.any():
                 return
             rows = rows.take(np.flatnonzero(kept))
         if rows.n_rows:
             runs = self._runs.setdefault(rows.kind, [])
-            runs.append(rows)
+            runs.append(_copied(rows))
             if len(runs) >= _MOST_RUNS:
                 joined(runs)
 
@@ -213,6 +213,13 @@ def _saved_rows(
     if not good or not in_range(indices, n_items) or not lengths.size == share.size == cap.size:
         raise ValueError("the open window holds people of other items")
     return Rows(kind, SparseMatrix(ends, indices, data, n_items), share, cap)
+
+
+def _copied(rows: Rows) -> Rows:
+    """Rows that may be views of everybody's, in arrays of their own."""
+    old = rows.sparse
+    matrix = SparseMatrix(old.indptr.copy(), old.indices.copy(), old.data.copy(), old.n_columns)
+    return Rows(rows.kind, matrix, rows.share.copy(), rows.cap.copy())
 
 
 def joined(runs: list[Rows]) -> Rows:
