@@ -302,6 +302,8 @@ class Segments:
         with self._turn("finish()"):
             for learner in self._learners:
                 learner.finish()
+            self._numbers.waiting.clear()
+            self._numbers.changed.update(range(len(self._learners)))
             self._owner.finish()
 
     def __repr__(self) -> str:
