@@ -21,7 +21,7 @@ from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
 from discreet.online.phased import PhasedSelector, PhasedSettings
 from discreet.online.rolling import RollingSelector
-from discreet.online.window import Window, joined
+from discreet.online.window import Window
 from discreet.privacy import samplers
 from tests.objectives.families import of_rows
 from tests.privacy.audit import hockey_stick, transcripts
@@ -184,10 +184,10 @@ class _Twice(PhasedSelector):
     """The injected fault: the people of a window are kept for the next one as well."""
 
     def _draw(self):
-        before = self._window._runs
+        before = self._window.rows()
         chosen = super()._draw()
-        if before:
-            self._window.keep_rows(joined(next(iter(before.values()))))
+        for rows in before:
+            self._window.keep_rows(rows)
         return chosen
 
 
