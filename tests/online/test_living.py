@@ -20,7 +20,7 @@ from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import MergedParts
 from discreet.online.pending import MOST_OPEN, Pending, Waiting
 from discreet.online.released import Released
-from discreet.privacy.accountant import Accountant
+from discreet.privacy.accountant import Accountant, Release
 from discreet.privacy.ordered import OrderedExperts, units_per_one
 from tests.online.examples import N_ITEMS
 from tests.online.learners import FRANK_WOLFE_SETS, SELECTORS
@@ -889,6 +889,23 @@ def test_feedback_of_nothing_takes_the_room_that_somebody_would():
     assert others(None) == (True, 0)
 
 
+def test_feedback_of_nothing_stands_for_somebody_under_their_name():
+    """Rounds beyond a person's limit take no room, so those of nobody in particular are no substitute."""
+
+    def others(first, who):
+        budget = dc.Budget(1.0, 1e-6, "add_remove")
+        learner = dc.online.RunningSumSelector(3, 1, 100, budget, resample_every=3, seed=0)
+        for _ in range(6):  # of the open batch, of three rounds, two were passed
+            learner.choose(wait=False)
+        for late in (0, 1):  # the second one is beyond the limit
+            learner.learn(items=first, round=late, person_id=who)
+        learner.learn(items=[1], round=2, person_id="bob")
+        return learner._sum.pending[0, 1] > 0, len(learner._waiting)
+
+    assert others([2], "ann") == others([], "ann") == (True, 0)
+    assert others([], None) == (False, 1)
+
+
 def test_late_feedback_is_learned_once(setting):
     learner = setting.make(labels=NAMES)
     shown = [learner.choose(wait=False) for _ in range(6)]
@@ -904,6 +921,21 @@ def test_late_feedback_is_learned_once(setting):
         _tell(learner, shown[1], True, round=1)
     _tell(learner, shown[5], True)  # the open round, as ever
     assert learner.round == 6
+
+
+def test_a_finished_learner_learns_nothing_from_late_feedback(setting, monkeypatch):
+    """What was promised at the end stays true: nothing more is learned, and no more noise is drawn."""
+    learner = setting.make(labels=NAMES)
+    shown = [learner.choose(wait=False) for _ in range(9)]
+    learner.finish()
+    assert learner.pending == ()
+    spent, drawn = learner.privacy.spent.to_json(), []
+    monkeypatch.setattr(Release, "_draw", lambda *_: drawn.append(1))
+    for one in shown:
+        with pytest.raises((ValueError, RuntimeError), match=r"or has expired|is over"):
+            _tell(learner, one, True, round=one.round)
+    assert learner.privacy.spent.to_json() == spent
+    assert not drawn
 
 
 def test_a_batch_never_holds_more_people_than_rounds():

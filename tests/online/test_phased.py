@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import discreet as dc
 from discreet import bounds
@@ -17,7 +20,8 @@ from discreet.objectives import Coverage, FacilityLocation, ProbabilisticCoverag
 from discreet.objectives.base import greedy
 from discreet.objectives.fixed_point import step
 from discreet.online.phased import PhasedSelector, PhasedSettings
-from discreet.online.window import Window, joined
+from discreet.online.rolling import RollingSelector
+from discreet.online.window import Window
 from discreet.privacy import samplers
 from tests.objectives.families import of_rows
 from tests.privacy.audit import hockey_stick, transcripts
@@ -146,6 +150,26 @@ def test_whether_a_file_can_be_written_tells_nothing_of_the_sample(tmp_path):
     assert sum(len(learner._window) for learner in learners) < 20
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("many", [True, False])
+@pytest.mark.parametrize("make", [partial(PhasedSelector, method="subsampled"), RollingSelector])
+def test_nothing_is_kept_of_people_outside_the_sample(make, many, dense):
+    """The arrays of everybody go when their owner drops them, whoever is in the sample."""
+    likes = np.random.default_rng(0).random((300, 8))
+    likes = np.where(likes > 0.3, likes, 0.0)
+    people = ProbabilisticCoverage(likes if dense else sparse.csr_array(likes))
+    rows = people.as_rows()
+    everybody = [weakref.ref(one) for one in (rows.sparse.data, rows.sparse.indices, rows.matrix)]
+    learner = make(8, 2, dc.Budget(1.0), first_window=1000, seed=0)
+    for start in (0,) if many else range(40):
+        learner.choose()
+        learner.run(people) if many else learner.learn(people[start])
+    del people, rows
+    gc.collect()
+    assert len(learner._window) > 0
+    assert all(one() is None for one in everybody)
+
+
 def test_the_share_that_is_kept_is_the_one_that_is_paid_for():
     people = _stream(20_000)
     learner = PhasedSelector(8, 3, dc.Budget(1.0), window=30_000, seed=0)
@@ -160,10 +184,10 @@ class _Twice(PhasedSelector):
     """The injected fault: the people of a window are kept for the next one as well."""
 
     def _draw(self):
-        before = self._window._runs
+        before = self._window.rows()
         chosen = super()._draw()
-        if before:
-            self._window.keep_rows(joined(next(iter(before.values()))))
+        for rows in before:
+            self._window.keep_rows(rows)
         return chosen
 
 

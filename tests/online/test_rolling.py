@@ -329,7 +329,7 @@ def test_people_vote_until_an_item_of_theirs_is_picked_or_until_they_fade():
     assert len(learner._votes) == 1  # who wants item 5
 
     def waiting():
-        runs = [rows for runs in learner._votes._runs.values() for rows in runs]
+        runs = learner._votes.rows()
         return [rows.share[rows.sparse.row_of[rows.sparse.indices == 5]] for rows in runs]
 
     while sum(map(len, waiting())) and learner._votes.served < 100:

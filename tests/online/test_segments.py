@@ -213,6 +213,23 @@ def test_pieces_that_were_written_last_are_the_whole(kind, monkeypatch):
     assert few > 20
 
 
+def test_finished_segments_learn_nothing_also_when_they_are_read_from_pieces():
+    make = partial(ThompsonSelector, 3, 1, None, block=2)
+    gate = dc.Gate(dc.Budget(1.0), 3, definition="pure")
+    shop = Segments(make, VALUES, gate, by="country")
+    gate_state, written = gate.state(), pieces(shop)
+    waiting = [shop.choose(VALUES[0], wait=False).round for _ in range(3)]
+    written |= pieces(shop)
+    shop.finish()
+    written |= pieces(shop)
+    again = joined(written, dc.Gate.from_state(gate_state))
+    for one in (shop, again):
+        assert one.pending == ()
+        with pytest.raises(ValueError, match="has been counted, or has expired"):
+            one.learn(1.0, round=waiting[0])
+        assert all(one.of(value)._learner.over for value in VALUES)
+
+
 def test_new_items_and_a_new_month():
     shop = Segments(LEADER, ["de", "fr"], BUDGET, seed=1)
     shop.run(_crowd(60), ["de", "fr"] * 30)

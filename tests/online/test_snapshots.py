@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import discreet as dc
 from discreet.core.state import read_state, write_state
 from discreet.objectives import SetFunction
-from discreet.online import BestOfBothSelector, PhasedSelector
+from discreet.online import BestOfBothSelector, Experts, HedgeSelector, PhasedSelector, Segments
 from tests.online.learners import EVERYBODY, N_ITEMS, ROUNDS, people, shown
 from tests.states import Meanwhile, as_bytes
 
@@ -109,6 +111,26 @@ def test_the_account_is_read_between_two_calls(kind, monkeypatch):
         learner.choose()
     looking.finish()
     assert seen == [learner.privacy.spent.to_json()]
+
+
+@pytest.mark.parametrize("name", ["segments", "experts"])
+def test_a_call_waits_for_a_whole_run(name):
+    """Another thread's round never comes between a choice of the run and what is learned of it."""
+    budget, shown = dc.Budget(8.0, 1e-6), []
+    if name == "segments":
+        learner, where = Segments(partial(HedgeSelector, 3, 1, 10), ["de"], budget), (["de"] * 4,)
+        acting = Meanwhile(lambda: shown.append(learner.choose("de")))
+    else:
+        learner, where = Experts(partial(HedgeSelector, 3, 1, 10), 2, budget, n_items=3), ()
+        acting = Meanwhile(lambda: shown.append(learner.choose()))
+
+    def asked(chosen):
+        acting.start()
+        return float(0 in chosen)
+
+    learner.run(SetFunction([asked] * 4, n_items=3, bound=1.0, monotone=True), *where)
+    acting.finish()
+    assert [one.round for one in shown] == [4]
 
 
 def test_a_person_who_cannot_be_saved_is_not_left_out_of_a_file(tmp_path, monkeypatch):

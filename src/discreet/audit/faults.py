@@ -11,7 +11,6 @@ import numpy as np
 
 from ..online.people import ContributionLimit
 from ..online.rolling import Votes
-from ..online.window import joined
 from ..privacy import (
     Entry,
     ExactChoices,
@@ -141,10 +140,11 @@ def sample_redrawn() -> Iterator[None]:
         assert self._sample is not None
         release, chance = self._sample
         left_out = []
-        for kind, runs in list(self._runs.items()):
-            rows, kept = joined(runs), release.sample(joined(runs).n_rows, chance)
+        everybody, self._runs = self.rows(), {}
+        for rows in everybody:
+            kept = release.sample(rows.n_rows, chance)
             left_out.append(rows.take(np.setdiff1d(np.arange(rows.n_rows), kept)))
-            self._runs[kind] = [rows.take(kept)]
+            self.keep_rows(rows.take(kept))
         found = real(self, number, active)
         for rows in left_out:
             self.keep_rows(rows)

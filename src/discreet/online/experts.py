@@ -145,10 +145,14 @@ class Experts:
     def choose(self) -> Selection:
         """The set for this round, in the order of the experts."""
         with self._turns.take("choose()"):
-            if self._shown is None:
-                items = [self._item(expert.choose()) for expert in self.experts]
-                self._shown = np.array(items, dtype=np.int64)
-            return Selection(tuple(dict.fromkeys(self._shown.tolist())), self.round)
+            return Selection(tuple(dict.fromkeys(self._next().tolist())), self.round)
+
+    def _next(self) -> NDArray[np.int64]:
+        """The item of each expert in this round."""
+        if self._shown is None:
+            items = [self._item(expert.choose()) for expert in self.experts]
+            self._shown = np.array(items, dtype=np.int64)
+        return self._shown
 
     def _item(self, decision: Any) -> int:
         if isinstance(decision, np.ndarray) and decision.shape == (self.n_items,):
@@ -196,11 +200,11 @@ class Experts:
         """A whole stream, one person after the other."""
         check_population(people, self.n_items, self.bound, monotone=True)
         rewards, selections = np.empty(len(people)), np.empty((len(people), self.k), dtype=np.int32)
-        for t in range(len(people)):
-            shown = self.choose()
-            assert self._shown is not None
-            rewards[t], selections[t] = people[t].value(shown.items), self._shown
-            self.learn(people[t])
+        with self._turns.take("run()"):
+            for t in range(len(people)):
+                shown = self._next()
+                rewards[t], selections[t] = people[t].value(tuple(dict.fromkeys(shown.tolist()))), shown
+                self._learn(people[t], None)
         return Trace(rewards, selections, type(self).__name__)
 
     def __reduce__(self) -> NoReturn:

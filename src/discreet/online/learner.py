@@ -555,10 +555,14 @@ class OnlineLearner:
         """Learn nothing from now on, as after the declared horizon: the last decision is served on.
 
         For a learner that another one takes the place of, such as that of the next period: the account
-        knows from then on that it releases nothing more.
+        knows from then on that it releases nothing more. Late feedback is not waited for any more.
         """
         with self._turn("finish()"):
+            self._wait_no_more()
             self._rounds.finish()
+
+    def _wait_no_more(self) -> None:
+        """Late feedback is refused from now on, where there is any."""
 
     def _finished(self) -> None:
         """Nothing more will be decided: earlier states can no longer be resumed."""
@@ -1456,6 +1460,9 @@ class OnlineSelector(OnlineLearner):
             self._observe_waiting(waiting)
         if len(self._pending) > MOST_OPEN:
             self._expire(1)
+
+    def _wait_no_more(self) -> None:
+        self._pending.clear()  # unlike those that expire, these end no block, which would be released
 
     def _expire(self, count: int) -> int:
         """The oldest rounds that are waited for are so no longer."""

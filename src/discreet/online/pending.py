@@ -60,6 +60,10 @@ class Pending:
         """The feedback has come, or is no longer waited for."""
         return self._tickets.pop(round)
 
+    def clear(self) -> None:
+        """No feedback is waited for."""
+        self._tickets.clear()
+
     @property
     def _table(self) -> NDArray[np.int64]:
         """The rounds with their tickets, as one array; -1 where a ticket is shorter than others."""

@@ -18,7 +18,7 @@ from ..privacy.accountant import BY_ROUNDS, Spending
 from ..privacy.picks import SampledScores, sampled
 from .learner import OnlineSelector, SelectorSettings, common_settings, tightened
 from .released import Estimates, Released
-from .window import Window, joined
+from .window import Window
 
 _MOST = (1 << 36) - 1  # people: sums of all of them are exact
 _LONGEST = 1 << 53
@@ -129,8 +129,8 @@ class Votes(Window):
     def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
         """Draw the next set from the votes; what people did not spend of theirs is kept."""
         # People who are no rows cannot be saved: they vote once.
-        voters = [joined(runs) for runs in self._runs.values()]
-        gains = self.close()  # first: after an interruption nobody has a vote
+        voters = self.rows()
+        gains = self.close(voters)  # first: after an interruption nobody has a vote
         credit = np.floor(self.credit * (self.bound / self.unit)).astype(np.int64)
         scores = np.empty(self.settings.k)
         for pick in range(scores.size):

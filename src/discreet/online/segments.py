@@ -192,13 +192,8 @@ class Segments:
         among the rounds of all segments. Where too many rounds wait for feedback, the oldest expire.
         """
         with self._turn("choose()"):
-            index = self._index(segment)
-            learner = self._learners[index]
-            shown = learner.choose(wait=wait, available=available, exclude=exclude, include=include)
-            number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
-            while len(self._numbers.waiting) > MOST_OPEN:
-                self._expire(next(self._passed()))
-            return Selection(shown.items, number, shown.labels)
+            about = {"available": available, "exclude": exclude, "include": include}
+            return self._choose(self._index(segment), wait=wait, **about)
 
     def learn(
         self,
@@ -216,10 +211,7 @@ class Segments:
         a person who comes to several segments must have the same ``person_id`` in all of them.
         """
         with self._turn("learn()"):
-            number, index, place = self._meant(segment, round)
-            self._learners[index].learn(person, items=items, round=place, person_id=person_id)
-            self._numbers.drop(number)
-            self._finish_if_over(index)
+            self._learn(self._meant(segment, round), person, items=items, person_id=person_id)
 
     def expire(self, before: int) -> int:
         """Wait no longer for feedback of rounds ``before`` this one, of all segments; how many these were.
@@ -281,19 +273,19 @@ class Segments:
         ids = [None] * len(people) if person_ids is None else checks.in_order("person_ids", person_ids)
         if len(places) != len(people) or len(ids) != len(people):
             raise ValueError("segments and person_ids must have as many entries as there are people")
-        with self._turns.look():
-            self._learners[0]._check_people(people)
-        self._gate.add_caveats(*getattr(people, "caveats", ()))
         rewards = np.empty(len(people))
         rows: list[Any] = []
-        for t in track(range(len(people)), "rounds", progress):
-            learner, segment = self._learners[places[t]], self.values[places[t]]
-            shown, person = self.choose(segment), people[t]
-            rewards[t] = value = learner._value(person, shown)
-            rows.append(learner._row(shown))
-            if not learner.over:
-                heard = learner._feedback(person, shown, value)
-                self.learn(heard, segment=segment, person_id=ids[t])
+        with self._turn("run()"):
+            self._learners[0]._check_people(people)
+            self._gate.add_caveats(*getattr(people, "caveats", ()))
+            for t in track(range(len(people)), "rounds", progress):
+                learner, person = self._learners[places[t]], people[t]
+                shown = self._choose(places[t])
+                rewards[t] = value = learner._value(person, shown)
+                rows.append(learner._row(shown))
+                if not learner.over:
+                    meant = self._meant(self.values[places[t]], None)
+                    self._learn(meant, learner._feedback(person, shown, value), person_id=ids[t])
         chosen = np.array(rows, dtype=learner._played_type) if rows else np.empty((0, 0), dtype=np.int32)
         return Trace(rewards, chosen, f"Segments of {type(self._learners[0]).__name__}")
 
@@ -302,6 +294,8 @@ class Segments:
         with self._turn("finish()"):
             for learner in self._learners:
                 learner.finish()
+            self._numbers.waiting.clear()
+            self._numbers.changed.update(range(len(self._learners)))
             self._owner.finish()
 
     def __repr__(self) -> str:
@@ -437,6 +431,22 @@ class Segments:
                 f"segment={checks.shown(segment)}",
             )
         return self._places[self.other]
+
+    def _choose(self, index: int, **how: Any) -> Selection:
+        """`choose`, for those who have their turn."""
+        learner = self._learners[index]
+        shown = learner.choose(**how)
+        number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
+        while len(self._numbers.waiting) > MOST_OPEN:
+            self._expire(next(self._passed()))
+        return Selection(shown.items, number, shown.labels)
+
+    def _learn(self, meant: tuple[int | None, int, int | None], person: Any, **how: Any) -> None:
+        """`learn` about the round that is ``meant``, for those who have their turn."""
+        number, index, place = meant
+        self._learners[index].learn(person, round=place, **how)
+        self._numbers.drop(number)
+        self._finish_if_over(index)
 
     def _is_open(self, index: int, place: int) -> bool:
         """Whether a round of a learner is the one that it waits for."""

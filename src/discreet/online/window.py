@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,16 @@ def part_of(settings: Any, about: tuple[str, int, int | None, str]) -> KeptPart:
     size = settings.n_items
     given = partial(given_person, Catalogue(size, settings.labels), size)
     return KeptPart(about, given, partial(kept_person, size, settings.bound))
+
+
+class Run(NamedTuple):
+    """Rows of one kind in arrays of their own: how long each is, items, weights, and what else a row has."""
+
+    lengths: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float64]
+    share: NDArray[np.float64]
+    cap: NDArray[np.float64]
 
 
 class Window:
@@ -56,25 +65,38 @@ class Window:
     def _empty(self) -> None:
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
-        self._runs: dict[Kind, list[Rows]] = {}  # of rows, as they came
+        self._runs: dict[Kind, list[Run]] = {}  # of rows, as they came
         self.elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
-        return len(self.others) + sum(rows.n_rows for runs in self._runs.values() for rows in runs)
+        return len(self.others) + sum(run.share.size for runs in self._runs.values() for run in runs)
 
     @property
     def closes(self) -> int:
         """The first round after the window."""
         return self.opens + self.length
 
-    def close(self) -> FixedPointGains:
+    def rows(self) -> list[Rows]:
+        """The people who are rows, those of each kind together; they stay joined."""
+        found = []
+        for kind, runs in self._runs.items():
+            if len(runs) > 1:
+                runs[:] = [Run(*map(np.concatenate, zip(*runs, strict=True)))]
+            ends = np.concatenate(([0], np.cumsum(runs[0].lengths)))
+            matrix = SparseMatrix(ends, runs[0].indices, runs[0].data, self.n_items)
+            found.append(Rows(kind, matrix, runs[0].share, runs[0].cap))
+        return found
+
+    def close(self, rows: Sequence[Rows] | None = None) -> FixedPointGains:
         """The empty set, which can grow by its people's sums; none of them is in the window any more.
+
+        ``rows`` are what `rows` has given, if it was asked before.
 
         Nobody is to be learned from twice: where an interruption comes before the next window opens, the set
         that is drawn instead is a random one.
         """
-        parts: list[tuple[Rows | StepSource, float]] = [(rows, self.bound) for rows in self.elsewhere]
-        parts += [(joined(runs), self.bound) for runs in self._runs.values()]
+        sources = [*self.elsewhere, *(self.rows() if rows is None else rows)]
+        parts: list[tuple[Rows | StepSource, float]] = [(one, self.bound) for one in sources]
         others = self.others
         unit = step(self.bound, self.length) if self.unit is None else self.unit
         self._empty()
@@ -141,16 +163,18 @@ class Window:
         return kept
 
     def keep_rows(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
-        """Take in people who are rows, or those of them who are ``kept``."""
+        """Take in people who are rows, or those of them who are ``kept``: copies, which hold nobody else."""
         if kept is not None and not kept.all():
             if not kept.any():
                 return
             rows = rows.take(np.flatnonzero(kept))
         if rows.n_rows:
             runs = self._runs.setdefault(rows.kind, [])
-            runs.append(rows)
+            own = rows.matrix if isinstance(rows.matrix, SparseMatrix) else rows.sparse
+            numbers = (own.indices.copy(), own.data.copy(), rows.share.copy(), rows.cap.copy())
+            runs.append(Run(np.diff(own.indptr), *numbers))
             if len(runs) >= _MOST_RUNS:
-                joined(runs)
+                self.rows()
 
     def check_growing(self) -> None:
         """Refuse more items where somebody is a function of those there were."""
@@ -162,8 +186,6 @@ class Window:
 
     def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
         """There are more items from now on; nobody is a function of fewer (`check_growing`)."""
-        for runs in self._runs.values():
-            runs[:] = [replace(run, matrix=replace(run.sparse, n_columns=settings.n_items)) for run in runs]
         self.n_items = settings.n_items
 
     # --- saving ----------------------------------------------------------------------------------
@@ -188,13 +210,8 @@ class Window:
 
     def arrays(self) -> dict[int, dict[str, NDArray[Any]]]:
         """The rows of each kind, for saving."""
-        found: dict[int, dict[str, NDArray[Any]]] = {}
-        for kind, runs in self._runs.items():
-            rows, matrix = joined(runs), runs[0].sparse
-            numbers: dict[str, NDArray[Any]] = {"indices": matrix.indices, "data": matrix.data}
-            numbers |= {"share": rows.share, "cap": rows.cap}
-            found[kind.code] = {"lengths": np.diff(matrix.indptr), **numbers}
-        return found
+        self.rows()
+        return {kind.code: runs[0]._asdict() for kind, runs in self._runs.items()}
 
 
 def _saved_rows(
@@ -213,15 +230,3 @@ def _saved_rows(
     if not good or not in_range(indices, n_items) or not lengths.size == share.size == cap.size:
         raise ValueError("the open window holds people of other items")
     return Rows(kind, SparseMatrix(ends, indices, data, n_items), share, cap)
-
-
-def joined(runs: list[Rows]) -> Rows:
-    """Runs of rows of one kind as one; they stay joined."""
-    if len(runs) > 1:
-        parts = [(np.diff(one.sparse.indptr), one.sparse.indices, one.sparse.data, one.share, one.cap)
-                 for one in runs]  # fmt: skip
-        lengths, indices, data, share, cap = map(np.concatenate, zip(*parts, strict=True))
-        ends = np.concatenate(([0], np.cumsum(lengths)))
-        matrix = SparseMatrix(ends, indices, data, runs[0].sparse.n_columns)
-        runs[:] = [Rows(runs[0].kind, matrix, share, cap)]
-    return runs[0]
