@@ -179,6 +179,34 @@ def test_an_outcome_is_one_of_the_kind_that_is_learned_from():
     assert reported(taken="b") == reported(taken="a", value=1.0) == 422
 
 
+def test_what_is_shown_next_does_not_depend_on_what_somebody_took(tmp_path):
+    """Another process has added an item, and this one does not know it yet: somebody has taken it, or not."""
+
+    async def next_decisions(here, name, taken):
+        path = f"/v1/experiments/{name}/decisions"
+        decision = (await here.ask("POST", path, {"count": 2}))[1]["decisions"][0]["decision_id"]
+        live = await here.engine.live(name)
+        while len(live.blocks) < 2:  # the next one is leased already
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(here.engine.worker.change_items, live.id, ["new"], [])
+        found = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"taken": taken})
+        assert found == (200, {"status": "recorded", "counted": True})
+        wrong = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"taken": "neww"})
+        assert at(wrong) == (422, "$.taken")
+        shown = (await here.ask("POST", path, {"count": 3}))[1]["decisions"]
+        return [here.engine.secrets.verify(one["decision_id"]).sequence for one in shown]
+
+    async def story():
+        config = taken(outcome_wait=3600.0)
+        async with inside(tmp_path, config, config, config) as here:
+            for task in here.engine._tasks:  # it looks at what others did when it is told to
+                task.cancel()
+            for name, said in (("shop", None), ("shop1", "item 1"), ("shop2", "new")):
+                assert await next_decisions(here, name, said) == [2, 3, 4]
+
+    asyncio.run(story())
+
+
 def test_sticky_sets_are_kept_for_as_long_as_they_are_shown():
     """What is known by a request is kept for ten minutes anyway."""
 

@@ -640,7 +640,7 @@ class Api:
         decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
         if decision is None:
             return acknowledged(groups.LATE, False)
-        reported = outcome_body(await self._knows(live, decision, asked), decision, asked)
+        reported = outcome_body(live, decision, asked, added=await self._added(live, decision, asked))
         return acknowledged(*await self.engine.record(decision, reported))
 
     def event_number(self, live: Live, event: str) -> bytes:
@@ -654,10 +654,11 @@ class Api:
             return None
         return DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
 
-    async def _knows(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> Live:
-        """The experiment, read again where it may not know an item that another process has added."""
-        known = not isinstance(asked.taken, str) or asked.taken in live.known
-        return live if known or decision.epoch != live.epoch else await self.engine.refresh(live.name)
+    async def _added(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> bool:
+        """Whether what was taken is an item that another process has added, and is not known here yet."""
+        if not isinstance(asked.taken, str) or asked.taken in live.known or decision.epoch != live.epoch:
+            return False
+        return await self.engine.was_added(live, asked.taken)
 
     async def outcomes(self, request: Request) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
@@ -694,9 +695,8 @@ class Api:
         bound = key.bound
         if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
             raise WRONG_ROLE
-        return self.engine.record(
-            decision, outcome_body(await self._knows(live, decision, asked), decision, asked)
-        )
+        added = await self._added(live, decision, asked)
+        return self.engine.record(decision, outcome_body(live, decision, asked, added=added))
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -972,8 +972,11 @@ _TAKES = {
 }
 
 
-def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> bytes:
-    """What is written down of an outcome; refused where the experiment learns from something else."""
+def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest, *, added: bool = False) -> bytes:
+    """What is written down of an outcome; refused where the experiment learns from something else.
+
+    ``added``: what was taken is an item, though it is not known here yet.
+    """
     unset = msgspec.UNSET
     kind = live.config.feedback
     key = OUTCOMES[kind]
@@ -987,7 +990,7 @@ def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> byt
     if not wrong and kind == "full" and len(found) > MANY:
         raise TOO_LARGE.with_(at="$.likes", detail=takes)
     if not wrong and kind == "slots" and decision.epoch == live.epoch:  # labels of others may be gone
-        wrong = found is not None and found not in live.known
+        wrong = not (found is None or found in live.known or added)
     if wrong:
         raise WRONG_OUTCOME.with_(at=f"$.{key}", detail=takes)
     return _encode({"likes": found, "served": asked.served} if personal else found)

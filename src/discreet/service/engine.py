@@ -342,6 +342,15 @@ class DecisionEngine:
         await self._look_for_model(made)
         return made
 
+    async def was_added(self, live: Live, label: str) -> bool:
+        """Whether an item was added by another process since the catalogue was read here.
+
+        That is not taken up now, but when it is looked for anyway: what is shown next would otherwise depend
+        on what somebody has reported.
+        """
+        _, read = await self._do(self._read, "id", live.id)
+        return read is not None and label in read[2]
+
     async def _look_for_model(self, live: Live) -> None:
         """Take up the latest model of personal sets, if it is a new one; nobody's commit waits for that."""
 
