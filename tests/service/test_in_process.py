@@ -394,6 +394,42 @@ def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
     store.close()
 
 
+def test_how_many_outcomes_came_refuses_no_decision(tmp_path):
+    """Refusals are counted for operators, and whoever is refused knows of it."""
+
+    async def story():
+        config = taken(k=1, feedback="bandit", outcome_wait=3600.0)
+        async with inside(tmp_path, config, rate=2.0) as here:
+            made = here.app.keys.create
+            path, rank = "/v1/experiments/shop/decisions", "/v1/experiments/shop/personalizer/v1.0/rank"
+            for outcomes in (0, 4):
+                here.key = made(f"app {outcomes}", "app", ["shop"])[1]
+                decision = (await here.ask("POST", path))[1]["decision_id"]
+                reports = [f"/v1/decisions/{decision}/outcome", f"{rank[:-5]}/events/{decision}/reward"]
+                for where in (reports * 4)[:outcomes]:
+                    assert (await here.ask("POST", where, {"value": 1.0}))[0] < 300
+                asked = [await here.ask("POST", path), await here.ask("POST", path)]
+                asked += [await here.ask("POST", rank, {"actions": [{"id": ITEMS[0]}]}) for _ in range(2)]
+                assert [status for status, _ in asked] == [200, 200, 201, 429]
+            here.app.keys.refresh()
+            assert (await here.ask("POST", reports[0], {"value": 1.0}))[0] == 429
+
+    asyncio.run(story())
+
+
+def test_a_key_is_noted_as_used_by_ranks_and_not_by_rewards(tmp_path):
+    async def story():
+        async with inside(tmp_path, taken(k=1, feedback="bandit", outcome_wait=3600.0)) as here:
+            number, here.key = here.app.keys.create("app", "app", ["shop"])
+            prefix = "/personalizer/v1.0"
+            assert (await here.ask("POST", f"{prefix}/events/e/reward", {"value": 1.0}))[0] == 204
+            assert number not in here.app.keys._used
+            assert (await here.ask("POST", f"{prefix}/rank", {"actions": [{"id": ITEMS[0]}]}))[0] == 201
+            assert number in here.app.keys._used
+
+    asyncio.run(story())
+
+
 def measured(served, decisions, deviation=0.5):
     """A release of counts: of the learner and of the hold-out."""
     block = {"served": served, "decisions": decisions, "deviation": deviation}

@@ -428,7 +428,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 _BROWSER = BROWSER.encode()
-_OUTCOMES = ("outcome", "outcomes", "event_outcome")
+_OUTCOMES = ("outcome", "outcomes", "event_outcome", "reward", "activate")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
 _outcomes = msgspec.json.Decoder(list[OutcomeOf])
@@ -478,9 +478,10 @@ class Api:
         decides = one.action == "decide"
 
         async def work(request: Request) -> Any:
-            key = self.key_of(token_of(request.scope["headers"]), one.action)
+            outcome = one.handler in _OUTCOMES
+            key = self.key_of(token_of(request.scope["headers"]), one.action, outcome=outcome)
             request.scope["key"] = key
-            if one.handler not in _OUTCOMES:
+            if not outcome:
                 self.keys.used(key)
             check_nul(request)
             name = request.path_params.get("name")
@@ -493,7 +494,9 @@ class Api:
 
         return work
 
-    def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
+    def key_of(
+        self, token: bytes | None, action: str, missing: Problem = NO_KEY, *, outcome: bool = False
+    ) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
         if token is not None and token.startswith(_BROWSER):
             key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
@@ -505,7 +508,7 @@ class Api:
         if action not in ROLES[key.role]:
             able = " or ".join(role for role, actions in ROLES.items() if action in actions)
             raise WRONG_ROLE.with_(detail=f"Its role is {key.role}; this takes {able}.")
-        if not self.keys.within_rate(key):
+        if not self.keys.within_rate(key, outcome=outcome):
             raise RATE
         return key
 
@@ -1226,18 +1229,24 @@ class Personalizer:
         return [
             Route(
                 one.path.replace(SCOPED, prefix),
-                self._api.endpoint(one, self._checked(getattr(self, one.handler)), personalizer_refusal),
+                self._api.endpoint(one, self._checked(one), personalizer_refusal),
                 methods=[one.method],
             )
             for prefix in (PREFIX, SCOPED)
             for one in PERSONALIZER
         ]
 
-    def _checked(self, handler: Callable[[Live, Request], Awaitable[Any]]) -> Work:
+    def _checked(self, one: Operation) -> Work:
+        handler: Callable[[Live, Request], Awaitable[Any]] = getattr(self, one.handler)
+        outcome = one.handler in _OUTCOMES
+
         async def work(request: Request) -> Any:
             headers = request.scope["headers"]
             given = next((value.strip() for name, value in headers if name == _SUBSCRIPTION), None)
-            key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION)
+            token = given or token_of(headers)
+            key = self._api.key_of(token, "decide", NO_SUBSCRIPTION, outcome=outcome)
+            if not outcome:
+                self._api.keys.used(key)
             found = await handler(await self._live(request.path_params.get("name"), key), request)
             return b"" if found is None else found
 
