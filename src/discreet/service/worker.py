@@ -872,14 +872,14 @@ class Worker:
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
-            tx.locked(  # before outcomes, as workers do, which delete them
+            rows = tx.locked(  # before outcomes, as workers do, which delete them
                 "SELECT experiment FROM lease WHERE experiment IN"
                 " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
                 population,
             )
+            # Who has read outcomes reads again; all of them, or the log would tell that there were some.
+            self.store.fence_off(tx, [number for (number,) in rows])
             for *_, one in pseudonyms:
-                told = tx.all("SELECT DISTINCT experiment FROM outcome WHERE pseudonym = ?", one)
-                self.store.fence_off(tx, [number for (number,) in told])  # who has read it reads again
                 tx.do("UPDATE outcome SET body = NULL WHERE pseudonym = ?", one)
         self.store.scrub()
 
