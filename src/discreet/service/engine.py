@@ -155,8 +155,10 @@ class Live:
         if found is None:
             if len(self.rendered) > 4096:
                 self.rendered.clear()
-            labels = [self.labels[item] for item in block.lists[number]]
-            likely = block.propensity(number, self.config.holdout)
+            labels, control = [self.labels[item] for item in block.lists[number]], self.config.control
+            likely = block.propensity(
+                number, self.config.holdout, set(labels) == set(control) if control else None
+            )
             found = msgspec.json.encode(labels), msgspec.json.encode(likely)
             self.rendered[key] = found
         return found
