@@ -205,6 +205,15 @@ def test_verify_finds_what_was_altered(tmp_path, capsys, sql, words):
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["shop #1.db", "what?.db", "100%41.db"])
+def test_a_backup_is_of_its_store_whatever_that_is_called(tmp_path, name):
+    world = World(f"sqlite:///{tmp_path}/{name}", likes())
+    world.store.close()
+    backup.backup(world.url, tmp_path / f"saved {name}")
+    assert all(path.name.removeprefix("saved ").startswith(name) for path in tmp_path.iterdir())
+    assert backup.restore(f"sqlite:///{tmp_path}/new {name}", tmp_path / f"saved {name}") == ["shop"]
+
+
 def test_backup_takes_no_file_that_is_there(tmp_path):
     url = f"sqlite:///{tmp_path}/service.db"
     World(url, likes(seed=None)).store.close()

@@ -851,6 +851,7 @@ class Worker:
         with self.store.transaction() as tx:
             for number, config in tx.locked("SELECT id, config FROM population ORDER BY id"):
                 forget_people(tx, number, self.latest(tx, number, PopulationConfig.read(config)))
+        self.store.scrub()  # also of what was deleted while somebody was reading, such as a backup
 
     def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
         """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
