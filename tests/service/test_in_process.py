@@ -394,6 +394,22 @@ def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
     store.close()
 
 
+def test_a_decision_that_was_refused_counts_for_nobody(tmp_path):
+    """Too many items were excluded: the person still has the one decision that counts."""
+
+    async def story():
+        people = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp")
+        async with inside(tmp_path, likes(outcome_wait=3600.0), people=people) as here:
+            path = "/v1/experiments/shop/decisions"
+            for exclude in (ITEMS, ITEMS[1:]):
+                assert (await here.ask("POST", path, {"person": "ann", "exclude": exclude}))[0] == 409
+            decision = (await here.ask("POST", path, {"person": "ann"}))[1]["decision_id"]
+            found = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"likes": []})
+            assert found == (200, {"status": "recorded", "counted": True})
+
+    asyncio.run(story())
+
+
 def test_how_many_outcomes_came_refuses_no_decision(tmp_path):
     """Refusals are counted for operators, and whoever is refused knows of it."""
 

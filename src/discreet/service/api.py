@@ -584,7 +584,11 @@ class Api:
         block, offset = await self.engine.next_decision(live, pseudonym)
         altered, propensity = False, b"null"
         if exclude and not live.config.personal:  # others are likelier then, also where nothing is replaced
-            labels, altered = live.without(block, offset, set(exclude))
+            try:
+                labels, altered = live.without(block, offset, set(exclude))
+            except NotEnoughItems:
+                self.engine.take_back()
+                raise
             items = _encode(labels)
         else:
             items, propensity = live.items(block, offset)

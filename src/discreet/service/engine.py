@@ -432,6 +432,10 @@ class DecisionEngine:
                     break  # whoever asks again gets one of the new epoch
         raise Unavailable
 
+    def take_back(self) -> None:
+        """The decision that was just taken is nobody's: it was refused, and counts for no person."""
+        self._served.pop()
+
     def keep(
         self, number: bytes, altered: bool, answer: str, *, active: bool = True, stays: float = 0.0
     ) -> asyncio.Future[KeptRequest]:
