@@ -159,6 +159,38 @@ def test_a_body_is_read_to_its_end():
     assert caught.value.status == 413
 
 
+def test_only_catalogues_may_be_large(tmp_path):
+    """A long body takes no longer for each of its bytes; one of many brackets is a wrong body."""
+
+    async def story():
+        async with inside(tmp_path, taken(k=1, feedback="bandit", outcome_wait=3600.0)) as here:
+            long = b'{"items": ["item 1"]%b}' % (b" " * (1 << 20))
+            for route, status in (("shop/tokens", 413), ("shop/webhooks", 413), ("", 422)):
+                assert (await here.ask("POST", f"/v1/experiments/{route}".rstrip("/"), long))[0] == status
+            assert (await here.ask("POST", "/v1/plan", long))[0] == 413
+            assert (await here.ask("PATCH", "/v1/experiments/shop", b"{%b}" % (b" " * (1 << 20))))[0] == 200
+            deep = b'{"value": 1.0, "more": %b' % (b"[" * 100_000)
+            for verb in ("rank", "events/e/reward"):
+                route = f"/v1/experiments/shop/personalizer/v1.0/{verb}"
+                assert (await here.ask("POST", route, deep))[0] == 400
+
+    asyncio.run(story())
+
+
+def test_a_body_takes_time_in_proportion_to_its_size():
+    async def took(parts):
+        left = iter(range(parts, 0, -1))
+
+        async def receive():
+            return {"body": bytes(1 << 16), "more_body": next(left) > 1}
+
+        began = time.process_time()
+        assert len(await api.body(receive, 1 << 26)) == parts << 16
+        return time.process_time() - began
+
+    assert asyncio.run(took(512)) < 1.0  # 6 s where each part copied all before it
+
+
 def test_an_outcome_is_one_of_the_kind_that_is_learned_from():
     live = SimpleNamespace(config=likes(), epoch=0, known={"a"})
     decision = DecisionId(1, 0, 0)
