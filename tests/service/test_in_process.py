@@ -243,10 +243,21 @@ def test_sticky_sets_are_kept_for_as_long_as_they_are_shown():
     """What is known by a request is kept for ten minutes anyway."""
 
     def stays(sticky):
-        live = SimpleNamespace(config=likes(sticky=sticky), epoch=0, catalogue=0)
+        live = SimpleNamespace(config=likes(sticky=sticky), epoch=0, catalogue=0, known=frozenset())
         return api._known_by(live, api.DecisionRequest(), None, 0, "ann")[1]
 
     assert [stays(one) for one in (60.0, 600.0, 3600.0)] == [0.0, 0.0, 3000.0]
+
+
+def test_a_sticky_set_is_of_the_items_that_are_excluded():
+    """However often an item is named, in whatever order; unknown ones are ignored."""
+    live = SimpleNamespace(config=likes(sticky=3600.0), epoch=0, catalogue=0, known=frozenset(ITEMS))
+
+    def known_by(*exclude):
+        return api._known_by(live, api.DecisionRequest(exclude=list(exclude)), None, 0, "ann")[0]
+
+    assert known_by(ITEMS[0], ITEMS[1]) == known_by(ITEMS[1], "sold out", ITEMS[0], ITEMS[1])
+    assert known_by("sold out") == known_by() != known_by(ITEMS[0])
 
 
 def test_an_outcome_counts_for_so_long_after_its_decision(monkeypatch):

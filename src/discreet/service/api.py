@@ -958,7 +958,7 @@ def _known_by(
             int(time.time() // sticky),
             number if asked.people is None else 0,
         ]
-        known = ["sticky", person, asked.segment, sorted(asked.exclude), *stretch]
+        known = ["sticky", person, asked.segment, sorted(live.known.intersection(asked.exclude)), *stretch]
         return _encode(known), max(0.0, sticky - groups.KEEP)
     if asked.event is not None:
         return _encode(["event", asked.event]), 0.0

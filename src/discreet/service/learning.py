@@ -436,7 +436,7 @@ def check(config: ExperimentConfig) -> None:
         ExperimentConfig.read(config.text)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if config.feedback == "full" and config.bound != 1.0:
+    if config.feedback == "full" and (config.bound != 1.0 or "bound" in config.options):
         raise InvalidField("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
         raise InvalidField("measure", "holdout needs measure above 0: what is served is compared with it")
