@@ -141,6 +141,9 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
     with store.transaction() as tx:
         tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
+        tx.locked("SELECT id FROM population ORDER BY id")  # nothing is begun meanwhile
+        # Who has read an experiment reads it again: what is begun, resumed or ended goes by its status.
+        store.fence_off(tx, [number for (number,) in tx.all("SELECT id FROM experiment ORDER BY id")])
         tx.do(  # what waited is gone
             "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)",
             ENDING,

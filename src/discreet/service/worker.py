@@ -357,6 +357,8 @@ class Worker:
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self._named(name), self.store.transaction() as tx:
             check_room(tx, whose, config.share)
+            if tx.one("SELECT frozen FROM population WHERE id = ?", whose)[0] != frozen:
+                raise Frozen("a backup was restored meanwhile")
             row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
