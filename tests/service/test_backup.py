@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import shutil
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,9 @@ from discreet.cli import main
 from discreet.service import backup, database, queries, web
 from discreet.service.auth import Keys, Secrets
 from discreet.service.config import PopulationConfig, ServiceSettings
-from discreet.service.database import Frozen, StoreError, open_store
+from discreet.service.database import Fenced, Frozen, StoreError, open_store
 from discreet.service.engine import DecisionEngine
+from discreet.service.learning import Learning
 from discreet.service.worker import FROZEN, periods_of
 
 from .test_api import experiment, refused, settled
@@ -81,6 +82,52 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     assert world.report(sequence, ["item 1"], epoch=1) == "late"
     assert world.report(sequence, ["item 1"]) == "recorded"
     world.worker.create("another", "people", likes(seed=None, share=0.5))
+
+
+def begin(world):
+    world.worker.create("other", "people", likes(share=0.4))
+
+
+def renew(world):
+    world.now = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
+    world.worker.tick(world.shop)
+
+
+def resume(world):
+    world.worker.set_status(world.shop, "paused")
+    world.now = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
+    world.worker.set_status(world.shop, "running")
+
+
+@pytest.mark.parametrize("step", [begin, renew, resume])
+def test_what_begins_while_it_is_noticed_that_the_state_went_back_does_not(url, monkeypatch, step):
+    """It was read before everything was frozen, and is written after."""
+    world, learner = World(url, likes(share=0.4)), Learning.begin
+
+    def noticed(*given):
+        with monkeypatch.context() as patch:
+            patch.setattr(Learning, "begin", learner)
+            assert backup.freeze_after_restore(world.store) == ["shop"]
+        return learner(*given)
+
+    monkeypatch.setattr(Learning, "begin", noticed)
+    with pytest.raises(Fenced):
+        step(world)
+    assert world.rows("SELECT name, status, epoch FROM experiment") == [("shop", FROZEN, 0)]
+    assert backup.RESTORED in world.rows("SELECT caveats FROM population")[0][0]
+
+
+@pytest.mark.parametrize("ask", [lambda worker: worker.set_status(1, "paused"), lambda worker: worker.end(1)])
+def test_another_process_hears_of_it_before_it_does_what_an_operator_asks_for(postgres_url, ask):
+    """It works for the experiment, and has not looked since: nothing is given back, and nothing goes on."""
+    world = World(postgres_url, likes())
+    assert world.worker.tick(world.shop) is False
+    with closing(open_store(postgres_url)) as other:
+        backup.freeze_after_restore(other)
+    with suppress(Frozen):
+        assert ask(world.worker) == ("ended", False)
+    assert world.rows("SELECT status FROM experiment WHERE status NOT IN (?, 'ended')", FROZEN) == []
+    assert not world.rows("SELECT * FROM charge WHERE void = 1")
 
 
 def test_what_was_open_is_invalidated_where_a_backup_was_restored(url):
@@ -203,6 +250,15 @@ def test_verify_finds_what_was_altered(tmp_path, capsys, sql, words):
     store.close()
     assert main(["service", "verify", "--store", url]) == 2
     assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["shop #1.db", "what?.db", "100%41.db"])
+def test_a_backup_is_of_its_store_whatever_that_is_called(tmp_path, name):
+    world = World(f"sqlite:///{tmp_path}/{name}", likes())
+    world.store.close()
+    backup.backup(world.url, tmp_path / f"saved {name}")
+    assert all(path.name.removeprefix("saved ").startswith(name) for path in tmp_path.iterdir())
+    assert backup.restore(f"sqlite:///{tmp_path}/new {name}", tmp_path / f"saved {name}") == ["shop"]
 
 
 def test_backup_takes_no_file_that_is_there(tmp_path):

@@ -414,8 +414,9 @@ def test_a_worker_looks_forgets_and_tries_again_in_time(monkeypatch):
 def test_what_was_rendered_is_remembered_and_what_is_excluded_replaced():
     labels = [f"item {number}" for number in range(5)]
     block = SimpleNamespace(first=8, which=[0, 1, 0], lists=[[0, 1], [1, 2]], spare=[1, 3], altered=set())
-    block.propensity = lambda number, holdout: [holdout, 0.5][number]
-    live = SimpleNamespace(rendered={}, labels=labels, config=SimpleNamespace(holdout=0.25), constraint=None)
+    block.propensity = lambda number, holdout, _: [holdout, 0.5][number]
+    config = SimpleNamespace(holdout=0.25, control=[])
+    live = SimpleNamespace(rendered={}, labels=labels, config=config, constraint=None)
     assert Live.items(live, block, 0) == (b'["item 0","item 1"]', b"0.25")
     assert Live.items(live, block, 1) == (b'["item 1","item 2"]', b"0.5")
     assert len(live.rendered) == 2

@@ -196,6 +196,17 @@ def test_propensities_are_told_where_they_are_public(shared_service):
     assert client.decide("drawn", "ann").propensity is None  # each set is drawn anew
 
 
+def test_the_propensity_of_a_control_set_is_the_hold_out(shared_service):
+    """Whatever of 40 decisions: the chance that is told is that of the hold-out, or of the rest."""
+    client = shared_service.client()
+    more = {"feedback": "full", "holdout": 0.4, "control": ITEMS[:2], "block_size": 64}
+    experiment(client, "controlled", **more)
+    shown = client.decide_many("controlled", 40)
+    for one in shown:
+        assert one.propensity == pytest.approx(0.4 if sorted(one.items) == ITEMS[:2] else 0.6)
+    assert len({one.propensity for one in shown}) == 2
+
+
 def test_rankings_have_offered_actions_only(shared_service):
     """Whatever is offered, in whatever order: all of these, and no other."""
     client = shared_service.client()

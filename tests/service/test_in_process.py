@@ -159,6 +159,38 @@ def test_a_body_is_read_to_its_end():
     assert caught.value.status == 413
 
 
+def test_only_catalogues_may_be_large(tmp_path):
+    """A long body takes no longer for each of its bytes; one of many brackets is a wrong body."""
+
+    async def story():
+        async with inside(tmp_path, taken(k=1, feedback="bandit", outcome_wait=3600.0)) as here:
+            long = b'{"items": ["item 1"]%b}' % (b" " * (1 << 20))
+            for route, status in (("shop/tokens", 413), ("shop/webhooks", 413), ("", 422)):
+                assert (await here.ask("POST", f"/v1/experiments/{route}".rstrip("/"), long))[0] == status
+            assert (await here.ask("POST", "/v1/plan", long))[0] == 413
+            assert (await here.ask("PATCH", "/v1/experiments/shop", b"{%b}" % (b" " * (1 << 20))))[0] == 200
+            deep = b'{"value": 1.0, "more": %b' % (b"[" * 100_000)
+            for verb in ("rank", "events/e/reward"):
+                route = f"/v1/experiments/shop/personalizer/v1.0/{verb}"
+                assert (await here.ask("POST", route, deep))[0] == 400
+
+    asyncio.run(story())
+
+
+def test_a_body_takes_time_in_proportion_to_its_size():
+    async def took(parts):
+        left = iter(range(parts, 0, -1))
+
+        async def receive():
+            return {"body": bytes(1 << 16), "more_body": next(left) > 1}
+
+        began = time.process_time()
+        assert len(await api.body(receive, 1 << 26)) == parts << 16
+        return time.process_time() - began
+
+    assert asyncio.run(took(512)) < 1.0  # 6 s where each part copied all before it
+
+
 def test_an_outcome_is_one_of_the_kind_that_is_learned_from():
     live = SimpleNamespace(config=likes(), epoch=0, known={"a"})
     decision = DecisionId(1, 0, 0)
@@ -179,14 +211,53 @@ def test_an_outcome_is_one_of_the_kind_that_is_learned_from():
     assert reported(taken="b") == reported(taken="a", value=1.0) == 422
 
 
+def test_what_is_shown_next_does_not_depend_on_what_somebody_took(tmp_path):
+    """Another process has added an item, and this one does not know it yet: somebody has taken it, or not."""
+
+    async def next_decisions(here, name, taken):
+        path = f"/v1/experiments/{name}/decisions"
+        decision = (await here.ask("POST", path, {"count": 2}))[1]["decisions"][0]["decision_id"]
+        live = await here.engine.live(name)
+        while len(live.blocks) < 2:  # the next one is leased already
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(here.engine.worker.change_items, live.id, ["new"], [])
+        found = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"taken": taken})
+        assert found == (200, {"status": "recorded", "counted": True})
+        wrong = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"taken": "neww"})
+        assert at(wrong) == (422, "$.taken")
+        shown = (await here.ask("POST", path, {"count": 3}))[1]["decisions"]
+        return [here.engine.secrets.verify(one["decision_id"]).sequence for one in shown]
+
+    async def story():
+        config = taken(outcome_wait=3600.0)
+        async with inside(tmp_path, config, config, config) as here:
+            for task in here.engine._tasks:  # it looks at what others did when it is told to
+                task.cancel()
+            for name, said in (("shop", None), ("shop1", "item 1"), ("shop2", "new")):
+                assert await next_decisions(here, name, said) == [2, 3, 4]
+
+    asyncio.run(story())
+
+
 def test_sticky_sets_are_kept_for_as_long_as_they_are_shown():
     """What is known by a request is kept for ten minutes anyway."""
 
     def stays(sticky):
-        live = SimpleNamespace(config=likes(sticky=sticky), epoch=0, catalogue=0)
+        live = SimpleNamespace(config=likes(sticky=sticky), epoch=0, catalogue=0, known=frozenset())
         return api._known_by(live, api.DecisionRequest(), None, 0, "ann")[1]
 
     assert [stays(one) for one in (60.0, 600.0, 3600.0)] == [0.0, 0.0, 3000.0]
+
+
+def test_a_sticky_set_is_of_the_items_that_are_excluded():
+    """However often an item is named, in whatever order; unknown ones are ignored."""
+    live = SimpleNamespace(config=likes(sticky=3600.0), epoch=0, catalogue=0, known=frozenset(ITEMS))
+
+    def known_by(*exclude):
+        return api._known_by(live, api.DecisionRequest(exclude=list(exclude)), None, 0, "ann")[0]
+
+    assert known_by(ITEMS[0], ITEMS[1]) == known_by(ITEMS[1], "sold out", ITEMS[0], ITEMS[1])
+    assert known_by("sold out") == known_by() != known_by(ITEMS[0])
 
 
 def test_an_outcome_counts_for_so_long_after_its_decision(monkeypatch):
@@ -364,6 +435,58 @@ def test_a_key_asks_twice_its_rate_at_once(tmp_path, monkeypatch):
     now[0] += 1.0
     assert [keys.within_rate(key) for _ in range(4)] == [True] * 3 + [False]
     store.close()
+
+
+def test_a_decision_that_was_refused_counts_for_nobody(tmp_path):
+    """Too many items were excluded: the person still has the one decision that counts."""
+
+    async def story():
+        people = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp")
+        async with inside(tmp_path, likes(outcome_wait=3600.0), people=people) as here:
+            path = "/v1/experiments/shop/decisions"
+            for exclude in (ITEMS, ITEMS[1:]):
+                assert (await here.ask("POST", path, {"person": "ann", "exclude": exclude}))[0] == 409
+            decision = (await here.ask("POST", path, {"person": "ann"}))[1]["decision_id"]
+            found = await here.ask("POST", f"/v1/decisions/{decision}/outcome", {"likes": []})
+            assert found == (200, {"status": "recorded", "counted": True})
+
+    asyncio.run(story())
+
+
+def test_how_many_outcomes_came_refuses_no_decision(tmp_path):
+    """Refusals are counted for operators, and whoever is refused knows of it."""
+
+    async def story():
+        config = taken(k=1, feedback="bandit", outcome_wait=3600.0)
+        async with inside(tmp_path, config, rate=2.0) as here:
+            made = here.app.keys.create
+            path, rank = "/v1/experiments/shop/decisions", "/v1/experiments/shop/personalizer/v1.0/rank"
+            for outcomes in (0, 4):
+                here.key = made(f"app {outcomes}", "app", ["shop"])[1]
+                decision = (await here.ask("POST", path))[1]["decision_id"]
+                reports = [f"/v1/decisions/{decision}/outcome", f"{rank[:-5]}/events/{decision}/reward"]
+                for where in (reports * 4)[:outcomes]:
+                    assert (await here.ask("POST", where, {"value": 1.0}))[0] < 300
+                asked = [await here.ask("POST", path), await here.ask("POST", path)]
+                asked += [await here.ask("POST", rank, {"actions": [{"id": ITEMS[0]}]}) for _ in range(2)]
+                assert [status for status, _ in asked] == [200, 200, 201, 429]
+            here.app.keys.refresh()
+            assert (await here.ask("POST", reports[0], {"value": 1.0}))[0] == 429
+
+    asyncio.run(story())
+
+
+def test_a_key_is_noted_as_used_by_ranks_and_not_by_rewards(tmp_path):
+    async def story():
+        async with inside(tmp_path, taken(k=1, feedback="bandit", outcome_wait=3600.0)) as here:
+            number, here.key = here.app.keys.create("app", "app", ["shop"])
+            prefix = "/personalizer/v1.0"
+            assert (await here.ask("POST", f"{prefix}/events/e/reward", {"value": 1.0}))[0] == 204
+            assert number not in here.app.keys._used
+            assert (await here.ask("POST", f"{prefix}/rank", {"actions": [{"id": ITEMS[0]}]}))[0] == 201
+            assert number in here.app.keys._used
+
+    asyncio.run(story())
 
 
 def measured(served, decisions, deviation=0.5):

@@ -135,6 +135,13 @@ def test_candidates_of_which_no_set_can_be_made_are_refused(file_url, more, said
     assert caught.value.field == "candidates"
 
 
+@pytest.mark.parametrize("more", [{"bound": 2.0}, {"options": {"bound": 0.5}}])
+def test_a_bound_that_no_outcome_keeps_to_is_refused_at_once(file_url, more):
+    """Who likes something that is shown counts 1: nothing could ever be learned."""
+    with pytest.raises(InvalidField, match="bound is for values"):
+        World(file_url, likes(**more))
+
+
 def test_the_first_release_waits_for_people_who_are_not_held_out_and_for_full_blocks():
     plan = ReleasePlan("LeaderSelector", 80, 80, False, None, 33, 1.0)
     assert first_release(likes(holdout=0.2, block_size=8), plan) == {"counts": 104, "shares": 40}

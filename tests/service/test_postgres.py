@@ -57,6 +57,24 @@ def _noted(made):
     return made
 
 
+@pytest.mark.parametrize("reported", [False, True])
+def test_an_erasure_does_not_tell_whether_there_was_an_outcome(postgres_url, reported):
+    """The worker is another process: it begins its step again, and logs that, in both cases."""
+    world, secrets = World(postgres_url, likes(outcome_wait=600.0)), Secrets.fresh()
+    pseudonym = secrets.pseudonym(1, world.one.period, "ann")
+    _, sequence, _ = world.serve(pseudonym=pseudonym)
+    world.write()
+    if reported:
+        world.report(sequence, ["item 1"], pseudonym=pseudonym)
+    while world.worker.due():
+        world.worker.tick(world.shop)
+    Replica(world).worker.erase("people", partial(secrets.pseudonym, person="ann"))
+    with pytest.raises(Fenced):
+        world.worker.tick(world.shop)
+    assert not world.worker.tick(world.shop)
+    assert not world.rows("SELECT * FROM outcome WHERE body IS NOT NULL")
+
+
 def full_block(world, reported=8, pseudonym=bytes(12)):
     """Serve a whole block and report some of its outcomes."""
     sequences = [world.serve(pseudonym=pseudonym)[1] for _ in range(8)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 from functools import partial
 from types import SimpleNamespace
 
@@ -43,6 +45,21 @@ def test_raw_outcomes_are_gone_after_their_release(tmp_path):
     world.settle()
     assert not world.rows("SELECT * FROM outcome")
     world.store.scrub()
+    assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_raw_outcomes_are_gone_a_minute_after_a_release_during_a_backup(tmp_path):
+    """While somebody reads the file, its log cannot be cut off; nothing else may be released for long."""
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    for _ in range(8):
+        _, sequence, _ = world.serve()
+        world.report(sequence, ["a very rare marker"])
+    with contextlib.closing(sqlite3.connect(tmp_path / "service.db")) as reads:
+        reads.execute("BEGIN")
+        assert reads.execute("SELECT count(*) FROM outcome").fetchone() == (8,)
+        world.settle()
+    assert b"a very rare marker" in (tmp_path / "service.db-wal").read_bytes()
+    world.worker.forget_people()
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
 

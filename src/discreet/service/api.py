@@ -428,7 +428,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 _BROWSER = BROWSER.encode()
-_OUTCOMES = ("outcome", "outcomes", "event_outcome")
+_OUTCOMES = ("outcome", "outcomes", "event_outcome", "reward", "activate")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
 _outcomes = msgspec.json.Decoder(list[OutcomeOf])
@@ -478,9 +478,10 @@ class Api:
         decides = one.action == "decide"
 
         async def work(request: Request) -> Any:
-            key = self.key_of(token_of(request.scope["headers"]), one.action)
+            outcome = one.handler in _OUTCOMES
+            key = self.key_of(token_of(request.scope["headers"]), one.action, outcome=outcome)
             request.scope["key"] = key
-            if one.handler not in _OUTCOMES:
+            if not outcome:
                 self.keys.used(key)
             check_nul(request)
             name = request.path_params.get("name")
@@ -493,7 +494,9 @@ class Api:
 
         return work
 
-    def key_of(self, token: bytes | None, action: str, missing: Problem = NO_KEY) -> Key:
+    def key_of(
+        self, token: bytes | None, action: str, missing: Problem = NO_KEY, *, outcome: bool = False
+    ) -> Key:
         """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
         if token is not None and token.startswith(_BROWSER):
             key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
@@ -505,7 +508,7 @@ class Api:
         if action not in ROLES[key.role]:
             able = " or ".join(role for role, actions in ROLES.items() if action in actions)
             raise WRONG_ROLE.with_(detail=f"Its role is {key.role}; this takes {able}.")
-        if not self.keys.within_rate(key):
+        if not self.keys.within_rate(key, outcome=outcome):
             raise RATE
         return key
 
@@ -581,7 +584,11 @@ class Api:
         block, offset = await self.engine.next_decision(live, pseudonym)
         altered, propensity = False, b"null"
         if exclude and not live.config.personal:  # others are likelier then, also where nothing is replaced
-            labels, altered = live.without(block, offset, set(exclude))
+            try:
+                labels, altered = live.without(block, offset, set(exclude))
+            except NotEnoughItems:
+                self.engine.take_back()
+                raise
             items = _encode(labels)
         else:
             items, propensity = live.items(block, offset)
@@ -640,7 +647,7 @@ class Api:
         decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
         if decision is None:
             return acknowledged(groups.LATE, False)
-        reported = outcome_body(await self._knows(live, decision, asked), decision, asked)
+        reported = outcome_body(live, decision, asked, added=await self._added(live, decision, asked))
         return acknowledged(*await self.engine.record(decision, reported))
 
     def event_number(self, live: Live, event: str) -> bytes:
@@ -654,10 +661,11 @@ class Api:
             return None
         return DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
 
-    async def _knows(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> Live:
-        """The experiment, read again where it may not know an item that another process has added."""
-        known = not isinstance(asked.taken, str) or asked.taken in live.known
-        return live if known or decision.epoch != live.epoch else await self.engine.refresh(live.name)
+    async def _added(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> bool:
+        """Whether what was taken is an item that another process has added, and is not known here yet."""
+        if not isinstance(asked.taken, str) or asked.taken in live.known or decision.epoch != live.epoch:
+            return False
+        return await self.engine.was_added(live, asked.taken)
 
     async def outcomes(self, request: Request) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
@@ -694,9 +702,8 @@ class Api:
         bound = key.bound
         if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
             raise WRONG_ROLE
-        return self.engine.record(
-            decision, outcome_body(await self._knows(live, decision, asked), decision, asked)
-        )
+        added = await self._added(live, decision, asked)
+        return self.engine.record(decision, outcome_body(live, decision, asked, added=added))
 
     # --- populations and experiments -------------------------------------------------------------
 
@@ -951,7 +958,7 @@ def _known_by(
             int(time.time() // sticky),
             number if asked.people is None else 0,
         ]
-        known = ["sticky", person, asked.segment, sorted(asked.exclude), *stretch]
+        known = ["sticky", person, asked.segment, sorted(live.known.intersection(asked.exclude)), *stretch]
         return _encode(known), max(0.0, sticky - groups.KEEP)
     if asked.event is not None:
         return _encode(["event", asked.event]), 0.0
@@ -972,8 +979,11 @@ _TAKES = {
 }
 
 
-def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> bytes:
-    """What is written down of an outcome; refused where the experiment learns from something else."""
+def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest, *, added: bool = False) -> bytes:
+    """What is written down of an outcome; refused where the experiment learns from something else.
+
+    ``added``: what was taken is an item, though it is not known here yet.
+    """
     unset = msgspec.UNSET
     kind = live.config.feedback
     key = OUTCOMES[kind]
@@ -987,7 +997,7 @@ def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest) -> byt
     if not wrong and kind == "full" and len(found) > MANY:
         raise TOO_LARGE.with_(at="$.likes", detail=takes)
     if not wrong and kind == "slots" and decision.epoch == live.epoch:  # labels of others may be gone
-        wrong = found is not None and found not in live.known
+        wrong = not (found is None or found in live.known or added)
     if wrong:
         raise WRONG_OUTCOME.with_(at=f"$.{key}", detail=takes)
     return _encode({"likes": found, "served": asked.served} if personal else found)
@@ -1017,16 +1027,17 @@ def header(headers: list[tuple[bytes, bytes]], wanted: bytes) -> str | None:
 
 async def body(receive: Receive, most: int = LARGEST) -> bytes:
     """The whole body of a request, if it is not too large."""
-    found, more = b"", True
+    parts, size, more = [], 0, True
     while more:
         message = await receive()
         if message.get("type") == "http.disconnect":  # before the body: nothing is decided
             raise BAD_BODY
-        found += message.get("body", b"")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
         more = message.get("more_body", False)
-        if len(found) > most:
+        if size > most:
             raise TOO_LARGE
-    return found
+    return b"".join(parts)
 
 
 def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
@@ -1035,7 +1046,7 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise BAD_BODY.with_(**_where(str(error), decoder.type)) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: of a thousand brackets
         raise BAD_BODY.with_(at="$", detail="It is not JSON.") from None
 
 
@@ -1117,7 +1128,7 @@ def page_of(document: str) -> Response:
 
 async def read(request: Request, kind: type[Any]) -> Any:
     """The body of a request, with where it is wrong."""
-    raw = await body(request.receive, 1 << 26)
+    raw = await body(request.receive, 1 << 26 if kind in (NewExperiment, Changes) else LARGEST * 16)
     return decoded(raw or b"{}", msgspec.json.Decoder(kind))
 
 
@@ -1223,18 +1234,24 @@ class Personalizer:
         return [
             Route(
                 one.path.replace(SCOPED, prefix),
-                self._api.endpoint(one, self._checked(getattr(self, one.handler)), personalizer_refusal),
+                self._api.endpoint(one, self._checked(one), personalizer_refusal),
                 methods=[one.method],
             )
             for prefix in (PREFIX, SCOPED)
             for one in PERSONALIZER
         ]
 
-    def _checked(self, handler: Callable[[Live, Request], Awaitable[Any]]) -> Work:
+    def _checked(self, one: Operation) -> Work:
+        handler: Callable[[Live, Request], Awaitable[Any]] = getattr(self, one.handler)
+        outcome = one.handler in _OUTCOMES
+
         async def work(request: Request) -> Any:
             headers = request.scope["headers"]
             given = next((value.strip() for name, value in headers if name == _SUBSCRIPTION), None)
-            key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION)
+            token = given or token_of(headers)
+            key = self._api.key_of(token, "decide", NO_SUBSCRIPTION, outcome=outcome)
+            if not outcome:
+                self._api.keys.used(key)
             found = await handler(await self._live(request.path_params.get("name"), key), request)
             return b"" if found is None else found
 

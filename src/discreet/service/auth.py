@@ -287,19 +287,21 @@ class Keys:
 
     def __init__(self, store: Database, rate: float | None = None) -> None:
         self._store = store
-        self._throttle = None if rate is None else Throttle(2 * rate, rate)
+        # Of outcomes apart: whether a decision is refused must not depend on who has reported something.
+        self._throttles = None if rate is None else [Throttle(2 * rate, rate) for _ in range(2)]
         self._known: dict[bytes, Key] = {}
         self._used: dict[str, float] = {}  # when, as far as that is not written down yet
         self._noted: dict[str, float] = {}
 
-    def within_rate(self, key: Key) -> bool:
-        """Whether a key, or the browser of one visitor, may ask once more now."""
-        if self._throttle is None:
+    def within_rate(self, key: Key, *, outcome: bool = False) -> bool:
+        """Whether a key, or the browser of one visitor, may ask once more now, or report an ``outcome``."""
+        if self._throttles is None:
             return True
+        throttle = self._throttles[outcome]
         name = key.id if key.bound is None else f"{key.id}/{key.bound.pseudonym.hex()}"
-        if not self._throttle.free(name):
+        if not throttle.free(name):
             return False
-        self._throttle.spend(name)
+        throttle.spend(name)
         return True
 
     def bound(self, token: BrowserToken | None) -> Key | None:

@@ -51,8 +51,7 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
                 file.migrate()
                 copy(store, file, file)
         else:
-            read, write = sqlite3.connect(f"file:{source}?mode=ro", uri=True), sqlite3.connect(draft)
-            with closing(read), closing(write):
+            with closing(_opened(source)) as read, closing(sqlite3.connect(draft)) as write:
                 read.backup(write)
         os.rename(draft, out)
     finally:
@@ -63,7 +62,7 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
 def _check_backup(saved: str | os.PathLike[str]) -> None:
     """Refuse what no service has written: an empty file would be restored as a service without anything."""
     try:
-        with closing(sqlite3.connect(f"file:{_there(f'sqlite:///{saved}')}?mode=ro", uri=True)) as file:
+        with closing(_opened(_there(f"sqlite:///{saved}"))) as file:
             file.execute("SELECT 1 FROM migration").fetchone()
     except sqlite3.DatabaseError:
         raise ValueError(
@@ -142,6 +141,9 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
     with store.transaction() as tx:
         tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
+        tx.locked("SELECT id FROM population ORDER BY id")  # nothing is begun meanwhile
+        # Who has read an experiment reads it again: what is begun, resumed or ended goes by its status.
+        store.fence_off(tx, [number for (number,) in tx.all("SELECT id FROM experiment ORDER BY id")])
         tx.do(  # what waited is gone
             "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)",
             ENDING,
@@ -229,11 +231,16 @@ def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
 def _whole(file: Path) -> bool:
     """Whether a file is a SQLite database, and no page of it is damaged."""
     try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+        with closing(_opened(file)) as database:
             database.execute("SELECT 1 FROM experiment LIMIT 1")
             return [*database.execute("PRAGMA integrity_check")] == [("ok",)]
     except sqlite3.DatabaseError:
         return False
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """A SQLite file for reading, whatever its name: a URI ends the path at "?" and "#"."""
+    return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
 
 
 def _there(url: str) -> Path:

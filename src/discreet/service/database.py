@@ -257,9 +257,13 @@ class Database(ABC):
             raise Fenced("another worker has taken over")
 
     def fence_off(self, tx: Transaction, experiments: Iterable[int]) -> None:
-        """Any process that works on these experiments begins its step again."""
+        """Any process that works on these experiments, or is about to, begins its step again."""
         for experiment in experiments:
-            tx.do("UPDATE lease SET fence = fence + 1 WHERE experiment = ?", experiment)
+            tx.do(
+                "INSERT INTO lease (experiment, holder, fence) VALUES (?, '', 1)"
+                " ON CONFLICT (experiment) DO UPDATE SET fence = lease.fence + 1",
+                experiment,
+            )
             self._leases.pop(experiment, None)
 
 

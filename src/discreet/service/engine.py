@@ -155,8 +155,10 @@ class Live:
         if found is None:
             if len(self.rendered) > 4096:
                 self.rendered.clear()
-            labels = [self.labels[item] for item in block.lists[number]]
-            likely = block.propensity(number, self.config.holdout)
+            labels, control = [self.labels[item] for item in block.lists[number]], self.config.control
+            likely = block.propensity(
+                number, self.config.holdout, set(labels) == set(control) if control else None
+            )
             found = msgspec.json.encode(labels), msgspec.json.encode(likely)
             self.rendered[key] = found
         return found
@@ -342,6 +344,15 @@ class DecisionEngine:
         await self._look_for_model(made)
         return made
 
+    async def was_added(self, live: Live, label: str) -> bool:
+        """Whether an item was added by another process since the catalogue was read here.
+
+        That is not taken up now, but when it is looked for anyway: what is shown next would otherwise depend
+        on what somebody has reported.
+        """
+        _, read = await self._do(self._read, "id", live.id)
+        return read is not None and label in read[2]
+
     async def _look_for_model(self, live: Live) -> None:
         """Take up the latest model of personal sets, if it is a new one; nobody's commit waits for that."""
 
@@ -420,6 +431,10 @@ class DecisionEngine:
                 if self._live.get(live.name, live).epoch != live.epoch:
                     break  # whoever asks again gets one of the new epoch
         raise Unavailable
+
+    def take_back(self) -> None:
+        """The decision that was just taken is nobody's: it was refused, and counts for no person."""
+        self._served.pop()
 
     def keep(
         self, number: bytes, altered: bool, answer: str, *, active: bool = True, stays: float = 0.0

@@ -133,16 +133,17 @@ class DecisionBlock:
         """Whether every decision has been served, or none will be any more."""
         return self.over_at is not None or self.served >= self.count
 
-    def propensity(self, number: int, holdout: float) -> float | None:
+    def propensity(self, number: int, holdout: float, control: bool | None = None) -> float | None:
         """How likely a decision of this block was to show the set of this number; None where nobody knows.
 
         By what was public when the block was allocated: it shows one set but for the hold-out, a part
-        ``holdout`` of decisions, whose sets are uniform. Learners that draw each set anew do not know.
+        ``holdout`` of decisions, whose sets are uniform, or ``control``, if the set of this number is that.
+        Learners that draw each set anew do not know.
         """
         if not self.mixed or not self.runs:
             return None
         items = self.lists[number]
-        chance = holdout / math.comb(self.mixed, len(items))
+        chance = holdout / math.comb(self.mixed, len(items)) if control is None else holdout * control
         return chance + (1.0 - holdout if set(items) == set(self.lists[self.runs[0][0]]) else 0.0)
 
     def body(self) -> bytes:
@@ -435,7 +436,7 @@ def check(config: ExperimentConfig) -> None:
         ExperimentConfig.read(config.text)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if config.feedback == "full" and config.bound != 1.0:
+    if config.feedback == "full" and (config.bound != 1.0 or "bound" in config.options):
         raise InvalidField("bound", "bound is for values; who likes something that is shown counts 1")
     if config.holdout and not config.measure:
         raise InvalidField("measure", "holdout needs measure above 0: what is served is compared with it")

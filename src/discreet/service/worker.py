@@ -357,6 +357,8 @@ class Worker:
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self._named(name), self.store.transaction() as tx:
             check_room(tx, whose, config.share)
+            if tx.one("SELECT frozen FROM population WHERE id = ?", whose)[0] != frozen:
+                raise Frozen("a backup was restored meanwhile")
             row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
@@ -851,6 +853,7 @@ class Worker:
         with self.store.transaction() as tx:
             for number, config in tx.locked("SELECT id, config FROM population ORDER BY id"):
                 forget_people(tx, number, self.latest(tx, number, PopulationConfig.read(config)))
+        self.store.scrub()  # also of what was deleted while somebody was reading, such as a backup
 
     def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
         """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
@@ -872,14 +875,14 @@ class Worker:
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
-            tx.locked(  # before outcomes, as workers do, which delete them
+            rows = tx.locked(  # before outcomes, as workers do, which delete them
                 "SELECT experiment FROM lease WHERE experiment IN"
                 " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
                 population,
             )
+            # Who has read outcomes reads again; all of them, or the log would tell that there were some.
+            self.store.fence_off(tx, [number for (number,) in rows])
             for *_, one in pseudonyms:
-                told = tx.all("SELECT DISTINCT experiment FROM outcome WHERE pseudonym = ?", one)
-                self.store.fence_off(tx, [number for (number,) in told])  # who has read it reads again
                 tx.do("UPDATE outcome SET body = NULL WHERE pseudonym = ?", one)
         self.store.scrub()
 
