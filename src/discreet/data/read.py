@@ -999,6 +999,9 @@ def column_of(asked: str, role: str, values: Any) -> Column:
         return _of_list(role, list(values.tolist()))  # None where masked
     return _of_array(asked, role, column)
 
+    kinds = getattr(getattr(values, "cat", values), "categories", values)  # of a category, its values
+    if column.dtype.kind == "f" and getattr(getattr(kinds, "dtype", None), "kind", "f") in "iu":
+        return _of_list(role, list(values))  # beside a missing entry they became floats, which skip integers
 
 def _of_list(role: str, values: list[Any]) -> Column:
     """Each entry is what it is, whatever stands beside it."""
@@ -1046,8 +1049,8 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
     try:
         values = values if coded else values.dictionary_encode()
     except arrow.ArrowNotImplementedError:  # types that Arrow does not tell apart, such as its own extensions
-        return Column(values.to_pylist())
-    codes, found = values.indices, _python_values(values.dictionary)
+        return Column(_cells(values))
+    codes, found = values.indices.cast(arrow.int64()), _python_values(values.dictionary)
     if codes.null_count:
         codes, found = codes.fill_null(len(found)), [*found, None]
     return Column(found, codes.to_numpy(zero_copy_only=False))
@@ -1070,7 +1073,7 @@ def _python_values(values: Any) -> list[Any]:
     if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
         return list(_of_texts(values.fill_null("")).texts())
     if getattr(kind, "unit", None) != "ns":
-        return list(values.to_pylist())
+        return _cells(values)
     stamp = arrow.types.is_timestamp(kind)
     fine = values.cast(arrow.int64()).to_numpy(zero_copy_only=False).astype("M8[ns]" if stamp else "m8[ns]")
     if stamp:
@@ -1085,6 +1088,15 @@ def _python_values(values: Any) -> list[Any]:
 
 def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
     """Times in units that Python's own have; those that are finer become text, each for itself."""
+def _cells(values: Any) -> list[Any]:
+    """Arrow's values as Python's; None for one that Python has none for, such as a date after 9999."""
+    try:
+        return list(values.to_pylist())
+    except (ValueError, OverflowError):
+        half = len(values) // 2
+        return [*_cells(values[:half]), *_cells(values[half:])] if half else [None]
+
+
     if np.datetime_data(column.dtype)[0] not in FINE_TIMES:
         return column
     coarse = column.astype(f"{column.dtype.kind}8[us]")
