@@ -916,9 +916,10 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     """Chunks, each of them a table or the path of one; or rows that are mappings, such as a cursor's.
 
     A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. Each
-    part is looked at by itself, so that one row's cell does not decide what the others are.
+    part is looked at by itself, so that one row's cell does not decide what the others are. In a stream that
+    begins with a row every mapping is one: lists in somebody's cells are no table, which could name others.
     """
-    start = 0
+    start, of_rows = 0, None
     rows: list[Mapping[str, Any]] = []
 
     def gathered() -> Batch:
@@ -929,14 +930,16 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         return Batch(source, asked, columns, numbered_from(start))
 
     for part in source.table:
-        if _is_row(part, asked):
+        row = isinstance(part, Mapping) if of_rows else _is_row(part, asked)
+        of_rows = row if of_rows is None else of_rows
+        if row:
             rows.append(part)
             if len(rows) < ROWS:
                 continue
         if rows:
             yield gathered()
             start, rows = start + len(rows), []
-        if _is_row(part, asked):
+        if row:
             continue
         if not _is_chunk(part):
             if start:
