@@ -522,12 +522,12 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
                 yield from _columnar(source, asked, only, "Feather")
             else:
                 yield from _csv(source, _decompressed(source, file), file, asked, only)
+    # What a library says of damage may hold bytes, sizes and sums of what is inside.
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{source.name} is damaged gzip ({error}); was it copied completely?") from error
+        raise DataError(f"{source.name} is damaged gzip; was it copied completely?", str(error)) from None
     except (_BrokenStream, lzma.LZMAError) as error:
-        raise ValueError(
-            f"{source.name} is compressed and damaged ({error}); was it copied completely?"
-        ) from error
+        words = f"{source.name} is compressed and damaged; was it copied completely?"
+        raise DataError(words, str(error)) from None
 
 
 @contextmanager
@@ -767,8 +767,7 @@ def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: 
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, MemoryError):
             raise
-        reason = str(error).split(". ")[0]
-        raise ValueError(f"{source.name} is not a complete {kind} file: {reason}") from error
+        raise DataError(f"{source.name} is not a complete {kind} file", str(error)) from None
 
 
 _Parts = tuple[list[str], Callable[[list[str]], Iterator[tuple[Any, float]]]]
@@ -1000,11 +999,11 @@ def column_of(asked: str, role: str, values: Any) -> Column:
         raise ValueError(f"{asked} has {column.ndim} dimensions; a column has one")
     if isinstance(values, np.ma.MaskedArray):
         return _of_list(role, list(values.tolist()))  # None where masked
-    return _of_array(asked, role, column)
-
     kinds = getattr(getattr(values, "cat", values), "categories", values)  # of a category, its values
     if column.dtype.kind == "f" and getattr(getattr(kinds, "dtype", None), "kind", "f") in "iu":
         return _of_list(role, list(values))  # beside a missing entry they became floats, which skip integers
+    return _of_array(asked, role, column)
+
 
 def _of_list(role: str, values: list[Any]) -> Column:
     """Each entry is what it is, whatever stands beside it."""
@@ -1089,8 +1088,6 @@ def _python_values(values: Any) -> list[Any]:
     return list(found)
 
 
-def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
-    """Times in units that Python's own have; those that are finer become text, each for itself."""
 def _cells(values: Any) -> list[Any]:
     """Arrow's values as Python's; None for one that Python has none for, such as a date after 9999."""
     try:
@@ -1100,6 +1097,8 @@ def _cells(values: Any) -> list[Any]:
         return [*_cells(values[:half]), *_cells(values[half:])] if half else [None]
 
 
+def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
+    """Times in units that Python's own have; those that are finer become text, each for itself."""
     if np.datetime_data(column.dtype)[0] not in FINE_TIMES:
         return column
     coarse = column.astype(f"{column.dtype.kind}8[us]")
