@@ -247,7 +247,7 @@ def in_pandas(kind: Any) -> Callable[[list[Any]], Any]:
 
 
 # Columns of some entries of a kind: of integers that floats skip, of as many names as their numbers can
-# tell apart, and of times of which Python has but some.
+# tell apart, of times of which Python has but some, and of text with remains of bytes.
 BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
     "Int64": (in_pandas("Int64"), LARGE, None),
     "UInt64": (in_pandas("UInt64"), LARGE, None),
@@ -270,6 +270,12 @@ BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
         [b"ann", b"bob", b"cy"],
         b"\xff",
     ),
+    "NumPy's texts": (
+        lambda cells: np.array(cells, dtype=np.dtypes.StringDType(na_object=None)),
+        FEW[:3],
+        None,
+    ),
+    "texts": (lambda cells: cells, ["ann", "bob", "cy"], "\ud800"),
 }
 
 
@@ -282,6 +288,13 @@ def test_a_bad_entry_changes_how_no_other_is_read(kind: str) -> None:
     assert len(whole.items) == len(cells)
     assert set(whole.items) - set(some.items) == {whole.items[whole.indices[-1]]}
     assert some.people == whole.people
+
+
+def test_text_with_remains_of_bytes_is_bad_whatever_stands_beside_it() -> None:
+    remains = ["Jos\udcc3\udca9", "Ren\udcc3\udca9"]  # of UTF-8 that was read as ASCII
+    for beside in ("bob", "\ud800"):
+        found = read_events({"who": [*remains, "ann", beside], "what": ["tea"] * 4}, **WHERE, skip_bad=True)
+        assert found.people == (("ann", "bob") if beside == "bob" else ("ann",))
 
 
 def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:

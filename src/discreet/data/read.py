@@ -147,12 +147,12 @@ class Text(Column):
     ends: NDArray[np.signedinteger[Any]] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Column:
-        """Python's texts; as they are where one of them cannot be written in UTF-8."""
+    def of(cls, texts: Sequence[str]) -> Text:
+        """Python's texts; one that is not Unicode, such as remains of bytes, is bad by itself."""
         try:
-            cells = [text.encode("utf-8", "surrogateescape") for text in texts]
+            cells = [text.encode() for text in texts]
         except UnicodeEncodeError:
-            return Column(texts)
+            cells = [text.encode() if is_text(text) else b"\xff" for text in texts]
         ends = np.concatenate(([0], np.cumsum(list(map(len, cells)), dtype=np.int64)))
         return cls(np.frombuffer(b"".join(cells), np.uint8), ends=ends)
 
@@ -1023,7 +1023,7 @@ def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
         return Column(np.where(nobody, 0, column).astype(np.int64), missing=nobody)
     if kind in "mM":
         column = _coarse_times(column)
-    if column.dtype.kind in "OU":
+    if column.dtype.kind in "OUT":
         return _of_list(role, column.tolist())
     found, codes = np.unique(column, return_inverse=True)
     return Column(found.tolist(), codes)
