@@ -246,6 +246,11 @@ def in_pandas(kind: Any) -> Callable[[list[Any]], Any]:
     return lambda cells: pandas.Series(pandas.array(cells, dtype=kind))
 
 
+def numbered(cells: list[Any]) -> Any:
+    numbers = [None if cell is None else number for number, cell in enumerate(cells)]
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int8()), [str(cell) for cell in cells])
+
+
 # Columns of some entries of a kind: of integers that floats skip, of as many names as their numbers can
 # tell apart, of times of which Python has but some, and of text with remains of bytes.
 BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
@@ -254,10 +259,9 @@ BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
     "Arrow in pandas": (in_pandas(pandas.ArrowDtype(pa.int64())), LARGE, None),
     "category": (in_pandas(pandas.CategoricalDtype(LARGE)), LARGE, None),
     "categories": (lambda cells: pandas.Categorical(cells, categories=LARGE), LARGE, None),
-    "dictionary": (
-        lambda cells: pa.DictionaryArray.from_arrays(
-            pa.array([None if cell is None else FEW.index(cell) for cell in cells], pa.int8()), FEW
-        ),
+    "dictionary": (numbered, FEW, None),
+    "dictionaries": (
+        lambda cells: pa.chunked_array([numbered(cells[:64]), numbered(cells[64:])]),
         FEW,
         None,
     ),

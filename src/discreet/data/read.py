@@ -1034,6 +1034,8 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
     import pyarrow as arrow
 
     if isinstance(values, arrow.ChunkedArray):
+        if arrow.types.is_dictionary(values.type):  # of all together there may be too many for their numbers
+            values = values.cast(values.type.value_type)
         values = arrow.concat_arrays(values.chunks) if values.num_chunks else arrow.array([], values.type)
     kinds, kind = arrow.types, values.type
     coded = kinds.is_dictionary(kind)
