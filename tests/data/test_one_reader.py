@@ -21,6 +21,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -311,6 +312,22 @@ def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
             read_events(iter(bad), **WHERE)
     chunks = [{"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": ["cy"], "what": ["jam"]}]
     assert read_events(iter(chunks), **WHERE).people == ("ann", "bob", "cy")
+
+
+def test_what_other_libraries_say_of_a_cell_is_a_detail(tmp_path: Path) -> None:
+    cursor = sqlite3.connect(":memory:").cursor()
+    cursor.execute("create table visits (who, what)")
+    cursor.execute("insert into visits values (cast(x'736563726574ff' as text), 'tea')")
+    (tmp_path / "a.csv").write_text("who,what\n" + "7,tea\n" * 200_000 + "secret,tea\n")
+    for made in (
+        lambda: cursor.execute("select * from visits"),
+        lambda: polars.scan_csv(tmp_path / "a.csv"),
+        lambda: pa.csv.open_csv(tmp_path / "a.csv"),
+    ):
+        with pytest.raises(dc.DataError, match="the events cannot be read to their end: ") as refused:
+            read_events(made(), **WHERE)
+        assert "secret" in refused.value.details
+        assert "secret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_what_is_said_of_damage_holds_nothing_of_the_rows(tmp_path: Path) -> None:

@@ -418,7 +418,7 @@ def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -
             yield from _file(replace(source, table=path), asked, only)
     elif (reader := _arrow_reader(table)) is not None:
         places = source.places(reader.schema.names, asked)
-        yield from _arrow_batches(source, asked, places, ((part, None) for part in reader))
+        yield from _arrow_batches(source, asked, places, ((part, None) for part in _others(reader)))
     elif hasattr(table, "collect") and not hasattr(table, "__len__"):
         yield from _lazy(source, asked)
     elif (names := _names(table)) is not None:
@@ -803,6 +803,18 @@ def _feather(file: Any) -> _Parts:
 # --- tables --------------------------------------------------------------------------------------
 
 
+def _others(parts: Iterable[Any]) -> Iterator[Any]:
+    """What another library reads; its words where it fails, which may hold a cell, are details."""
+    try:
+        yield from parts
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the events cannot be read to their end: {type(error).__name__}", str(error)
+        ) from None
+
+
 def numbered_from(start: int) -> Callable[[int], str]:
     """Rows by their number in the table."""
     return lambda row: f"row {start + row}"
@@ -856,11 +868,12 @@ def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     """A lazy frame of Polars: only the columns that are asked for, part by part."""
     source.places(source.table.collect_schema().names(), asked)
     wanted = source.table.select(list(dict.fromkeys(asked.values())))
-    if not hasattr(wanted, "collect_batches"):
-        yield from batches(replace(source, table=wanted.collect(engine="streaming")), asked)
-        return
+    if hasattr(wanted, "collect_batches"):
+        parts = _others(wanted.collect_batches(chunk_size=ROWS))
+    else:
+        parts = _others(wanted.collect(engine="streaming") for _ in range(1))
     start = 0
-    for part in wanted.collect_batches(chunk_size=ROWS):
+    for part in parts:
         for batch in batches(replace(source, table=part), asked):
             yield replace(batch, place=numbered_from(start))
             start += len(batch)
@@ -905,7 +918,9 @@ def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         raise ValueError("the cursor has no result; execute a query that selects the columns first")
     places = source.places(names, asked)
     start = 0
-    while rows := cursor.fetchmany(ROWS >> 3):
+    for rows in _others(iter(partial(cursor.fetchmany, ROWS >> 3), None)):
+        if not rows:
+            return
         columns = {role: _of_list(role, [row[at] for row in rows]) for role, at in places.items()}
         yield Batch(source, asked, columns, numbered_from(start))
         start += len(rows)
