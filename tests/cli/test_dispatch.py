@@ -230,6 +230,9 @@ def test_output_is_refused_before_any_work(tmp_path):
         common.check_writable(str(tmp_path / "no" / "where.json"))
     with pytest.raises(ValueError, match="the file that is read"):
         common.check_writable(str(there), "-", str(there))
+    with pytest.raises(ValueError, match="the file that is read"):
+        common.check_writable(str(there), str(tmp_path))  # a folder of files, or a store
+    assert common.check_writable(str(tmp_path / "new.json"), str(tmp_path)) == tmp_path / "new.json"
 
 
 # --- completion --------------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ def test_models_and_lists_of_the_same_people_share_a_ledger(files, capsys):
     assert_refused(ended, "--delta 1e-06: the ledger holds none; begin one with --ledger-delta\n")
     printed(capsys, *fit, "--ledger-epsilon", "2.5", "--ledger-delta", "2e-6")
     printed(capsys, *fit)
+    # A model in its place would be the end of what was spent.
+    assert_refused(inside(capsys, *fit[:-3], "people.ledger", *fit[-2:]), "is the file that is read")
     ended = inside(capsys, *fit)
     assert_refused(ended, "--epsilon 1 --delta 1e-06 does not fit into the ledger people.ledger", code=3)
     select = ["select", "visits.csv", *unseeded, "--k", "2", "--ledger", "people.ledger"]
@@ -109,7 +111,9 @@ def test_models_and_lists_of_the_same_people_share_a_ledger(files, capsys):
 def test_mistakes(files, capsys):
     fit = ["recommend", "fit", "visits.csv", *files]
     assert_refused(inside(capsys, *fit), "--to is missing")
-    assert_refused(inside(capsys, *fit, "--to", "visits.csv"), "is the file that is read")
+    for read in ("visits.csv", "pages.csv"):
+        assert_refused(inside(capsys, *fit, "--to", read), "is the file that is read")
+        assert_refused(inside(capsys, *fit, "--to", "m", "--export", read), "is the file that is read")
     assert_refused(inside(capsys, *fit, "--to", "m", "--history", "tea1"), "--history is for")
     assert_refused(inside(capsys, *fit, "--to", "m", "--delta", "0"), "delta > 0")
     assert_refused(inside(capsys, *fit, "--to", "m", "--max-people", "9"), "max_people= is for")

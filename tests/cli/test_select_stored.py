@@ -8,18 +8,17 @@ import sys
 import numpy as np
 import pytest
 
+import discreet as dc
 from discreet.core.text import track
-from discreet.data import Store
+from discreet.data import Store, prepare, private_catalogue
 from discreet.objectives import stored as engines
-from tests.cli.running import assert_refused, inside
+from tests.cli.running import assert_refused, inside, printed
 
 BUDGET = ("--k", "2", "--epsilon", "3", "--delta", "1e-6", "--method", "zcdp", "--seed", "4", "--json")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    from discreet.data import prepare
-
     path, rng = tmp_path_factory.mktemp("select"), np.random.default_rng(2)
     users, pages = rng.integers(0, 150, 900), (rng.random(900) ** 2 * 8).astype(int)
     lines = [f"{user},page {page}" for user, page in zip(users, pages, strict=True)]
@@ -81,6 +80,22 @@ def test_constraints_about_a_list_of_items(capsys, folder, rest):
     for name in ("items", "guarantee", "account", "method"):
         assert found[0][name] == found[1][name]
     assert found[1]["treated_as_public"][1].startswith("what the constraint")
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_store_whose_list_was_chosen_privately(capsys, tmp_path, seed):
+    """What is excluded is not chosen, and a list that was drawn with a seed protects nobody."""
+    table = {"user": range(900), "page": ["tea"] * 600 + ["jam", "milk"] * 150}
+    listed = private_catalogue(table, dc.Budget(9.0, 1e-6), person="user", item="page", seed=seed)
+    prepare(table, person="user", item="page", items=listed, to=tmp_path / "people")
+    asked = ("select", tmp_path / "people", "--k", "1", "--epsilon", "50", "--exclude", "tea")
+    found = printed(capsys, *asked)
+    assert found["items"][0] in ("jam", "milk")
+    assert found["excluded"] == ["tea"]
+    assert found["private"] == (seed is None)
+    said = "So the list may be published" if seed is None else "this output protects no one"
+    assert said in found["reading"][0]
+    assert len(found["not_private_because"]) == (seed == 0)
 
 
 def test_a_cluster_gives_the_same(capsys, folder):

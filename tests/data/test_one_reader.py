@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import json
 import sqlite3
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -233,6 +237,109 @@ def test_weights_of_one_item_are_not_added_up_anywhere(tmp_path: Path) -> None:
     path = as_csv(rows, tmp_path)
     for events in (path, *(made(rows, tmp_path) for made in TABLES.values())):
         assert ProbabilisticCoverage.from_events(events, **WEIGHED).data.tolist() == [0.5, 0.25]
+
+
+LARGE = [2**60 + 1, 2**60 + 3, 2**60 + 5]
+FEW = [f"p{number}" for number in range(128)]
+
+
+def in_pandas(kind: Any) -> Callable[[list[Any]], Any]:
+    return lambda cells: pandas.Series(pandas.array(cells, dtype=kind))
+
+
+def numbered(cells: list[Any]) -> Any:
+    numbers = [None if cell is None else number for number, cell in enumerate(cells)]
+    return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int8()), [str(cell) for cell in cells])
+
+
+# Columns of some entries of a kind: of integers that floats skip, of as many names as their numbers can
+# tell apart, of times of which Python has but some, and of text with remains of bytes.
+BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
+    "Int64": (in_pandas("Int64"), LARGE, None),
+    "UInt64": (in_pandas("UInt64"), LARGE, None),
+    "Arrow in pandas": (in_pandas(pandas.ArrowDtype(pa.int64())), LARGE, None),
+    "category": (in_pandas(pandas.CategoricalDtype(LARGE)), LARGE, None),
+    "categories": (lambda cells: pandas.Categorical(cells, categories=LARGE), LARGE, None),
+    "dictionary": (numbered, FEW, None),
+    "dictionaries": (
+        lambda cells: pa.chunked_array([numbered(cells[:64]), numbered(cells[64:])]),
+        FEW,
+        None,
+    ),
+    "dates": (lambda cells: pa.array(cells, pa.int32()).cast(pa.date32()), [1, 2, 3], 10**8),
+    "times": (lambda cells: pa.array(cells, pa.int64()).cast(pa.timestamp("s")), [1, 2, 3], 10**15),
+    "views": (
+        lambda cells: pa.Array.from_buffers(
+            pa.string_view(), len(cells), pa.array(cells, pa.binary_view()).buffers()
+        ),
+        [b"ann", b"bob", b"cy"],
+        b"\xff",
+    ),
+    "NumPy's texts": (
+        lambda cells: np.array(cells, dtype=np.dtypes.StringDType(na_object=None)),
+        FEW[:3],
+        None,
+    ),
+    "texts": (lambda cells: cells, ["ann", "bob", "cy"], "\ud800"),
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_bad_entry_changes_how_no_other_is_read(kind: str) -> None:
+    made, cells, bad = BESIDE[kind]
+    who = [f"u{row}" for row in range(len(cells))]
+    whole = read_events({"who": who, "what": made(cells)}, **WHERE)
+    some = read_events({"who": who, "what": made([*cells[:-1], bad])}, **WHERE, skip_bad=True)
+    assert len(whole.items) == len(cells)
+    assert set(whole.items) - set(some.items) == {whole.items[whole.indices[-1]]}
+    assert some.people == whole.people
+
+
+def test_text_with_remains_of_bytes_is_bad_whatever_stands_beside_it() -> None:
+    remains = ["Jos\udcc3\udca9", "Ren\udcc3\udca9"]  # of UTF-8 that was read as ASCII
+    for beside in ("bob", "\ud800"):
+        found = read_events({"who": [*remains, "ann", beside], "what": ["tea"] * 4}, **WHERE, skip_bad=True)
+        assert found.people == (("ann", "bob") if beside == "bob" else ("ann",))
+
+
+def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
+    """A row of a stream of rows is no table, whatever its cells hold."""
+    rows = [{"who": 1, "what": 2}, {"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": 2, "what": 3}]
+    for bad in (rows, [*rows, {"who": ["ann"], "what": ["tea", "jam"]}], [*rows, {"who": {}, "what": {}}]):
+        found = read_events(iter(bad), **WHERE, skip_bad=True)
+        assert (found.people, found.items) == ((1, 2), (2, 3))
+        with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
+            read_events(iter(bad), **WHERE)
+    chunks = [{"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": ["cy"], "what": ["jam"]}]
+    assert read_events(iter(chunks), **WHERE).people == ("ann", "bob", "cy")
+
+
+def test_what_other_libraries_say_of_a_cell_is_a_detail(tmp_path: Path) -> None:
+    cursor = sqlite3.connect(":memory:").cursor()
+    cursor.execute("create table visits (who, what)")
+    cursor.execute("insert into visits values (cast(x'736563726574ff' as text), 'tea')")
+    (tmp_path / "a.csv").write_text("who,what\n" + "7,tea\n" * 200_000 + "secret,tea\n")
+    for made in (
+        lambda: cursor.execute("select * from visits"),
+        lambda: polars.scan_csv(tmp_path / "a.csv"),
+        lambda: pa.csv.open_csv(tmp_path / "a.csv"),
+    ):
+        with pytest.raises(dc.DataError, match="the events cannot be read to their end: ") as refused:
+            read_events(made(), **WHERE)
+        assert "secret" in refused.value.details
+        assert "secret" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_what_is_said_of_damage_holds_nothing_of_the_rows(tmp_path: Path) -> None:
+    """Not a sum of them either, as gzip has it, or the bytes behind its end."""
+    whole = gzip.compress(b"who,what\nann,tea\n")
+    changed = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
+    for content, hidden in ((changed, "0x"), (whole + b"bob,jam\n", "b'bo'")):
+        (tmp_path / "a.csv.gz").write_bytes(content)
+        with pytest.raises(dc.DataError, match="is damaged gzip; was it copied completely") as refused:
+            read_events(tmp_path / "a.csv.gz", **WHERE)
+        assert hidden in refused.value.details
+        assert hidden not in "".join(traceback.format_exception(refused.value))
 
 
 # --- part by part -------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_multilinear_is_the_expectation(family: str, seed: int, size: tuple[int,
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in CLOSED])
 def test_sampled_extensions_stay_within_their_error(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.objectives.base._ENUMERABLE", 0)
+    monkeypatch.setattr("discreet.objectives.base.ENUMERABLE_ITEMS", 0)
     case, rng = make(family, 5, (3, 4))
     n = case.people.n_items
     x = rng.random(n)

@@ -860,6 +860,30 @@ def test_an_objective_with_a_stated_sensitivity():
     assert ranges[1] == 2 * ranges[0] == 2 * ranges[2]
 
 
+def test_no_value_of_one_person_decides_whether_a_table_is_too_large():
+    """Sets that are asked about may hold every feature: refused by what is public, before any release."""
+    rng = np.random.default_rng(0)
+    features, classes = rng.integers(0, 8, (300, 7)), rng.integers(0, 2, 300)
+    features[0] = 7  # a table of 2 x 8^7 cells, the most that there may be
+    budget = dc.Budget(200.0, 1e-6)
+    for kind, options in ((ContinuousGreedy, {}), (ContinuousGreedy, {"steps": 2}), (CurvatureGreedy, {})):
+        greedy = kind(Cardinality(2), budget, seed=0, **options)
+        for last in (7, 8):
+            features[5, 0] = last
+            with pytest.raises(ValueError, match="the joint table of 7 features may have more than"):
+                greedy.select(MutualInformation(features, classes, n_values=9))
+        with pytest.raises(dc.DataError, match="holds a number that is not below 8"):
+            greedy.select(MutualInformation(features, classes))
+        assert greedy.privacy.epsilon() == 0.0
+        features[5, 0] = 7
+        assert len(greedy.select(MutualInformation(features, classes)).items) == 2
+    # Of more features one step of picks asks about corners alone: sets no larger than the selection.
+    many = MutualInformation(rng.integers(0, 4, (300, 12)), classes, n_values=4)
+    assert len(ContinuousGreedy(Cardinality(2), budget, seed=0).select(many).items) == 2
+    with pytest.raises(ValueError, match="the joint table of 12 features may have more than"):
+        ContinuousGreedy(Cardinality(2), budget, steps=2, seed=0).select(many)
+
+
 def test_other_families_are_taken():
     topics = WeightedTopics(dense(30, 4) / 4, dense(6, 4, 0.6, 5))
     diverse = LogDeterminant(np.eye(6), dense(5, 6) * 0.3, bound=6.0)

@@ -251,6 +251,19 @@ def test_bad_data_are_refused():
         PrivateItemSelector(2, 1.0).fit(np.full((3, 3), np.nan))
 
 
+def test_nobodys_class_decides_what_kind_those_of_others_are():
+    """In a list NumPy would make text of all numbers beside one text, and floats beside one float."""
+    X, y = np.random.default_rng(0).random((60, 3)), [0, 2**53 + 1, "other"] * 20
+    chosen = PrivateFeatureSelector(1, math.inf, classes=[0, 2**53 + 1, "other"])
+    beside = PrivateFeatureSelector(1, math.inf, classes=[0, 2**53 + 1, 2**53, 0.5])
+    assert chosen.fit(X, y).get_support().sum() == 1
+    assert beside.fit(X, [0.5 if one == "other" else one for one in y]).get_support().sum() == 1
+    number = {0: 0, 2**53 + 1: 1, "other": 2}
+    plain = PrivateFeatureSelector(1, math.inf, classes=[0, 1, 2]).fit(X, [number[one] for one in y])
+    assert (chosen.get_support() == plain.get_support()).all()
+    assert (beside.get_support() == plain.get_support()).all()
+
+
 def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
     X = _visits(np.random.default_rng(0))
     chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)

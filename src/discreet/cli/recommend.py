@@ -141,7 +141,7 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
             " conditional on the list of items"
         )
     check_public(options, "one of the files of events")
-    inputs = [file for file in options.files if file != "-"]
+    inputs = [one for one in (*options.files, options.items, options.ledger) if one not in (None, "-")]
     target = check_writable(options.to, *inputs)
     exported = None if options.export is None else check_writable(options.export, *inputs)
     budget = Budget(options.epsilon, options.delta, options.neighbours)

@@ -443,7 +443,7 @@ class SelectRequest:
         return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
 
     def greedy(self, constraint: Constraint, gate: Gate, listed: Listing) -> PrivateGreedy:
-        """Who chooses; what is excluded from a list that was chosen privately is not in it."""
+        """Who chooses; of a list that this run has chosen privately, what is excluded is not in it."""
         from ..offline.greedy import PrivateGreedy
 
         return PrivateGreedy(
@@ -454,7 +454,7 @@ class SelectRequest:
             release_gains=self.options.release_gains,
             max_people=self.options.max_people,
             include=listed.named("--include", self.include),
-            exclude=[] if listed.catalogue in ("private", "seeded") else self.excluded(listed),
+            exclude=self.excluded(listed) if self.options.items_private is None else [],
             candidates=listed.named("--candidates", self.candidates) if self.candidates else None,
         )
 
@@ -862,6 +862,8 @@ class SelectionReport:
             against.append("NOT PRIVATE: this output holds true counts that no account covers.")
         if options.seed is not None:
             against.append("NOT PRIVATE: with --seed anyone can redo the randomness and undo it.")
+        elif self.chosen.people.catalogue == "seeded":
+            against.append("NOT PRIVATE: the store's list of items was drawn with a seed, which undoes that.")
         return against
 
     def _settings(self) -> dict[str, Any]:
@@ -984,10 +986,12 @@ class SelectionReport:
                 " If that list changes, because one person alone has an item, nothing is guaranteed: the"
                 " output is not for publishing unless the list of items is public anyway."
             )
-        if options.seed is not None or options.insecure_diagnostics:
+        seeded = self.chosen.people.catalogue == "seeded"
+        if options.seed is not None or options.insecure_diagnostics or seeded:
+            without = "--seed" if options.seed is not None or not seeded else "a list of items by a seed"
             said += (
-                " That would be so without --seed and --insecure-diagnostics; this output protects no one and"
-                " is not for publishing."
+                f" That would be so without {without} and --insecure-diagnostics; this output protects no one"
+                " and is not for publishing."
             )
         elif not options.items_from_data:
             said += (

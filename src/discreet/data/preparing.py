@@ -395,7 +395,6 @@ class Identities:
         """Any values, each by its name."""
         names = names_of(values)
         texts = Text.of(["" if name is None else str(name) for name in names])
-        assert isinstance(texts, Text)  # names are Unicode
         nobody = np.fromiter((name is None for name in names), np.bool_, len(names))
         return stores.hash_texts(texts.ends, texts.values, self._words), nobody
 

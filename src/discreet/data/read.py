@@ -147,12 +147,12 @@ class Text(Column):
     ends: NDArray[np.signedinteger[Any]] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Column:
-        """Python's texts; as they are where one of them cannot be written in UTF-8."""
+    def of(cls, texts: Sequence[str]) -> Text:
+        """Python's texts; one that is not Unicode, such as remains of bytes, is bad by itself."""
         try:
-            cells = [text.encode("utf-8", "surrogateescape") for text in texts]
+            cells = [text.encode() for text in texts]
         except UnicodeEncodeError:
-            return Column(texts)
+            cells = [text.encode() if is_text(text) else b"\xff" for text in texts]
         ends = np.concatenate(([0], np.cumsum(list(map(len, cells)), dtype=np.int64)))
         return cls(np.frombuffer(b"".join(cells), np.uint8), ends=ends)
 
@@ -418,7 +418,7 @@ def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -
             yield from _file(replace(source, table=path), asked, only)
     elif (reader := _arrow_reader(table)) is not None:
         places = source.places(reader.schema.names, asked)
-        yield from _arrow_batches(source, asked, places, ((part, None) for part in reader))
+        yield from _arrow_batches(source, asked, places, ((part, None) for part in _others(reader)))
     elif hasattr(table, "collect") and not hasattr(table, "__len__"):
         yield from _lazy(source, asked)
     elif (names := _names(table)) is not None:
@@ -522,12 +522,12 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
                 yield from _columnar(source, asked, only, "Feather")
             else:
                 yield from _csv(source, _decompressed(source, file), file, asked, only)
+    # What a library says of damage may hold bytes, sizes and sums of what is inside.
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{source.name} is damaged gzip ({error}); was it copied completely?") from error
+        raise DataError(f"{source.name} is damaged gzip; was it copied completely?", str(error)) from None
     except (_BrokenStream, lzma.LZMAError) as error:
-        raise ValueError(
-            f"{source.name} is compressed and damaged ({error}); was it copied completely?"
-        ) from error
+        words = f"{source.name} is compressed and damaged; was it copied completely?"
+        raise DataError(words, str(error)) from None
 
 
 @contextmanager
@@ -767,8 +767,7 @@ def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: 
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, MemoryError):
             raise
-        reason = str(error).split(". ")[0]
-        raise ValueError(f"{source.name} is not a complete {kind} file: {reason}") from error
+        raise DataError(f"{source.name} is not a complete {kind} file", str(error)) from None
 
 
 _Parts = tuple[list[str], Callable[[list[str]], Iterator[tuple[Any, float]]]]
@@ -802,6 +801,18 @@ def _feather(file: Any) -> _Parts:
 
 
 # --- tables --------------------------------------------------------------------------------------
+
+
+def _others(parts: Iterable[Any]) -> Iterator[Any]:
+    """What another library reads; its words where it fails, which may hold a cell, are details."""
+    try:
+        yield from parts
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the events cannot be read to their end: {type(error).__name__}", str(error)
+        ) from None
 
 
 def numbered_from(start: int) -> Callable[[int], str]:
@@ -857,11 +868,12 @@ def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     """A lazy frame of Polars: only the columns that are asked for, part by part."""
     source.places(source.table.collect_schema().names(), asked)
     wanted = source.table.select(list(dict.fromkeys(asked.values())))
-    if not hasattr(wanted, "collect_batches"):
-        yield from batches(replace(source, table=wanted.collect(engine="streaming")), asked)
-        return
+    if hasattr(wanted, "collect_batches"):
+        parts = _others(wanted.collect_batches(chunk_size=ROWS))
+    else:
+        parts = _others(wanted.collect(engine="streaming") for _ in range(1))
     start = 0
-    for part in wanted.collect_batches(chunk_size=ROWS):
+    for part in parts:
         for batch in batches(replace(source, table=part), asked):
             yield replace(batch, place=numbered_from(start))
             start += len(batch)
@@ -906,7 +918,9 @@ def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         raise ValueError("the cursor has no result; execute a query that selects the columns first")
     places = source.places(names, asked)
     start = 0
-    while rows := cursor.fetchmany(ROWS >> 3):
+    for rows in _others(iter(partial(cursor.fetchmany, ROWS >> 3), None)):
+        if not rows:
+            return
         columns = {role: _of_list(role, [row[at] for row in rows]) for role, at in places.items()}
         yield Batch(source, asked, columns, numbered_from(start))
         start += len(rows)
@@ -916,9 +930,10 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
     """Chunks, each of them a table or the path of one; or rows that are mappings, such as a cursor's.
 
     A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. Each
-    part is looked at by itself, so that one row's cell does not decide what the others are.
+    part is looked at by itself, so that one row's cell does not decide what the others are. In a stream that
+    begins with a row every mapping is one: lists in somebody's cells are no table, which could name others.
     """
-    start = 0
+    start, of_rows = 0, None
     rows: list[Mapping[str, Any]] = []
 
     def gathered() -> Batch:
@@ -929,14 +944,16 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         return Batch(source, asked, columns, numbered_from(start))
 
     for part in source.table:
-        if _is_row(part, asked):
+        row = isinstance(part, Mapping) if of_rows else _is_row(part, asked)
+        of_rows = row if of_rows is None else of_rows
+        if row:
             rows.append(part)
             if len(rows) < ROWS:
                 continue
         if rows:
             yield gathered()
             start, rows = start + len(rows), []
-        if _is_row(part, asked):
+        if row:
             continue
         if not _is_chunk(part):
             if start:
@@ -997,6 +1014,9 @@ def column_of(asked: str, role: str, values: Any) -> Column:
         raise ValueError(f"{asked} has {column.ndim} dimensions; a column has one")
     if isinstance(values, np.ma.MaskedArray):
         return _of_list(role, list(values.tolist()))  # None where masked
+    kinds = getattr(getattr(values, "cat", values), "categories", values)  # of a category, its values
+    if column.dtype.kind == "f" and getattr(getattr(kinds, "dtype", None), "kind", "f") in "iu":
+        return _of_list(role, list(values))  # beside a missing entry they became floats, which skip integers
     return _of_array(asked, role, column)
 
 
@@ -1018,7 +1038,7 @@ def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
         return Column(np.where(nobody, 0, column).astype(np.int64), missing=nobody)
     if kind in "mM":
         column = _coarse_times(column)
-    if column.dtype.kind in "OU":
+    if column.dtype.kind in "OUT":
         return _of_list(role, column.tolist())
     found, codes = np.unique(column, return_inverse=True)
     return Column(found.tolist(), codes)
@@ -1029,6 +1049,8 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
     import pyarrow as arrow
 
     if isinstance(values, arrow.ChunkedArray):
+        if arrow.types.is_dictionary(values.type):  # of all together there may be too many for their numbers
+            values = values.cast(values.type.value_type)
         values = arrow.concat_arrays(values.chunks) if values.num_chunks else arrow.array([], values.type)
     kinds, kind = arrow.types, values.type
     coded = kinds.is_dictionary(kind)
@@ -1046,8 +1068,8 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
     try:
         values = values if coded else values.dictionary_encode()
     except arrow.ArrowNotImplementedError:  # types that Arrow does not tell apart, such as its own extensions
-        return Column(values.to_pylist())
-    codes, found = values.indices, _python_values(values.dictionary)
+        return Column(_cells(values))
+    codes, found = values.indices.cast(arrow.int64()), _python_values(values.dictionary)
     if codes.null_count:
         codes, found = codes.fill_null(len(found)), [*found, None]
     return Column(found, codes.to_numpy(zero_copy_only=False))
@@ -1070,7 +1092,7 @@ def _python_values(values: Any) -> list[Any]:
     if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
         return list(_of_texts(values.fill_null("")).texts())
     if getattr(kind, "unit", None) != "ns":
-        return list(values.to_pylist())
+        return _cells(values)
     stamp = arrow.types.is_timestamp(kind)
     fine = values.cast(arrow.int64()).to_numpy(zero_copy_only=False).astype("M8[ns]" if stamp else "m8[ns]")
     if stamp:
@@ -1081,6 +1103,15 @@ def _python_values(values: Any) -> list[Any]:
     for place in np.flatnonzero(fine.astype(f"{fine.dtype.kind}8[us]") != fine).tolist():
         found[place] = str(fine[place])
     return list(found)
+
+
+def _cells(values: Any) -> list[Any]:
+    """Arrow's values as Python's; None for one that Python has none for, such as a date after 9999."""
+    try:
+        return list(values.to_pylist())
+    except (ValueError, OverflowError):
+        half = len(values) // 2
+        return [*_cells(values[:half]), *_cells(values[half:])] if half else [None]
 
 
 def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:

@@ -123,7 +123,7 @@ def sampled_sets(
 # Values of one person on every set lie in [0, 1] unless another bound is declared.
 FAMILY_BOUND = 1.0
 # With this many items a sum over all sets is as cheap as the usual sample.
-_ENUMERABLE = 10
+ENUMERABLE_ITEMS = 10
 NORMS = ("value", "coordinate", "l1", "l2", "range")
 # Where the list of items came from, and what an account has to say about it.
 _CHOSEN = (
@@ -219,7 +219,7 @@ class Population(ABC):
 
         With few items every set can be asked; families with a closed form of their own do better.
         """
-        return None if self.n_items > _ENUMERABLE else expected(self._corners(), x)
+        return None if self.n_items > ENUMERABLE_ITEMS else expected(self._corners(), x)
 
     def _corners(self) -> Floats:
         """The average value of every set, in an array with one axis of length 2 per item."""

@@ -19,6 +19,7 @@ from ..core import checks
 from ..core.options import Auto, Calibration, ContinuousComposition, ContinuousNoise
 from ..core.text import at_most, track
 from ..objectives import ContinuousPopulation, MutualInformation, Population, answers
+from ..objectives.base import ENUMERABLE_ITEMS
 from ..objectives.fixed_point import row_parts
 from ..privacy import (
     Event,
@@ -34,7 +35,7 @@ from ..privacy.account import true_budget
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, root_below, rounded_down
 from ..results import Selection
-from .greedy import Allowance, OfflineSelector, Residual, least_epsilon
+from .greedy import Allowance, OfflineSelector, Residual, least_epsilon, most_items
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
@@ -746,11 +747,17 @@ class ContinuousGreedy(OfflineSelector):
             stated, bound = people.sensitivity("replace", "value"), people.bound
         check_people(people, bound, stated is not None)
         self._check_count(people)
+        people.check_picks(self._largest_set(people, left))
         touched = people.touched_items(self.items_per_person)
         known = len(people) if replaced else self.max_people
         if left.constraint is None:
             return None
         return self._setting(left.constraint, int(left.free.size), touched, known, stated, bound)
+
+    def _largest_set(self, people: Population, left: Residual) -> int:
+        """The most items of a set that people are asked about: all, unless every point is a set."""
+        corners = self._greedy_suffices and self._corners_only and isinstance(left.constraint, Matroid)
+        return most_items(left) if corners and people.n_items > ENUMERABLE_ITEMS else people.n_items
 
     def _setting(
         self,

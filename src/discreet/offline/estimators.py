@@ -791,6 +791,8 @@ class PrivateFeatureSelector(_PrivateSelector):
             raise ValueError("y is missing: features are chosen by what they tell about a class")
         self._forget()
         allowance = self._allowance()
+        if isinstance(y, list | tuple):
+            y = np.array(y, dtype=object)  # nobody's class decides what kind those of others are
         table, labels = validated(self, X, y)
         checks.one_of("objective", self.objective, OBJECTIVES)
         k = checks.whole("k", self.k, at_least=1)

@@ -1103,13 +1103,13 @@ class PrivateGreedy(OfflineSelector):
                         " which is private when people are added or removed; use neighbours='replace', or"
                         " state sensitivity="
                     )
-            elif not (reached := people.bound_of(_most_items(left))) <= self.bound:
+            elif not (reached := people.bound_of(most_items(left))) <= self.bound:
                 raise ValueError(
                     f"people reach values of up to {reached:g}, above bound={self.bound:g}; pass"
                     f" bound={reached:g} or rescale"
                 )
         if left.constraint is not None:
-            people.check_picks(_most_items(left))
+            people.check_picks(most_items(left))
         if people.row_source() is None:
             answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
         if isinstance(people, SetFunction):
@@ -1223,7 +1223,7 @@ class PrivateGreedy(OfflineSelector):
         return (*(math.nan for _ in problem.left.included), *noisy.tolist())
 
 
-def _most_items(left: Residual) -> int:
+def most_items(left: Residual) -> int:
     """The most items that there can be in the end."""
     picked = 0 if left.constraint is None else min(left.constraint.rank, int(left.free.size))
     return picked + int(left.included.size)
