@@ -64,6 +64,7 @@ def row_weights(RowTable people not None, double bound, double[::1] out not None
 # --- gains along a set --------------------------------------------------------------------------------------
 
 
+@cython.auto_pickle(True)  # sent to workers of Dask
 cdef class UnitGains:
     """Gains in whole units, ``units`` to 1 and at most ``most``, rounded down.
 
