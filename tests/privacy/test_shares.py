@@ -340,3 +340,11 @@ def test_no_privacy_has_shares_too():
         total = TreeSum(2, 4, share, norm_bound=1.0)
         assert total.add([0.5, 0.25]).tolist() == [0.5, 0.25]
     assert VectorBounds(2, 2, norm_bound=1.0).difference("replace") == 2.0
+
+
+def test_no_part_of_a_spent_share_is_spent_again():
+    share = dc.Budget(1.0).share(0.5)
+    assert share.part(0.5).epsilon == 0.25
+    dc.online.HedgeSelector(5, 2, 10, share, seed=0)
+    with pytest.raises(ValueError, match="has been spent"):
+        share.part(0.5)

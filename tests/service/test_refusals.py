@@ -45,6 +45,7 @@ BODIES = [
     ("/v1/experiments", {**GOOD, "items": []}, "$.items", "length >= 1"),
     ("/v1/experiments", {**GOOD, "items": [MARKER, ""]}, "$.items[1]", "length >= 1"),
     ("/v1/experiments", {**GOOD, "items": ["a", f"{MARKER}\0"]}, "$.items[1]", "control characters"),
+    ("/v1/experiments", {**GOOD, "items": ["a", f"{MARKER}\n"]}, "$.items[1]", "control characters"),
     ("/v1/experiments", {**GOOD, "items": ["a", 3]}, "$.items[1]", "str"),
     ("/v1/experiments", {**GOOD, "items": [MARKER, MARKER]}, "$.items", "distinct"),
     ("/v1/experiments", {**GOOD, "share": 0}, "$.share", "> 0"),

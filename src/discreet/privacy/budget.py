@@ -269,7 +269,9 @@ class Share:
         return self
 
     def part(self, fraction: Fraction | int | float) -> Share:
-        """A fraction of this share."""
+        """A fraction of this share, which has not been spent."""
+        if self._made:
+            raise ValueError("the share has been spent, and a part of it would be spent again")
         if not isinstance(fraction, Fraction):
             checks.real("fraction", fraction, above=0.0, at_most=1.0)
         return replace(self, fraction=self.fraction * exact(fraction))

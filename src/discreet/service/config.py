@@ -16,8 +16,9 @@ from ..privacy import Budget
 
 Period = Literal["none", "day", "week", "month"]
 # What can be shown, and written to any database.
-ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_PRINTABLE = r"^[^\x00-\x1f\x7f]*$(?!\n)"  # for Python "$" is also before a last line break
+ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=_PRINTABLE)]
+Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=_PRINTABLE)]
 Epsilon = Annotated[float, Meta(gt=0, le=1e6)]
 WEEK = 7 * 86400.0  # seconds
 # The key of an outcome, by feedback: what is sent.
