@@ -28,7 +28,7 @@ demo: $(VENV)/.demo
 	$(BIN)/discreet demo
 
 # Bytecode is written for what is loaded, once, whatever the shell says about it.
-demo test: export PYTHONDONTWRITEBYTECODE =
+export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
