@@ -204,7 +204,7 @@ class Slow(Running):
         "import sys; from discreet.service import limits; limits.READ = 2.0;"
         "from discreet.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    command = (sys.executable, "-c", _PROGRAM)
+    python = ("-c", _PROGRAM)
 
 
 def test_one_connection_too_many_is_closed(tmp_path):

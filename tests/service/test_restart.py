@@ -16,7 +16,7 @@ import pytest
 
 from discreet.client import Client
 
-from .conftest import Running
+from .conftest import Whole
 from .test_api import experiment
 
 
@@ -66,7 +66,7 @@ def started(pid):
 
 
 def test_a_restart_refuses_nobody(tmp_path, url):
-    service = Running(tmp_path, store=url)
+    service = Whole(tmp_path, store=url)
     client = service.client()
     experiment(client, "shop")
     with open(f"/proc/{service.process.pid}/stat") as file:
