@@ -125,7 +125,6 @@ def test_markers_are_found_nowhere(service, feedback):
     store.close()
     for path in service.folder.iterdir():
         assert marker.encode() not in path.read_bytes(), path
-    service.start()
 
 
 HEAVY = [
