@@ -77,7 +77,6 @@ def test_a_restart_refuses_nobody(tmp_path, url):
         visits.wait(lambda seen=seen: visits.answered > seen + 5)
     visits.stop()
     assert visits.refused == 0
-    assert visits.answered > 10
     service.stop()
 
 
