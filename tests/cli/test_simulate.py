@@ -148,13 +148,13 @@ def held(tmp_path):
                 os.killpg(running.pid, signal.SIGKILL)
 
 
-def resumed(config, out):
+def resumed(capsys, config, out):
     """What the same command adds to the three cells, which it does not run again."""
     finished = {path: path.stat().st_mtime_ns for path in out.glob("cells/*.json")}
     assert len(finished) == 3
     assert not (out / "results.parquet").exists()
     assert not list(out.rglob(".*"))
-    ended = process("simulate", str(config), "--out", str(out), "--json")
+    ended = inside(capsys, "simulate", config, "--out", out, "--workers", 1, "--json")
     assert ended.code == 0, ended.err
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     whole = simulate(read_config(config), None, workers=1)
@@ -164,7 +164,7 @@ def resumed(config, out):
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to a group of processes")
-def test_interrupted_and_resumed(held):
+def test_interrupted_and_resumed(held, capsys):
     """Ctrl-C on a terminal reaches every process of the group; what is finished stays, to the byte."""
     running, *files = held
     os.killpg(running.pid, signal.SIGINT)
@@ -174,7 +174,7 @@ def test_interrupted_and_resumed(held):
     assert "run the same command again to go on" in noted
     assert "interrupted" in noted
     assert "Traceback" not in noted
-    resumed(*files)
+    resumed(capsys, *files)
 
 
 def group_of(leader):
@@ -191,7 +191,7 @@ def group_of(leader):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
-def test_killed_and_resumed(held):
+def test_killed_and_resumed(held, capsys):
     """A process that is killed says nothing; its workers end by themselves, and finished cells stay."""
     running, *files = held
     assert len(group_of(running.pid)) >= 3  # with its two workers
@@ -201,7 +201,7 @@ def test_killed_and_resumed(held):
     while left := group_of(running.pid):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    resumed(*files)
+    resumed(capsys, *files)
 
 
 def test_candidates_are_named_or_read_from_a_file(tmp_path, capsys):

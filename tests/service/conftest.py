@@ -15,13 +15,14 @@ import pytest
 from discreet.client import Client
 
 from .databases import Postgres
+from .nursery import Forked
 from .world import World
 
 
 class Running:
     """A started service: its address, its first key, its process and its folder."""
 
-    command = (sys.executable, "-m", "discreet")
+    python = None  # what starts it, else it is forked
 
     def __init__(self, folder, *, store=None, port=None, **env):
         self.folder, self.env = folder, env
@@ -32,11 +33,15 @@ class Running:
         self.start()
 
     def start(self):
-        command = [*self.command, "serve", "--port", str(self.port)]
+        command = ["serve", "--port", str(self.port)]
         command += ["--store", self.store, "--secrets", f"{self.folder}/secrets"]
         self.log = open(self.folder / "log", "a+b")  # noqa: SIM115
         env = {"DISCREET_RATE": "0"} | os.environ | self.env
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, env=env)
+        if self.python is None:
+            self.process = Forked(command, self.log, env)
+        else:
+            command = [sys.executable, *self.python, *command]
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, env=env)
         line = self.process.stdout.readline().decode()
         assert line.startswith("discreet serves at"), (self.folder / "log").read_text()
         if self.key is None:
@@ -58,6 +63,12 @@ class Running:
             self.process.wait(timeout=120)
         self.process.stdout.close()
         self.log.close()
+
+
+class Whole(Running):
+    """As it is started by its users: in a new interpreter."""
+
+    python = ("-m", "discreet")
 
 
 @pytest.fixture(scope="session")

@@ -72,11 +72,11 @@ def test_an_event_is_one_decision_whose_outcome_is_reported_under_it(anywhere):
 
 
 def test_the_same_person_has_the_same_set_for_a_while(anywhere):
-    """By a rule that everybody can check: stretches of an hour, of the clock. It counts once."""
+    """By a rule that everybody can check: stretches of a day, of the clock. It counts once."""
     client = anywhere.client()
-    shop(client, sticky=3600.0, block_size=4)
-    if time.time() % 3600 > 3500:
-        time.sleep(3601 - time.time() % 3600)  # so that all of this is in one stretch
+    shop(client, sticky=86_400.0, block_size=4)
+    if time.time() % 86_400 > 86_300:
+        time.sleep(86_401 - time.time() % 86_400)  # so that all of this is in one stretch
     first = client.decide("shop", "ann")
     others = [client.decide("shop", f"person {number}") for number in range(9)]
     assert len({one.id for one in [first, *others]}) == 10

@@ -211,7 +211,6 @@ def test_what_is_kept(service):
         ]
         assert tx.all("SELECT sequence, active FROM request WHERE experiment = 1") == [(1, 0)]
     store.close()
-    service.start()
 
 
 # --- deferred activation ------------------------------------------------------------------------------------

@@ -122,7 +122,8 @@ def fixed_time(served, decisions, blocks, scale):
 
 
 def test_intervals_hold_at_all_looks_together():
-    runs, allowed = 1000, 0.05 + 5 * math.sqrt(0.05 * 0.95 / 1000)
+    """They are wide: far fewer than the 5 % that are promised are wrong, so that few runs tell."""
+    runs = 250
     every = list(looks(runs))
     assert len(every) > 10
     for side in (0, 1):
@@ -130,12 +131,12 @@ def test_intervals_hold_at_all_looks_together():
             (share_interval(served[:, side], n[side], blocks, 4.0), truth[side])
             for served, n, truth, blocks in every
         ]
-        assert ever_wrong(found, runs) <= allowed
+        assert ever_wrong(found, runs) <= 0.05
     found = [
         (lift_interval(served, n, blocks, 4.0, 0.2), truth[0] - truth[1])
         for served, n, truth, blocks in every
     ]
-    assert ever_wrong(found, runs) <= allowed
+    assert ever_wrong(found, runs) <= 0.05
     low, _ = found[-1][0]
     assert (low > 0).mean() > 0.9  # and they tell: a lift of about 27 points is seen
 
@@ -152,7 +153,7 @@ def test_intervals_of_one_look_do_not_hold_at_all_of_them():
 
 def test_intervals_without_the_noise_do_not_hold():
     """Another fault: privacy noise that is not accounted for."""
-    runs, allowed = 500, 0.05 + 5 * math.sqrt(0.05 * 0.95 / 500)
+    runs, allowed = 100, 0.05 + 5 * math.sqrt(0.05 * 0.95 / 100)
     found = [
         (lift_interval(served, n, blocks, 0.01, 0.05), truth[0] - truth[1])
         for served, n, truth, blocks in looks(runs, scale=40.0, holdout=0.05, most=4000)

@@ -24,7 +24,7 @@ from discreet.service.engine import DecisionEngine
 from discreet.service.metrics import Answered, Metrics
 from discreet.service.web import App
 
-from .conftest import Running
+from .conftest import Whole
 from .test_api import experiment, settled
 from .world import World, likes
 
@@ -125,7 +125,6 @@ def test_markers_are_found_nowhere(service, feedback):
     store.close()
     for path in service.folder.iterdir():
         assert marker.encode() not in path.read_bytes(), path
-    service.start()
 
 
 HEAVY = [
@@ -141,7 +140,7 @@ HEAVY = [
 
 def test_it_answers_soon_after_its_start(tmp_path):
     """Within 2 seconds where nothing else runs; what only some requests need is loaded by them."""
-    service = Running(tmp_path)
+    service = Whole(tmp_path)
     assert json.load(urllib.request.urlopen(f"{service.url}/health/ready")) == {"status": "ready"}
     ticks = (Path("/proc") / str(service.process.pid) / "stat").read_text().rpartition(")")[2].split()
     assert sum(map(int, ticks[11:13])) / os.sysconf("SC_CLK_TCK") < 4  # seconds of processor time
