@@ -174,6 +174,7 @@ def session():
     os.environ.update(before)
 
 
+@pytest.mark.slow  # the frames of other tests make the same promise, without starting a Java runtime
 @pytest.mark.filterwarnings("ignore")  # Spark's own, about versions of what it uses
 def test_a_local_spark(session, tmp_path, expected):
     """The same store, and a refusal without a word about the row."""

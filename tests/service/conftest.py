@@ -15,7 +15,7 @@ import pytest
 from discreet.client import Client
 
 from .databases import Postgres
-from .nursery import Forked
+from .fork_server import Forked
 from .world import World
 
 

@@ -21,14 +21,14 @@ class Forked:
     def __init__(self, command, stderr, env):
         reader, writer = os.pipe()
         asked = json.dumps([command, env, os.getcwd()]).encode()
-        socket.send_fds(_nursery(), [asked], [writer, stderr.fileno()])
+        socket.send_fds(_server(), [asked], [writer, stderr.fileno()])
         os.close(writer)
         self.stdout = os.fdopen(reader, "rb")
         self.pid, self._over = _answer(), False
 
     def poll(self):
         if not self._over:
-            _nursery().send(str(self.pid).encode())
+            _server().send(str(self.pid).encode())
             self._over = _answer()
         return 0 if self._over else None
 
@@ -43,7 +43,7 @@ class Forked:
 
 
 @functools.cache
-def _nursery():
+def _server():
     """The socket of the process that forks, which ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -53,7 +53,7 @@ def _nursery():
 
 
 def _answer():
-    return json.loads(_nursery().recv(100))
+    return json.loads(_server().recv(100))
 
 
 def main():
