@@ -98,7 +98,7 @@ def _true_delta(make, budget, looks):
             values = np.maximum(values, found)
         return values
 
-    with mock.patch.object(accountant, "smallest_epsilon", lambda *_: 0.0):  # what is spent is only said
+    with mock.patch.object(accountant, "smallest_epsilon", return_value=0.0):  # what is spent is only said
         return float(best([], looks, np.array([budget.epsilon]))[0])
 
 
