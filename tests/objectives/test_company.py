@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -142,21 +143,32 @@ def _scores(people: Population, bound: float, unit: float) -> np.ndarray:
         found.append([growing.add(item)])
     found.append(growing.scores())
     if people.monotone:
-        for x in (np.zeros(ITEMS), np.linspace(0.0, 1.0, ITEMS), np.ones(ITEMS)):
-            gradient = SummedGradient(people, bound, 3, PublicRandomness.seeded(3), 1 << 10)
-            found.append(gradient.scores(gradient.at(x)))
+        gradient = SummedGradient(people, bound, 3, PublicRandomness.seeded(3), 1 << 10)
+        found.append(gradient.scores(gradient.at(np.linspace(0.0, 1.0, ITEMS))))
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in found])
+
+
+@cache
+def _alone(family: str, person: int) -> bytes:
+    return _own(FAMILIES[family](_crowd(max(COUNTS))[person : person + 1]), 0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_one_person_says_is_the_same_in_any_company(family, layout) -> None:
     crowd = _crowd(max(COUNTS))
-    alone = {i: _own(FAMILIES[family](crowd[i : i + 1]), 0) for i in (0, 1)}
-    for count in COUNTS[1:]:
+    for count in COUNTS[1:] if layout == "rows" else (2, 16, 33):
         together = FAMILIES[family](LAYOUTS[layout](crowd[:count]))
-        for i, own in alone.items():
-            assert _own(together, i) == own, (count, i)
+        for i in (0, 1):
+            assert _own(together, i) == _alone(family, i), (count, i)
+
+
+@cache
+def _scores_of(family: str, start: int, stop: int) -> np.ndarray:
+    """Of some of the crowd, in rows."""
+    make, crowd = FAMILIES[family], _crowd(max(COUNTS))
+    bound = make(crowd[:1]).bound
+    return _scores(make(crowd[start:stop]), bound, step(bound, 1 << 10))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -167,9 +179,9 @@ def test_a_newcomer_adds_their_own_part_to_every_score(family, layout) -> None:
     make = FAMILIES[family]
     bound = make(crowd[:1]).bound
     unit = step(bound, 1 << 10)
-    newcomer = _scores(make(crowd[-1:]), bound, unit)
+    newcomer = _scores_of(family, max(COUNTS) - 1, max(COUNTS))
     for count in COUNTS[:-1] if layout == "rows" else (1, 16, 33):
-        without = _scores(make(lay(crowd[:count])), bound, unit)
+        without = _scores_of(family, 0, count)
         within = _scores(make(lay(np.vstack((crowd[:count], crowd[-1:])))), bound, unit)
         first = _scores(make(lay(np.vstack((crowd[-1:], crowd[:count])))), bound, unit)
         assert ((within - without) == newcomer).all(), count
@@ -193,8 +205,8 @@ def test_a_newcomer_adds_their_own_part_on_every_device(family, backend) -> None
         unit = step(bound, 1 << 10)
         newcomer = _scores(people(crowd[-1:]), bound, unit)
         for count in counts:
+            without = _scores(people(crowd[:count]), bound, unit)
             for lay in layouts.values() if count > 2 else (LAYOUTS["rows"],):
-                without = _scores(people(lay(crowd[:count])), bound, unit)
                 within = _scores(people(lay(np.vstack((crowd[:count], crowd[-1:])))), bound, unit)
                 assert ((within - without) == newcomer).all(), count
 
@@ -233,7 +245,7 @@ def test_normalised_bytes_are_the_same_in_any_company(backend, width) -> None:
         alone = kept(person, scale)
         for count in (1, 2, 15, 16):
             others = np.random.default_rng(count).normal(size=(count, width))
-            for name, lay in layouts.items():
+            for name, lay in layouts.items() if count == 15 else [("rows", LAYOUTS["rows"])]:
                 together = kept(lay(np.vstack((others, person))), scale)
                 assert (together[-1] == alone[0]).all(), (name, count)
 

@@ -234,7 +234,7 @@ def test_the_published_certificate_pays_for_its_grid_of_guesses():
     best = 3000 * people.value([0, 1])
 
     def made(**options):
-        return CurvatureGreedy(2, dc.Budget(1e6), 400, "laplace", calibration="published", seed=0, **options)
+        return CurvatureGreedy(2, dc.Budget(1e6), 150, "laplace", calibration="published", seed=0, **options)
 
     lost = best - 3000 * people.multilinear(made().fractional(people))
     assert 3 * made(gamma=1e-9).certified_loss(3000, 6, 0.0) < lost <= made().certified_loss(3000, 6, 0.0)

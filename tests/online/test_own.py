@@ -77,7 +77,6 @@ def test_commands_find_what_a_package_declares(folder):
     assert "learner='popular' is not one of" in refused.stderr
     declare(folder, "popular")
     assert "PopularSelector" in python(folder, *run, *few).stdout
-    assert "every account holds" in python(folder, "-m", "discreet", "audit", "PopularSelector").stdout
 
 
 def test_a_package_that_breaks_is_named_and_left_out(folder):

@@ -82,7 +82,7 @@ def _removed(rng, n_items):
 
 
 @pytest.mark.parametrize(
-    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 20), (3, 1, 2, 6, 12), (3, 2, 2, 4, 20)]
+    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 8), (3, 1, 2, 6, 4), (3, 2, 2, 4, 8)]
 )
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
@@ -95,7 +95,7 @@ def test_enumerated_transcripts_stay_within_the_account(n_items, k, window, roun
 
 
 @pytest.mark.parametrize(
-    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 3), (3, 3, 2, 2, 8), (4, 2, 2, 2, 12)]
+    ("n_items", "k", "window", "rounds", "tries"), [(2, 1, 3, 6, 2), (3, 3, 2, 2, 4), (4, 2, 2, 2, 6)]
 )
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 def test_enumerated_samples_stay_within_pure_epsilon(n_items, k, window, rounds, tries, neighbours):
@@ -112,7 +112,7 @@ def test_a_sample_of_everybody_is_caught(monkeypatch):
         PhasedSettings, "tight", lambda *a, **o: replace(kept(*a, **o), keep=int(0.99 * 2**64))
     )
     monkeypatch.setattr(PhasedSettings, "check", lambda *_: None)
-    found = _worst(dc.Budget(0.5, 0.0, "add_remove"), 4, 2, 2, 2, _removed, 12, method="subsampled")
+    found = _worst(dc.Budget(0.5, 0.0, "add_remove"), 4, 2, 2, 2, _removed, 6, method="subsampled")
     assert found[0] > 1e-3
 
 
@@ -193,7 +193,7 @@ class _Twice(PhasedSelector):
 
 def test_a_person_in_two_windows_is_caught():
     budget = dc.Budget(1.5)
-    excess, widest = _worst(budget, 2, 1, 3, 6, _replaced, 20, make=_Twice)
+    excess, widest = _worst(budget, 2, 1, 3, 6, _replaced, 8, make=_Twice)
     assert excess > 1e-3
     assert widest > 1.5
 
@@ -201,7 +201,7 @@ def test_a_person_in_two_windows_is_caught():
 def test_a_larger_rate_is_caught(monkeypatch):
     draw = samplers.choice_log_probabilities
     monkeypatch.setattr(samplers, "choice_log_probabilities", lambda scores, rate: draw(scores, 2.0 * rate))
-    excess, _ = _worst(dc.Budget(1.5), 2, 1, 3, 6, _replaced, 20)
+    excess, _ = _worst(dc.Budget(1.5), 2, 1, 3, 6, _replaced, 8)
     assert excess > 1e-3
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import mpmath
 import numpy as np
@@ -31,13 +31,19 @@ def published(steps: int, scale: float = 1.0) -> float:
 # --- oracles: what an adversary achieves, and slow twins -------------------------------------------
 
 
-def attack(epsilon: float, width: float, steps: int, t: float) -> float:
-    """Delta of an adversary who makes the same pick ``{t, t - width}`` in every step; exact."""
+@lru_cache(100)
+def repeated(width: float, steps: int, t: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How likely each loss is to an adversary who makes the same pick ``{t, t - width}`` in every step."""
     odds = math.expm1(width - t) * math.exp(t) / math.expm1(width)
     most = steps * odds + 15 * math.sqrt(steps) + 15  # leaving out the rest only weakens the attack
-    high = np.arange(max(0, int((epsilon - steps * (t - width)) / width)), min(steps, int(most)) + 1)
-    losses = high * t + (steps - high) * (t - width)
-    return float(binom.pmf(high, steps, odds) @ np.maximum(0.0, -np.expm1(epsilon - losses)))
+    high = np.arange(max(0, int(most - 30 * (math.sqrt(steps) + 1))), min(steps, int(most)) + 1)
+    return binom.pmf(high, steps, odds), high * t + (steps - high) * (t - width)
+
+
+def attack(epsilon: float, width: float, steps: int, t: float) -> float:
+    """The delta of that adversary, exact."""
+    chances, losses = repeated(width, steps, t)
+    return float(chances @ np.maximum(0.0, -np.expm1(epsilon - losses)))
 
 
 def attack_epsilon(delta: float, width: float, steps: int, t: float) -> float:

@@ -172,7 +172,7 @@ def _attack(threshold, part=0.5):
         gate.reserve(first)
         granted.append(_asked(gate, wishes))
     mu = 1.0 / float(first.sigma)
-    x = np.linspace(mu - 12.0, mu + 12.0, 200_001)
+    x = np.linspace(mu - 12.0, mu + 12.0, 10_001)
     density = np.exp(-((x - mu) ** 2) / 2.0) / math.sqrt(2.0 * math.pi)
     left = BUDGET.epsilon - (mu * x - mu * mu / 2.0)
     high, low = (_after(*one, left) for one in granted)

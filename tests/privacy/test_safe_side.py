@@ -349,7 +349,7 @@ def _long_tail(size):
     return vector
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 1000, 10**5 + 1, 10**7])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000, 10**5 + 1, 10**6])
 @pytest.mark.parametrize("norm", [1, 2])
 def test_no_vector_is_longer_than_its_bound_by_more_than_is_paid_for(size, norm):
     vector = _long_tail(size)

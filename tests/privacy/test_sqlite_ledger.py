@@ -520,11 +520,12 @@ import sys
 from discreet.privacy import Gate, SQLiteLedger
 import discreet as dc
 path, state = sys.argv[1:]
-try:
-    dc.load(state, gate=Gate(dc.Budget(1.0, 1e-6), definition="gdp", ledger=SQLiteLedger(path)))
-    print("loaded")
-except ValueError as error:
-    print("in use" if "already in use" in str(error) else error)
+for _ in sys.stdin:
+    try:
+        dc.load(state, gate=Gate(dc.Budget(1.0, 1e-6), definition="gdp", ledger=SQLiteLedger(path)))
+        print("loaded", flush=True)
+    except ValueError as error:
+        print("in use" if "already in use" in str(error) else error, flush=True)
 """
 
 
@@ -536,21 +537,24 @@ def test_copying_the_files_in_the_process_drops_no_lock(path, tmp_path):
     state = tmp_path / "state"
     learner.save(state)
 
-    def other():
-        environment = os.environ | {"PYTHONPATH": str(Path(dc.__file__).parents[1])}
-        arguments = [sys.executable, "-c", _OTHER, str(path), str(state)]
-        done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=True)
-        return done.stdout.strip()
+    environment = os.environ | {"PYTHONPATH": str(Path(dc.__file__).parents[1])}
+    arguments = [sys.executable, "-c", _OTHER, str(path), str(state)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes, text=True, bufsize=1, env=environment) as process:
 
-    assert other() == "in use"
-    for name in list(tmp_path.rglob("*")):
-        if name.is_file():
-            shutil.copy(name, tmp_path / "copy")
-    shutil.copytree(f"{path}-holders", tmp_path / "folder")
-    learner._gate._accountant.ledger.backup(tmp_path / "backup")
-    assert other() == "in use"
-    learner._gate._accountant.ledger.close()
-    assert other() == "loaded"
+        def other():
+            process.stdin.write("again\n")
+            return process.stdout.readline().strip()
+
+        assert other() == "in use"
+        for name in list(tmp_path.rglob("*")):
+            if name.is_file():
+                shutil.copy(name, tmp_path / "copy")
+        shutil.copytree(f"{path}-holders", tmp_path / "folder")
+        learner._gate._accountant.ledger.backup(tmp_path / "backup")
+        assert other() == "in use"
+        learner._gate._accountant.ledger.close()
+        assert other() == "loaded"
 
 
 def test_a_writer_excludes_others_whose_files_were_copied(path, tmp_path):
