@@ -446,11 +446,10 @@ def test_fits_in_other_processes_are_refused():
     selector = PrivateFeatureSelector(1, 1.0, **_settings())
     model = make_pipeline(selector, LogisticRegression())
     search = GridSearchCV(model, {"privatefeatureselector__k": [1, 2]}, cv=2, n_jobs=2)
-    with parallel_config(backend="multiprocessing"):
-        with pytest.raises(ValueError, match="a fit in another process"):
-            search.fit(X, y)
-        with pytest.raises(ValueError, match=r"fits failed[\s\S]*a fit in another process"):
-            cross_val_score(model, X, y, cv=2, n_jobs=2)
+    with pytest.raises(ValueError, match="a fit in another process"):
+        search.fit(X, y)
+    with pytest.raises(ValueError, match=r"fits failed[\s\S]*a fit in another process"):
+        cross_val_score(model, X, y, cv=2, n_jobs=2)
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedFitWarning)
         assert np.isfinite(cross_val_score(model, X, y, cv=2, n_jobs=2)).all()
