@@ -931,7 +931,7 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
 
     A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. Each
     part is looked at by itself, so that one row's cell does not decide what the others are. In a stream that
-    begins with a row every mapping is one: lists in somebody's cells are no table, which could name others.
+    begins with a row every mapping is one: a table of lists could name other people.
     """
     start, of_rows = 0, None
     rows: list[Mapping[str, Any]] = []
