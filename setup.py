@@ -78,7 +78,7 @@ def extensions() -> list[Extension]:
             "cdivision": True,
             "initializedcheck": False,
             "embedsignature": True,
-            "auto_pickle": False,  # nothing of ours is pickled, and a tenth of what is compiled would be for it
+            "auto_pickle": False,  # nothing of ours is pickled, and it was a tenth of what is compiled
         },
     )
 
