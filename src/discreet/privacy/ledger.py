@@ -565,8 +565,8 @@ class SQLiteLedger:
             with _explained(self.path):
                 database, locks = self._connected()
                 with locks.of(self.timeout):
-                    database.execute("BEGIN IMMEDIATE")
                     try:
+                        database.execute("BEGIN IMMEDIATE")
                         yield database
                         (version,) = database.execute(_VERSION).fetchone()
                         database.execute("COMMIT")
