@@ -12,6 +12,7 @@ from discreet.kernels.prefix_sums import FactorizedPrefix, TreePrefix
 from discreet.privacy import Budget, FactorizedSum
 from discreet.privacy.factorizations import BinaryTree, factorization, tree_levels
 from discreet.privacy.prefix_sum import VectorBounds
+from discreet.privacy.samplers import Grid
 
 GRID = (3_000_000_000, -60, 3_000_000_000 * 2.0**-60)
 
@@ -142,6 +143,26 @@ def test_loops_shorten_vectors_as_they_are_checked_one_by_one(rounds, norm):
         known = plain.add(truncated(bounds.checked(vector, clip=True)), noise[row : row + 1])
         assert np.array_equal(prefix, known.astype(np.float64) * GRID[2])
     assert tree.taken == rounds
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("bound", [1e-250, 3e-16, 1e-4, 1.0])
+def test_vectors_of_any_size_are_shortened_to_their_bound(bound, norm):
+    """Near the end of floats a norm is infinite, or a bound divided by it has no digits left."""
+    largest = np.finfo(float).max
+    for vector in (np.full(4, largest), np.array([1.2e308, 0.0, -1.0, 0.0]), np.full(4, 1e300)):
+        short = VectorBounds(4, norm, norm_bound=bound).checked(vector, clip=True)
+        size = np.abs(short / bound).sum() if norm == 1 else np.hypot.reduce(short / bound)
+        assert size == pytest.approx(1.0, rel=1e-14)
+        nodes, prefix = np.zeros((3, 2, 4), dtype=np.int64), np.zeros(4)
+        step = Grid.at_least(Fraction(bound) / 2**32)
+        grid = (step.mantissa, step.exponent, float(step.step))
+        tree = TreePrefix(grid, prefix, *nodes, 0, None, norm, bound)
+        tree.give(np.zeros((1, 4), dtype=np.int64))
+        tree.add(vector[None])
+        assert np.array_equal(prefix, step.values(step.truncate(short)))
+    with pytest.raises(ValueError, match="must be at least"):
+        VectorBounds(4, norm, norm_bound=1e-322)
 
 
 def test_sums_refuse_what_does_not_fit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -222,13 +223,45 @@ def test_an_entry_that_a_ledger_loses_is_noticed():
     gate = Gate(PURE, 0, ledger=ledger)
     gate.reserve(PureRelease(0.6))
     assert gate.spent.epsilon() == 0.6
-    ledger._runs = [(Charge((), Entry("lost", PureRelease(0.0)), 1), 1)]
+    ledger._runs = [(Charge((), Entry("lost", PureRelease(0.0)), 1), 1, 1)]
     ledger.append(Charge((), Entry("other", TENTH), 1), expected_version=ledger.version)
     with pytest.raises(dc.BudgetExceeded, match=r"spent epsilon 0\.7"):  # the gate remembers what it has read
         gate.reserve(PureRelease(0.6))
-    del ledger._runs[1:], ledger._ends[1:]
+    del ledger._runs[1:]
     with pytest.raises(ValueError, match="fewer releases than were charged"):
         gate.reserve(TENTH)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_interrupt_hides_no_later_charge_and_stops_nobody(shared):
+    """Wherever a charge is interrupted, those after it are made, and whoever reads the ledger sees them."""
+    line, reached = 0, True
+    while reached:  # the first charge is interrupted one line later each time
+        line, steps, reached = line + 1, 0, False
+
+        def trace(frame, event, _, line=line):
+            nonlocal steps, reached
+            if "discreet.privacy" not in frame.f_globals.get("__name__", ""):
+                return None
+            assert steps < 10**4, "the next charge goes on for ever"
+            if event == "line" and (steps := steps + 1) == line:
+                reached = True
+                raise KeyboardInterrupt
+            return trace
+
+        ledger, before = MemoryLedger() if shared else None, sys.gettrace()
+        gate = Gate(PURE, 0, ledger=ledger)
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                gate.reserve(TENTH)
+            if reached:
+                sys.settrace(trace)  # it ended with the interrupt
+                gate.reserve(PureRelease(0.5))
+        finally:
+            sys.settrace(before)
+        seen = Gate(PURE, ledger=ledger) if shared else Gate.from_state(gate.state())
+        assert not reached or min(gate.spent.pure, seen.spent.pure) >= 0.5
 
 
 def test_versions():

@@ -348,3 +348,18 @@ def test_no_part_of_a_spent_share_is_spent_again():
     dc.online.HedgeSelector(5, 2, 10, share, seed=0)
     with pytest.raises(ValueError, match="has been spent"):
         share.part(0.5)
+
+
+def test_a_share_is_spent_at_one_gate_also_by_two_threads_at_once(monkeypatch):
+    share, others, made = dc.Budget(1.0).split(2)[0], [], Gate.of_share
+
+    def slow(share, seed):
+        if not others:  # another thread, while the gate is being made
+            others.append(None)
+            others[0] = spend_from(share).gate
+        return made(share, seed)
+
+    monkeypatch.setattr(Gate, "of_share", slow)
+    spend_from(share).gate.reserve(PureRelease(0.5))
+    with pytest.raises(dc.BudgetExceeded):
+        others[0].reserve(PureRelease(0.5))

@@ -235,6 +235,31 @@ def test_a_writer_that_does_not_end_is_waited_for_only_so_long(path):
     gate.reserve(TENTH)
 
 
+def test_an_interrupt_leaves_no_transaction_open(path):
+    class Interrupted:
+        def __init__(self, database):
+            self.database = database
+
+        def __getattr__(self, name):
+            return getattr(self.database, name)
+
+        def execute(self, statement, *values):
+            found = self.database.execute(statement, *values)
+            if statement.startswith("BEGIN"):
+                raise KeyboardInterrupt
+            return found
+
+    with SQLiteLedger(path) as ledger, SQLiteLedger(path, timeout=0.1) as other:
+        gate, plain = Gate(PURE, 0, ledger=ledger), ledger._connection
+        ledger._connection = Interrupted(plain)
+        with pytest.raises(KeyboardInterrupt):
+            gate.reserve(TENTH)
+        ledger._connection = plain
+        Gate(PURE, 0, ledger=other).reserve(TENTH)  # nobody holds the write lock
+        gate.reserve(TENTH)
+        assert gate.spent.pure == 0.2
+
+
 def test_a_new_file_that_is_busy_is_asked_again(tmp_path, monkeypatch):
     connect, busy = SQLiteLedger._connect, [True, True]
 

@@ -433,8 +433,8 @@ cdef void _shorten(double *vector, Py_ssize_t size, int norm, double longest, do
         if left % 2 == 1:
             parts[half] = parts[left - 1]
         left = half + left % 2
-    length = ldexp(sqrt(parts[0]) if norm == 2 else parts[0], exponent)
-    if length > longest:
+    length = sqrt(parts[0]) if norm == 2 else parts[0]
+    if ldexp(length, exponent) > longest:
         factor = longest / length
         for i in range(size):
-            vector[i] *= factor
+            vector[i] = ldexp(vector[i], -exponent) * factor

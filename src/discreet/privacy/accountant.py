@@ -349,7 +349,8 @@ class Accountant:
                     self.add_caveats(*caveats)
                 try:
                     self.ledger.append(charge, expected_version=seen)
-                except LedgerConflict:  # somebody else was first: what is left is to be looked at again
+                except LedgerConflict:  # somebody else was first, or an interrupt came before `add`
+                    self.refresh()
                     continue
                 place.add(charge.entry, count)
                 self._seen += 1

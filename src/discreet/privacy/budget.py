@@ -260,7 +260,7 @@ class Share:
     def once(self, kind: type[_T], make: Callable[[], _T]) -> _T:
         """What spends this share: its next user gets the same, with what was spent there."""
         if kind not in self._made:
-            self._made[kind] = make()
+            self._made.setdefault(kind, make())  # of two threads the first one's: one gate, not one each
         found: _T = self._made[kind]
         return found
 

@@ -160,8 +160,8 @@ class MemoryLedger:
         self._lock = threading.RLock()
         self._before: list[Charge] = []  # read from a saved ledger, equal ones together
         self._first = 0  # the version until then
-        self._runs: list[tuple[Charge, int]] = []  # a charge that repeats, and how often
-        self._ends: list[int] = []  # the version after each
+        # A charge that repeats, how often, and the version after it: no interrupt parts the three.
+        self._runs: list[tuple[Charge, int, int]] = []
         self._owners: dict[str, _OwnerState] = {}
         self._terms: dict[str, Any] | None = None
         self._caveats: tuple[str, ...] = ()
@@ -180,32 +180,29 @@ class MemoryLedger:
 
     @property
     def version(self) -> int:
-        return self._ends[-1] if self._ends else self._first
+        return self._runs[-1][2] if self._runs else self._first
 
     def entries(self, since: int = 0) -> list[Charge]:
         with self._lock:
             if 0 < since < self._first:
                 raise ValueError(f"what came after version {since} is not known one by one")
             found = [] if since else list(self._before)
-            for place in range(bisect.bisect_right(self._ends, since), len(self._ends)):
-                charge, times = self._runs[place]
-                left = min(times, self._ends[place] - since)
-                found.append(charge._replace(count=charge.count * left))
+            first = bisect.bisect_right(self._runs, since, key=lambda run: run[2])
+            for charge, times, end in self._runs[first:]:
+                found.append(charge._replace(count=charge.count * min(times, end - since)))
             return found
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
         with self._lock:
-            version = self._ends[-1] if self._ends else self._first
+            version = self._runs[-1][2] if self._runs else self._first
             if version != expected_version:
                 raise LedgerConflict(f"the ledger is at version {version}, not {expected_version}")
             if charge.owner is not None and not self._owners.setdefault(charge.owner, _OwnerState()).lives:
                 raise ValueError("its owner is not in use here")
             if charge.owner is None and self._runs and self._runs[-1][0] == charge:
-                self._runs[-1] = charge, self._runs[-1][1] + 1
-                self._ends[-1] += 1
+                self._runs[-1] = charge, self._runs[-1][1] + 1, version + 1
             else:
-                self._runs.append((charge, 1))
-                self._ends.append(version + 1)
+                self._runs.append((charge, 1, version + 1))
 
     def agree(self, terms: Mapping[str, Any]) -> None:
         with self._lock:
@@ -568,8 +565,8 @@ class SQLiteLedger:
             with _explained(self.path):
                 database, locks = self._connected()
                 with locks.of(self.timeout):
-                    database.execute("BEGIN IMMEDIATE")
                     try:
+                        database.execute("BEGIN IMMEDIATE")
                         yield database
                         (version,) = database.execute(_VERSION).fetchone()
                         database.execute("COMMIT")

@@ -63,6 +63,7 @@ from .randomness import Seed
 Floats = NDArray[np.float64]
 _NUMBERS_AHEAD = 1 << 18  # of noise that is drawn before it is used, at the most
 _ROWS_AHEAD = 256
+_LEAST_BOUND = 2.0**-900  # below, floats have too few digits to keep a vector to its bound
 _COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
 NOISES: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
     "gaussian": GaussianNoise,
@@ -104,7 +105,7 @@ class VectorBounds:
         if self.norm_bound is None and self.box is None:
             raise ValueError("say how large a vector can be: norm_bound=..., or box=(low, high)")
         if self.norm_bound is not None:
-            plain["norm_bound"] = checks.real("norm_bound", self.norm_bound, above=0.0)
+            plain["norm_bound"] = checks.real("norm_bound", self.norm_bound, above=0.0, at_least=_LEAST_BOUND)
         if self.box is not None:
             checks.pair("box", self.box)
             low = checks.real("box[0]", self.box[0], at_most=0.0)
@@ -193,7 +194,7 @@ class VectorBounds:
                     )
                 vector = np.clip(vector, low, high)
         if self.norm_bound is not None:
-            length = _length(vector, self.norm)
+            scaled, in_scale, length = _measured(vector, self.norm)
             longest = self.norm_bound * self.people_per_vector
             if length > longest:
                 if not clip and length > longest * (1 + 1e-12):
@@ -201,22 +202,21 @@ class VectorBounds:
                         f"vector has L{self.norm} norm {length:.17g} above norm_bound={self.norm_bound};"
                         " pass clip=True to shorten it"
                     )
-                vector = vector * (longest / length)
+                vector = scaled * (longest / in_scale)
         return vector
 
 
-def _length(vector: NDArray[np.float64], norm: int) -> float:
-    """The norm in L1 or L2, to within ``log2(entries) + 8`` units of rounding, for any number of entries.
+def _measured(vector: NDArray[np.float64], norm: int) -> tuple[NDArray[np.float64], float, float]:
+    """The vector to a scale, its norm there in L1 or L2, and its own, infinite beyond the largest float.
 
-    Scaling is by a power of two, so that no square leaves the range of floats by more than what is nothing
-    beside the largest entry's. Pairs are added, then pairs of pairs: each entry passes through log2 of their
-    number of additions, unlike in BLAS, where it may be as many as there are entries.
+    To within ``log2(entries) + 8`` units of rounding, for any number of entries. Scaling is by a power of
+    two, so that no square leaves the range of floats by more than what is nothing beside the largest entry's,
+    nor does a bound over the norm there. Pairs are added, then pairs of pairs: each entry passes through log2
+    of their number of additions, unlike in BLAS, where it may be as many as there are entries.
     """
-    largest = float(np.abs(vector).max())
-    if largest == 0.0:
-        return 0.0
-    exponent = math.frexp(largest)[1]
-    parts = np.abs(np.ldexp(vector, -exponent))
+    exponent = math.frexp(float(np.abs(vector).max()))[1]
+    scaled = np.ldexp(vector, -exponent)
+    parts = np.abs(scaled)
     if norm == 2:
         parts *= parts
     while parts.size > 1:
@@ -225,8 +225,9 @@ def _length(vector: NDArray[np.float64], norm: int) -> float:
         if parts.size % 2:
             paired = np.append(paired, parts[-1])
         parts = paired
-    total = float(parts[0])
-    return math.ldexp(math.sqrt(total) if norm == 2 else total, exponent)
+    total = math.sqrt(parts[0]) if norm == 2 else float(parts[0])
+    with np.errstate(over="ignore"):
+        return scaled, total, float(np.ldexp(total, exponent))
 
 
 @saved_settings
