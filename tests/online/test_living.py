@@ -321,6 +321,28 @@ def test_items_that_would_cost_more_are_refused():
         capped.add_items([13])
 
 
+def test_more_picks_than_were_composed_are_refused():
+    """Of three items a set of three takes two choices, of four three: these are declared by their number."""
+    exact = dc.online.PhasedSelector(3, 3, BUDGET, method="exact", window=4, seed=0)
+    assert exact.settings.event.number == 2
+    with pytest.raises(ValueError, match="not paid for"):
+        exact.add_items([3])
+    assert exact.n_items == 3
+    enough = dc.online.PhasedSelector(4, 3, BUDGET, method="exact", window=4, seed=0)
+    enough.add_items([4])
+    assert enough.n_items == 5
+
+
+@pytest.mark.parametrize("kind", [dc.online.LeaderSelector, dc.online.BestOfBothSelector])
+def test_new_items_take_nothing_out_of_the_account(kind):
+    """What was released before they came has been released."""
+    learner = kind(4, 2, 100, BUDGET, seed=0)
+    learner.choose_many(100)
+    before = learner.privacy.spent.epsilon(1e-6)
+    learner.add_items([4])
+    assert learner.privacy.spent.epsilon(1e-6) == before > 0.99
+
+
 # --- people by their items --------------------------------------------------------------------------
 
 
