@@ -960,6 +960,25 @@ def test_a_finished_learner_learns_nothing_from_late_feedback(setting, monkeypat
     assert not drawn
 
 
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("kind", ["PhasedSelector", "RollingSelector", "BestOfBothSelector"])
+def test_a_learner_that_is_over_keeps_nobody(kind, finished):
+    """What no release will be about is in no file: neither the open window, nor votes, nor who waits."""
+    learner = getattr(dc.online, kind)(9, 2, budget=dc.Budget(9.0, 1e-6), rounds=99, first_window=40, seed=0)
+    while learner.round < 40 or not (finished or learner.over):
+        shown = learner.choose(wait=False)
+        if shown.round % 3 and not learner.over:
+            learner.learn(items=[7, 8], round=shown.round)
+        if shown.round == 20:
+            learner.learn(items=[7, 8], round=0)
+    if finished:
+        learner.finish()
+    else:
+        learner.learn(items=[7, 8], round=learner.pending[0])
+    window = learner._votes if kind == "BestOfBothSelector" else learner._window
+    assert len(window) == len(learner._waiting) == 0
+
+
 def test_a_batch_never_holds_more_people_than_rounds():
     """Sums are declared for n people a vector: with feedback in any order none has more, and everybody
     who came is in one of them."""
