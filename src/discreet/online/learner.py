@@ -896,9 +896,9 @@ class OnlineSelector(OnlineLearner):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none is known.
 
-        It is about a catalogue that does not change and a learner that begins with nothing (a bad start can
-        cost any number of rounds), and not about rounds that are not learned from (those beyond
-        ``max_rounds_per_person``).
+        It is about a catalogue that does not change, a learner that begins with nothing (a bad start can cost
+        any number of rounds) and feedback that comes before the next round; and not about rounds that are not
+        learned from (those beyond ``max_rounds_per_person``).
         """
         return math.inf if self._catalogue.changed else super().certified_regret
 
