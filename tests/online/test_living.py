@@ -321,6 +321,28 @@ def test_items_that_would_cost_more_are_refused():
         capped.add_items([13])
 
 
+def test_more_picks_than_were_composed_are_refused():
+    """Of three items a set of three takes two choices, of four three: these are declared by their number."""
+    exact = dc.online.PhasedSelector(3, 3, BUDGET, method="exact", window=4, seed=0)
+    assert exact.settings.event.number == 2
+    with pytest.raises(ValueError, match="not paid for"):
+        exact.add_items([3])
+    assert exact.n_items == 3
+    enough = dc.online.PhasedSelector(4, 3, BUDGET, method="exact", window=4, seed=0)
+    enough.add_items([4])
+    assert enough.n_items == 5
+
+
+@pytest.mark.parametrize("kind", [dc.online.LeaderSelector, dc.online.BestOfBothSelector])
+def test_new_items_take_nothing_out_of_the_account(kind):
+    """What was released before they came has been released."""
+    learner = kind(4, 2, 100, BUDGET, seed=0)
+    learner.choose_many(100)
+    before = learner.privacy.spent.epsilon(1e-6)
+    learner.add_items([4])
+    assert learner.privacy.spent.epsilon(1e-6) == before > 0.99
+
+
 # --- people by their items --------------------------------------------------------------------------
 
 
@@ -936,6 +958,25 @@ def test_a_finished_learner_learns_nothing_from_late_feedback(setting, monkeypat
             _tell(learner, one, True, round=one.round)
     assert learner.privacy.spent.to_json() == spent
     assert not drawn
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("kind", ["PhasedSelector", "RollingSelector", "BestOfBothSelector"])
+def test_a_learner_that_is_over_keeps_nobody(kind, finished):
+    """What no release will be about is in no file: neither the open window, nor votes, nor who waits."""
+    learner = getattr(dc.online, kind)(9, 2, budget=dc.Budget(9.0, 1e-6), rounds=99, first_window=40, seed=0)
+    while learner.round < 40 or not (finished or learner.over):
+        shown = learner.choose(wait=False)
+        if shown.round % 3 and not learner.over:
+            learner.learn(items=[7, 8], round=shown.round)
+        if shown.round == 20:
+            learner.learn(items=[7, 8], round=0)
+    if finished:
+        learner.finish()
+    else:
+        learner.learn(items=[7, 8], round=learner.pending[0])
+    window = learner._votes if kind == "BestOfBothSelector" else learner._window
+    assert len(window) == len(learner._waiting) == 0
 
 
 def test_a_batch_never_holds_more_people_than_rounds():

@@ -513,7 +513,9 @@ def test_whoever_waits_has_none_of_the_items_that_came_meanwhile():
     assert vector.tolist() == [1, 2, 3, 0, 0]
     assert table.tolist() == [[1, 2, 3, 0, 0], [4, 5, 6, 0, 0]]
     assert [row.value([item]) for item in range(5)] == [1.0, 0.0, 1.0, 0.0, 0.0]
-    assert waiting.passed() is None  # whoever is a function is given up
+    function = waiting.passed()  # has nothing, and kept the place: nobody behind moves up
+    assert [function.value([item]) for item in range(5)] == [0.0] * 5
+    assert waiting.passed() is None
     assert waiting.room == 1
 
 

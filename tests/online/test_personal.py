@@ -294,3 +294,16 @@ def test_estimates_are_averages_of_what_people_took():
     learner.choose()
     assert learner.released.values == pytest.approx([0.4, 0.4, 0.2, 0.0], abs=1e-6)
     assert learner.released.people == 400
+
+
+def test_a_refused_history_takes_nobody_s_round():
+    """How many rounds there are is public, and what somebody has is not; lists are read once."""
+    learner = dc.online.PersonalSelector(4, 1, None, BUDGET, first_batch=5, seed=0)
+    for _ in range(6):
+        learner.choose(wait=False)
+        with pytest.raises(ValueError, match="must be at least 0"):
+            learner.choose(history={0: -1.0}, wait=False)
+        assert learner.pending == tuple(range(learner.round))
+        shown = {learner.choose(history=[3], exclude=iter([0, 1])).items for _ in range(5)}
+        assert shown == {(2,)}
+    assert learner.round == 5

@@ -141,7 +141,7 @@ def test_nobody_without_a_name_is_learned_from():
     learner.choose()
     with pytest.raises(ValueError, match="person_id is needed"):
         learner.learn(people[0])
-    with pytest.raises(ValueError, match="person_ids are needed"):
+    with pytest.raises(ValueError, match="person_id is needed"):
         learner.run(people)
     with pytest.raises(ValueError, match="person_id is needed"):
         learner.run(people[:2], person_ids=["ann", None])

@@ -155,13 +155,8 @@ def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.in
         add_leave_one_out(rows.compressed, 0, everybody, shown, bound, float(UNITS), out)
         return out
     alone, gains = answers.leave_one_out(person, shown.tolist(), bound)
-    return _weighted(alone / bound, gains / bound)
-
-
-def _weighted(alone: NDArray[np.float64], gains: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The gains of a person whose items add ``alone``, weighted, in units."""
-    weight = UNITS * float(norm_weight(answers.squared_length(alone)))
-    return np.floor(gains * weight).astype(np.int64)
+    weight = UNITS * float(norm_weight(answers.squared_length(alone / bound)))
+    return np.floor(gains / bound * weight).astype(np.int64)
 
 
 class LeaderSelector(OnlineSelector):

@@ -896,9 +896,9 @@ class OnlineSelector(OnlineLearner):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none is known.
 
-        It is about a catalogue that does not change and a learner that begins with nothing (a bad start can
-        cost any number of rounds), and not about rounds that are not learned from (those beyond
-        ``max_rounds_per_person``).
+        It is about a catalogue that does not change, a learner that begins with nothing (a bad start can cost
+        any number of rounds) and feedback that comes before the next round; and not about rounds that are not
+        learned from (those beyond ``max_rounds_per_person``).
         """
         return math.inf if self._catalogue.changed else super().certified_regret
 
@@ -1294,14 +1294,12 @@ class OnlineSelector(OnlineLearner):
         return self._prepared(person)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        then = None
         if self._rewarded:  # who is not learned from has a reward of nothing
-            then = partial(self._observe, (self._ticket(), ready if within_limit else None))
-        elif within_limit:
-            then = partial(self._observe, ready)
-        elif self._window is not None:  # which makes a draw for them as well
-            then = partial(self._observe, None)
-        self._rounds.close(then=then)
+            ready = self._ticket(), ready if within_limit else None
+        elif not within_limit:
+            ready = None
+        learned = ready is not None or self._window is not None  # which makes a draw for them as well
+        self._rounds.close(then=partial(self._observe, ready) if learned else None)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
         """Take up what `_prepared_late` returned; people who come to a full batch wait.
@@ -1311,6 +1309,8 @@ class OnlineSelector(OnlineLearner):
         """
         if self._rewarded:
             self._observe((ticket, ready if within_limit else None))
+            return
+        if self._rounds.over:  # nobody is kept whom no release will be about
             return
         once = self._window is not None or self.budget.max_rounds_per_person == 1
         if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
@@ -1460,6 +1460,13 @@ class OnlineSelector(OnlineLearner):
             self._observe_waiting(waiting)
         if len(self._pending) > MOST_OPEN:
             self._expire(1)
+
+    def _finished(self) -> None:
+        super()._finished()
+        self._waiting = Waiting()  # nobody is kept whom no release will be about
+        for part in vars(self).values():
+            if isinstance(part, Window):
+                part.clear()
 
     def _wait_no_more(self) -> None:
         self._pending.clear()  # unlike those that expire, these end no block, which would be released

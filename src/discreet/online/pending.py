@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.state import in_range
 from ..objectives import Population
-from ..objectives.rows import KINDS, KeptRow
+from ..objectives.rows import KINDS, Coverage, KeptRow
 
 People = Population | NDArray[Any]
 
@@ -114,7 +114,7 @@ class Waiting:
         return False
 
     def grow(self, n_items: int) -> None:
-        """There are more items, which those who wait have not; functions of fewer items are given up."""
+        """There are more items, which those who wait have not; functions of fewer wait on as nothing."""
         kept: list[People] = []
         for person in self._people:
             if not isinstance(person, Population):
@@ -123,6 +123,8 @@ class Waiting:
             elif (rows := person.as_rows()) is not None:
                 row = (rows.sparse.indices, rows.sparse.data, rows.cap, person.bound)
                 kept.append(KeptRow.of(rows.kind, n_items, *row))
+            else:  # whoever comes after them does not move up
+                kept.append(Coverage.of_row(n_items, np.zeros(0, dtype=np.int32)))
         self._people = deque(kept, maxlen=MOST_OPEN)
 
     @property

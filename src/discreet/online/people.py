@@ -73,7 +73,7 @@ class ContributionLimit:
         """Refuse a stream without names where people have to be known again."""
         if people is None and self.apart:
             raise ValueError(
-                "person_ids are needed: with min_separation a person counts once in a batch, and has to be"
+                "person_id is needed: with min_separation a person counts once in a batch, and has to be"
                 " known again"
             )
 
@@ -83,18 +83,15 @@ class ContributionLimit:
         It is the open round, or the last one if none is open: people who are learned from then, however late,
         comes into the batch of that round. ``ahead`` is for a round that is n from now.
         """
-        if person is None and not self.apart:
+        if person is None:
+            if self.apart:
+                self.check_named(None)
             return True
         number = ahead or 0
         if self._rounds is not None:
             closed = ahead is None and not self._rounds.is_open
             number += max(0, self._rounds.number - closed)
         since = self._since(number)
-        if person is None:
-            raise ValueError(
-                "person_id is needed: with min_separation a person counts once in a batch, and has to be"
-                " known again"
-            )
         hashed = self._hash(person)
         seen = self._counts.get(hashed, 0)
         if seen >= self._limit:

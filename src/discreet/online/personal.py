@@ -250,21 +250,22 @@ class PersonalSelector(OnlineSelector):
         items are not shown, unless they are in ``include``. Before the first release the set of the
         round is shown, without them.
         """
-        shown = super().choose(wait=wait, available=available, exclude=exclude, include=include)
-        if history is None:
-            return shown
         with self._turn("choose()"):
             request = self._request(available, exclude, include)
-            allowed = self._active() if request is None else request.allowed.copy()
-            first = () if request is None else request.first
+            # First, as above: what is refused takes nobody's round.
+            own, weights = known_items([] if history is None else history, self.n_items, self._numbers)
+            if not wait and self._rounds.is_open and not self._rounds.over:
+                self._pass_on()
+            shown = self._fitted(self._next(), request)
+            if history is None:
+                return shown
+            request = request or Request(self._active(), ())
+            allowed, first = request.allowed, request.first
             if not self._sum.count:
-                own = known_items(history, self.n_items, self._numbers)[0]
                 allowed[[item for item in own.tolist() if item not in first]] = False
-                items = self._catalogue.served(shown.items, self._ranking, Request(allowed, first))
-                return self._selection(items)
-            model = self._latest()
-            own, weights = model._known(history)
+                return self._selection(self._catalogue.served(shown.items, self._ranking, request))
             allowed[own] = False
+            model = self._latest()
             found = model._chosen(model._scored(own, weights), self.k, allowed, first)
             return Selection(found.items, shown.round, found.labels, included=found.included)
 

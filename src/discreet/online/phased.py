@@ -298,6 +298,7 @@ class PhasedSelector(OnlineSelector):
                 f"{self.settings.releases} picks of a window were paid for, and {n_items} items need more:"
                 " make a new learner, with start= this one"
             )
+        settings.check(self.budget.neighbours)  # picks that are composed exactly are counted in their event
         return settings
 
     def _spent(self) -> Account:

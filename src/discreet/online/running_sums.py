@@ -57,9 +57,8 @@ _AS_PUBLISHED: dict[str, Any] = {
 }
 _AS_PUBLISHED |= {"resample_every": 1, "first_batch": None, "min_separation": None, "rate": None}
 _FALLING = 2.0  # a falling rate is this many times what is best for the rounds so far, if they were all
-_PREFERENCE = (
-    2.0  # an expert that begins with an item prefers it by n times what makes it as likely as all others
-)
+# An expert that begins with an item prefers it by n times what makes it as likely as all others.
+_PREFERENCE = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)

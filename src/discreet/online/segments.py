@@ -391,10 +391,8 @@ class Segments:
     def _join(self, gate: Gate, own_gate: bool, learners: list[OnlineSelector], key: bytes) -> None:
         """Put the parts together, new ones or those from a file."""
         self._gate, self._own_gate, self._learners = gate, own_gate, learners
-        self._turns, self._limit = (
-            Turns("segments"),
-            ContributionLimit(gate.budget.max_rounds_per_person, key),
-        )
+        self._turns = Turns("segments")
+        self._limit = ContributionLimit(gate.budget.max_rounds_per_person, key)
         self._places = {value: index for index, value in enumerate(self.values)}
         self._numbers = RoundNumbers(len(learners))
         pool = SegmentPool([None] * len(learners), [0] * len(learners))

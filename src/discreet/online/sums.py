@@ -121,8 +121,8 @@ class PrivateTotal:
         self.exhausted = self.sum is None or self.sum.taken >= self.sum.spec.rounds
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
-        """What the account has to list so far."""
-        if self.sum is not None and self.sum.taken:
+        """What the account has to list so far: one sum, as those before it are of other people."""
+        if self.sum is not None and self.count:
             yield self.sum.charged
 
     def add(self, amounts: Values) -> None:

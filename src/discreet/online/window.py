@@ -60,9 +60,10 @@ class Window:
         self.n_items, self.bound, self.length = n_items, bound, length
         self._sample = sample
         self.opens, self.served, self.agreed = 0, 0, False
-        self._empty()
+        self.clear()
 
-    def _empty(self) -> None:
+    def clear(self) -> None:
+        """Keep nobody of those who came."""
         self.others: list[Population] = []
         self.functions = False  # whether somebody came who is a function: kept or not, which is secret
         self._runs: dict[Kind, list[Run]] = {}  # of rows, as they came
@@ -99,7 +100,7 @@ class Window:
         parts: list[tuple[Rows | StepSource, float]] = [(one, self.bound) for one in sources]
         others = self.others
         unit = step(self.bound, self.length) if self.unit is None else self.unit
-        self._empty()
+        self.clear()
         return FixedPointGains(self.n_items, parts, others, unit, self.bound)
 
     # --- people: a draw for each, made when their round closes -----------------------------------
@@ -120,8 +121,7 @@ class Window:
         kept = self._sampled(1)
         if person is None:
             return
-        rows = person.as_rows()
-        if rows is not None:
+        if (rows := person.as_rows()) is not None:
             self.keep_rows(rows, kept)
             return
         self.functions = True
@@ -203,7 +203,7 @@ class Window:
 
     @_kept.setter
     def _kept(self, kept: tuple[Any, ...] | None) -> None:
-        self._empty()
+        self.clear()
         self.length, people = (0, {}) if kept is None else kept
         for code, arrays in people.items():
             self.keep_rows(_saved_rows(KINDS[code], self.n_items, **arrays))

@@ -238,11 +238,10 @@ class Simulation:
     needed: int | None
     slots: Expected | None = None
 
-    @property
-    def hopeless(self) -> bool:
-        """Whether the best is hardly better than random sets."""
+    def hopeless(self, rounds: int) -> bool:
+        """Whether the best is hardly better than random sets in this many rounds."""
         share, chance = self.shares[self.best].share, self.at_random.share
-        return self.needed is None or self.needed > self.people or share - chance < _ALIKE * (1.0 - chance)
+        return self.needed is None or self.needed > rounds or share - chance < _ALIKE * (1.0 - chance)
 
     def says(self, question: ItemQuestion) -> list[str]:
         """What to expect, in words: first what matters most."""
@@ -252,10 +251,10 @@ class Simulation:
         said = []
         if question.budget.private and question.budget.epsilon > _LARGE_EPSILON:
             said.append(f"Epsilon {question.budget.epsilon:g} hardly protects anybody: choose 10 or less.")
-        if self.hopeless:
+        if self.hopeless(question.rounds):
             enough = f"more than {_LAST_PEOPLE:,}" if self.needed is None else f"about {self.needed:,}"
             more = f"; {enough} people would be needed for clearly more"
-            if self.needed is not None and self.needed <= self.people:
+            if self.needed is not None and self.needed <= question.rounds:
                 more = "; a larger epsilon or more people would help"
             said.append(f"Expect little: {about}, where random sets serve {chance} ({range_}){more}.")
         else:
@@ -316,7 +315,7 @@ class Plan:
     @property
     def hopeless(self) -> bool:
         """Whether no candidate is expected to do better than sets drawn at random."""
-        return self.simulation is not None and self.simulation.hopeless
+        return self.simulation is not None and self.simulation.hopeless(self.rounds)
 
     def learner(self, seed: Seed = None, **more: Any) -> Any:
         """The chosen learner, ready for its first round; ``seed`` as for every learner.
