@@ -1267,7 +1267,7 @@ class ConcaveOverModular(RowPopulation):
             return totals
         if self._cap_given is None:
             return constant(np.inf, count)
-        if np.ndim(self._cap_given) == 0:
+        if not isinstance(self._cap_given, list | tuple) and np.ndim(self._cap_given) == 0:
             return constant(real("cap", self._cap_given, at_least=0), count)
         caps = per_person("cap", self._cap_given, count)
         if caps.min() < 0:
