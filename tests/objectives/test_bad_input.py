@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -234,6 +235,21 @@ def test_numbers_of_numpy_and_sums_make_mixtures() -> None:
 def test_what_is_no_matrix_of_numbers(matrix, error, words) -> None:
     with pytest.raises(error, match=words):
         ConcaveOverModular(matrix)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda last: GraphCut([np.zeros((2, 2))] * 3, modular=[[1, 2], [1, 2], last]),
+        lambda last: ConcaveOverModular([[1, 2]] * 3, concave="capped", cap=[1, 2, last]),
+    ],
+)
+@pytest.mark.parametrize("last", ["asthma", [1], [1, "asthma"], [1, 10**400]])
+def test_refused_numbers_of_people_tell_neither_an_entry_nor_how_many_there_are(make, last):
+    with pytest.raises(TypeError, match=r"must (hold|be a vector of) numbers") as told:
+        make(last)
+    assert told.value.__cause__ is None
+    assert not re.search("asthma|3|int too large", str(told.value))
 
 
 def test_k_larger_than_the_ground_set() -> None:

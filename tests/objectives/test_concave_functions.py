@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,15 @@ def test_one_person_moves_scores_by_their_own_part(concave, weights):
         assert parts.max() <= LESS
         moved += everybody.add(item) - without.add(item)
     assert moved <= LESS
+
+
+def test_nobodys_weights_make_a_function_warn():
+    """An overflow on the way to a height that is fine would be told to all, of one person's weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        people = ConcaveOverModular([[0.5, 0.5], [1e200, 0.0]], concave=lambda t: 1.0 - 1.0 / (1.0 + t) ** 2)
+        growing = FixedPointGains.over(people, people.bound, step(people.bound, 2))
+        assert growing.scores() == pytest.approx([5 / 9 + 1.0, 5 / 9])
+        growing.add(0)
+        assert growing.scores() == pytest.approx([0.0, 0.75 - 5 / 9])
+        assert people.gains([0]) == pytest.approx([0.0, (0.75 - 5 / 9) / 2])

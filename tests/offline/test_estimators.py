@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import os
 import pickle
 import re
+import subprocess
+import sys
 import warnings
 from types import SimpleNamespace
 from unittest import mock
@@ -462,6 +465,17 @@ def test_fits_in_other_processes_are_refused():
     with pytest.raises(RuntimeError, match="to fit an estimator that was loaded from a file, clone it"):
         elsewhere.fit(X, y)
     assert clone(elsewhere).fit(X, y).privacy_.epsilon() <= 1.0
+
+
+def test_the_same_number_of_a_process_elsewhere_is_another_process(tmp_path):
+    """Containers number their processes alike, and a later run may have the number of an earlier one."""
+    path = tmp_path / "estimator"
+    path.write_bytes(pickle.dumps(PrivateItemSelector(1, 1.0)))
+    load = "import os, pickle, sys; os.getpid = lambda: int(sys.argv[1])"
+    fit = "pickle.load(open(sys.argv[2], 'rb')).fit([[1, 0], [0, 1]])"
+    command = [sys.executable, "-W", "ignore", "-c", f"{load}; {fit}", str(os.getpid()), str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "a fit in another process (n_jobs) would be in no account" in told.stderr
 
 
 def test_epsilon_has_no_silent_default():

@@ -284,8 +284,8 @@ def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArr
         return np.zeros((1, n_items))
     try:
         part = np.atleast_2d(np.array(modular, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"modular must hold numbers: {error}") from error
+    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+        raise TypeError("modular must hold numbers, in rows of one length") from None
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(
             f"modular must have {n_items} entries, one per item, or this many in a row for each person"

@@ -25,7 +25,7 @@ from ..kernels import rows as kernels
 from ..kernels.rows import Compressed
 from ..privacy.randomness import public_key
 from .base import FAMILY_BOUND, Floats, Items, Population, State, random_rows
-from .devices import in_threads, processors, row_sums, slices
+from .devices import QUIET, in_threads, processors, row_sums, slices
 
 if TYPE_CHECKING:
     from ..data import Events, Store
@@ -570,6 +570,7 @@ def custom(function: Function) -> Kind:
     return Kind(-1, of_sums=True, gain=gain, function=function)
 
 
+@QUIET
 def heights(function: Function, totals: Any) -> Floats:
     """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
     flat = np.array(totals, dtype=np.float64).reshape(-1)
@@ -621,16 +622,15 @@ def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return gains, sound
 
 
+@QUIET
 def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, NDArray[np.bool_]]:
     """A function's answers to one question after the other, and which of them were numbers, one for one."""
     found, sound = np.zeros(asked.size), np.ones(ends.size - 1, dtype=np.bool_)
     for row, (start, stop) in enumerate(pairwise(ends.tolist())):
         try:
             answer = np.asarray(function(asked[start:stop]), dtype=np.float64)
-            if answer.shape != (stop - start,):
-                sound[row] = False
-                continue
-            found[start:stop] = answer
+            sound[row] = answer.shape == (stop - start,)
+            found[start:stop] = answer if sound[row] else 0.0
         except Exception:  # what it raises may hold somebody's data, and one person is not worth it
             sound[row] = False
     if not np.isfinite(found).all():
@@ -1267,7 +1267,7 @@ class ConcaveOverModular(RowPopulation):
             return totals
         if self._cap_given is None:
             return constant(np.inf, count)
-        if np.ndim(self._cap_given) == 0:
+        if not isinstance(self._cap_given, list | tuple) and np.ndim(self._cap_given) == 0:
             return constant(real("cap", self._cap_given, at_least=0), count)
         caps = per_person("cap", self._cap_given, count)
         if caps.min() < 0:

@@ -42,6 +42,7 @@ from ..privacy import (
     Gate,
     LaplaceNoise,
     PermuteAndFlip,
+    PublicRandomness,
     PureRelease,
     Releases,
     Share,
@@ -179,8 +180,7 @@ def thresholds(table: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: 
     >>> thresholds(np.array([[1.0], [2.0], [30.0], [4000.0]]), np.array([0, 0, 1, 1]), 2)
     array([1.])
     """
-    people = table.shape[0]
-    sizes = np.bincount(kinds, minlength=n_classes)
+    people, sizes = table.shape[0], np.bincount(kinds, minlength=n_classes)
     found = np.zeros(table.shape[1], dtype=np.int64)
     for feature, values in enumerate(table.T):
         order = np.argsort(values, kind="stable")
@@ -267,6 +267,7 @@ _ELSEWHERE = (
     "a fit in another process (n_jobs) would be in no account: run jobs in threads, with"
     " joblib.parallel_config(backend='threading'); to fit an estimator that was loaded from a file, clone it"
 )
+_RUN = PublicRandomness.fresh().generator.bytes(8)  # other runs may have the same number of a process
 
 
 def _search_above(estimator: Any) -> tuple[Any, int] | None:
@@ -509,12 +510,12 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __getstate__(self) -> Any:
         if isinstance(self.budget, Share):
             raise TypeError("an estimator with a share is not copied or pickled, or it could be spent twice")
-        return super().__getstate__() | {"_process": os.getpid()}
+        return super().__getstate__() | {"_process": (os.getpid(), _RUN)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         made = state.pop("_process", None)  # joblib sends clones to other processes by pickling them
         super().__setstate__(state)
-        self.__dict__["_sent"] = made != os.getpid()
+        self.__dict__["_sent"] = made != (os.getpid(), _RUN)
 
     @property
     def _fits(self) -> Fits:
@@ -875,9 +876,8 @@ class PrivateFeatureSelector(_PrivateSelector):
         # Where there is nothing to choose, nothing is drawn, and nothing spent.
         chosen = left.items(range(left.free.size) if left.forced else ())
         picks = 0 if left.forced else _picks(left)
-        choice = None
-        if share.private and picks:
-            choice = covariance_choice(share, picks, pure=paid_in_pure(allowance))
+        pure = paid_in_pure(allowance)
+        choice = covariance_choice(share, picks, pure=pure) if share.private and picks else None
         with self._fits.one(allowance, own=not isinstance(self.budget, Share | Gate)):
             if choice is not None:
                 allowance.expect((choice, picks))

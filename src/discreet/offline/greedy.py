@@ -783,14 +783,14 @@ class PrivateGreedy(OfflineSelector):
     public items that are in from the start, that cannot be chosen, and that alone can; see `OfflineSelector`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
-    choices are drawn exactly and sums are exact, so this holds for the numbers as computed. A person may own
-    up to ``budget.max_rounds_per_person`` rows of the population; the guarantee is about the person, by group
-    privacy over the rows. One object holds one budget: `select` spends all of it, and a second one
-    raises `BudgetExceeded`. (Make two objects with shares of a budget to select twice.) Where there is
-    nothing to choose, all items being allowed together, nothing is spent. ``budget`` may also be a share
+    choices are drawn exactly and sums are exact, so this holds for the numbers as computed (a stated
+    ``sensitivity`` needs room for rounding). A person may own up to ``budget.max_rounds_per_person`` rows of
+    the population; the guarantee is about the person, by group privacy over the rows. One object holds one
+    budget: `select` spends all of it, and a second one raises `BudgetExceeded`. Where there is nothing to
+    choose, all items being allowed together, nothing is spent. ``budget`` may also be a share
     (``budget.split``, ``gate.split``), or a `Gate`, for instance one that has chosen the catalogue
-    (`data.private_catalogue`): the picks then take no more than the share, or what the gate has left, in the
-    privacy definition that the gate keeps to, and one account shows everything that left through it.
+    (`data.private_catalogue`): the picks then take no more than the share, or what the gate has left, in its
+    privacy definition, and one account shows everything that left through it.
 
     Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
     1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems, and that of its charged
