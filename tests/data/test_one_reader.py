@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import tempfile
 import traceback
+from collections import UserList, deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -328,6 +329,14 @@ def test_a_row_that_is_a_path_or_a_list_names_nobody_else(tmp_path: Path) -> Non
         with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
             read_events([*rows, bad], **WHERE)
     assert read_events([rows, others], **WHERE).people == (1, 2, "ann", "bob")
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, UserList])
+def test_a_fraction_in_a_column_leaves_long_numbers_as_they_are(kind: Any) -> None:
+    """An array of all of them would hold floats, which skip integers of that length."""
+    long = [2**53 + 1, 2**53 + 3]
+    found = read_events({"who": kind([*long, 7.5]), "what": kind(["tea"] * 3)}, **WHERE, skip_bad=True)
+    assert found.people == tuple(long)
 
 
 def test_what_other_libraries_say_of_a_cell_is_a_detail(tmp_path: Path) -> None:

@@ -992,7 +992,7 @@ def _is_column(cell: Any) -> bool:
 def column_of(asked: str, role: str, values: Any) -> Column:
     """A column of a frame, which is Arrow's, a list, or something that NumPy can turn into an array."""
     home = type(values).__module__.partition(".")[0]
-    if isinstance(values, list | tuple):
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _of_list(role, list(values))
     if home == "polars" and str(values.dtype) == "Object":  # of which Arrow gets addresses in memory
         return _of_list(role, values.to_list())
