@@ -117,6 +117,11 @@ def test_the_forecast_by_hand():
     assert demo._forecast(shop)["certified_regret"] == shop.plan.best.average < 0.1
 
 
+def test_accounts_of_seeded_runs_say_so():
+    seeded, secure = (demo.PhasedSelector(5, 2, Budget(1.0), seed=seed).privacy for seed in (0, None))
+    assert ("not private" in demo._spent(seeded), "not private" in demo._spent(secure)) == (True, False)
+
+
 def test_random_sets_are_shown_to_a_hundred_shoppers_each():
     people = Coverage(np.eye(demo.PRODUCTS)[np.arange(demo.SHOPPERS) % demo.PRODUCTS])
     trace = demo._at_random(people)

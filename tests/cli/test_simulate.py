@@ -28,6 +28,7 @@ def test_flags_make_results_a_report_and_a_table(tmp_path):
     assert (ended.code, ended.err) == (0, "")
     for words in ("learner", "PhasedSelector", "greedy", "100.0 %", " +- ", "report.html", "results.parquet"):
         assert words in ended.out
+    assert "NOT PRIVATE: true figures" in ended.out
     assert parquet.read_table(tmp_path / "results.parquet").num_rows == 4
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")
     assert len(list((tmp_path / "plots").iterdir())) == 2
@@ -36,6 +37,7 @@ def test_flags_make_results_a_report_and_a_table(tmp_path):
 def test_json_is_plain_and_says_where_everything_is(tmp_path, capsys):
     arguments = ("--learner", "hedge", "--epsilon", 1, "--epsilon", "inf", "--out", tmp_path, "--json")
     result = json.loads(inside(capsys, "simulate", *QUICK, *arguments).out)
+    assert result["private"] is False
     assert [row["epsilon"] for row in result["rows"]] == [1.0, None]
     assert [row["account"] is None for row in result["rows"]] == [False, True]
     assert result["report"] == str(tmp_path / "report.html")

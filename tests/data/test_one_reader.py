@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import tempfile
 import traceback
+from collections import UserList, deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,7 +197,7 @@ def test_rows_come_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         Coverage.from_events(stream(), **WHERE)
     assert refused.value.details == "row 50"
     assert made < 60
-    with pytest.raises(TypeError, match="a row of the events is not a mapping"):
+    with pytest.raises(dc.DataError, match="an entry of column 'who' is missing"):
         Coverage.from_events([{"who": 1, "what": 2}, (1, 2)], **WHERE)
     with pytest.raises(TypeError, match="events must be a data frame"):
         Coverage.from_events([], **WHERE)
@@ -303,8 +304,11 @@ def test_text_with_remains_of_bytes_is_bad_whatever_stands_beside_it() -> None:
 
 
 def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
-    """A row of a stream of rows is no table, whatever its cells hold."""
+    """A row of a stream of rows is no table, whatever its cells hold; the first one could be one."""
     rows = [{"who": 1, "what": 2}, {"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": 2, "what": 3}]
+    for first in (rows[1:], iter([rows[1], rows[1], rows[0]])):
+        with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
+            read_events(first, **WHERE, skip_bad=True)
     for bad in (rows, [*rows, {"who": ["ann"], "what": ["tea", "jam"]}], [*rows, {"who": {}, "what": {}}]):
         found = read_events(iter(bad), **WHERE, skip_bad=True)
         assert (found.people, found.items) == ((1, 2), (2, 3))
@@ -312,6 +316,27 @@ def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
             read_events(iter(bad), **WHERE)
     chunks = [{"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": ["cy"], "what": ["jam"]}]
     assert read_events(iter(chunks), **WHERE).people == ("ann", "bob", "cy")
+
+
+def test_a_row_that_is_a_path_or_a_list_names_nobody_else(tmp_path: Path) -> None:
+    """As of a file of JSON in lines: one line may hold text, or a list."""
+    (tmp_path / "others.csv").write_text("who,what\nann,tea\nbob,tea\n")
+    rows = [{"who": 1, "what": 2}, {"who": 2, "what": 3}]
+    others = [{"who": "ann", "what": "tea"}, {"who": "bob", "what": "tea"}]
+    for bad in (str(tmp_path / "others.csv"), others, pandas.DataFrame(others), None):
+        for events in ([*rows, bad], [rows[0], bad, rows[1]], [rows, [{"who": ["a"], "what": ["b"]}]]):
+            assert read_events(iter(events), **WHERE, skip_bad=True).people == (1, 2)
+        with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
+            read_events([*rows, bad], **WHERE)
+    assert read_events([rows, others], **WHERE).people == (1, 2, "ann", "bob")
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, UserList])
+def test_a_fraction_in_a_column_leaves_long_numbers_as_they_are(kind: Any) -> None:
+    """An array of all of them would hold floats, which skip integers of that length."""
+    long = [2**53 + 1, 2**53 + 3]
+    found = read_events({"who": kind([*long, 7.5]), "what": kind(["tea"] * 3)}, **WHERE, skip_bad=True)
+    assert found.people == tuple(long)
 
 
 def test_what_other_libraries_say_of_a_cell_is_a_detail(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections import defaultdict
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -481,6 +482,45 @@ def test_two_runs_at_once_and_a_store_that_is_there(tmp_path):
         made(tmp_path, {"user": [1], "page": ["p0"]}, "people")
     with pytest.raises(ValueError, match="is there already"):
         made(tmp_path, {"user": [1], "page": ["p0"]}, "people")
+
+
+@pytest.mark.parametrize(("name", "after"), [("read_key", 0), ("remove_leftovers", 1)])
+def test_two_appends_at_once_leave_a_whole_store(tmp_path, monkeypatch, name, after):
+    """Another one comes before the store is locked, or when what is no longer named is removed."""
+    rows = {"user": [1, 2, 3], "page": ["a", "b", "a"]}
+    path = prepare(rows, person="user", item="page", items=["a", "b"], to=tmp_path / "people").path
+    real, left = getattr(preparing, name), [after]
+
+    def meanwhile(*given):
+        left[0] -= 1
+        if left[0] == -1:
+            with suppress(ValueError):
+                append({"user": [4], "page": ["a"]}, person="user", item="page", to=path)
+        return real(*given)
+
+    monkeypatch.setattr(preparing, name, meanwhile)
+    with suppress(ValueError):
+        append({"user": [5], "page": ["b"]}, person="user", item="page", to=path)
+    store = Store.open(path)
+    store.verify()
+    assert len(store) == 4
+
+
+def test_a_lock_that_is_gone_is_none(tmp_path, monkeypatch):
+    """It was opened before its run ended, and is taken when another run is at work."""
+    store, real, begun = small(tmp_path), layout.fcntl.flock, []
+
+    def late(handle, how):
+        if not begun:
+            begun.append(layout.folder_in(store.path))
+            append({"user": [4], "page": ["p0"]}, person="user", item="page", to=store.path, key=KEY)
+            (begun[0].__enter__() / "at work").mkdir()
+        return real(handle, how)
+
+    monkeypatch.setattr(layout.fcntl, "flock", late)
+    with pytest.raises(ValueError, match="another process is writing"), layout.folder_in(store.path):
+        pass
+    assert (store.path / ".partial" / "at work").exists()
 
 
 def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from discreet.audit.cases import QUICK, ChoiceCase, ChoicesWithNumbers, Finding,
 from discreet.audit.measures import Pair, Space
 from discreet.cli import main
 from discreet.constraints.domains import Domain
+from discreet.privacy import samplers
 
 QUICK_CASES = settings.chosen(None, deep=False)
 # Settings that take seconds, of names of which another one is quick or that a test of theirs enumerates.
@@ -432,6 +433,27 @@ def test_lower_bounds_come_near_the_truth_and_not_above():
         assert 0.8 * epsilon < bound <= epsilon
     same = measures.epsilon_lower_bound(rng.random(5000), rng.random(5000))
     assert same == 0.0
+
+
+@pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan])
+def test_scores_that_are_no_numbers_distinguish_worlds_as_others_do(score):
+    here, there = np.full(1000, score), np.zeros(1000)
+    for one, other in ((here, there), (there, here), (here, np.full(1000, 0.5 * 2.0**1023))):
+        assert measures.epsilon_lower_bound(one, other) > 3.0
+    assert measures.epsilon_lower_bound(here, here) == 0.0
+
+
+def test_what_is_no_number_is_no_probability_and_no_p_value(monkeypatch):
+    real = samplers.choice_log_probabilities
+    monkeypatch.setattr(samplers, "choice_log_probabilities", lambda *given: math.nan * real(*given))
+    with pytest.raises(AssertionError, match="add up to nan"):
+        measures.distribution(
+            lambda: dc.Gate(dc.Budget(1.0), 0).choose([0.0, 1.0], rate=1.0, sensitivity=1.0)
+        )
+    right = Finding("", "", "replace", 1.0, 0.0, 0.5, 0.0, 0.5, 0.5, (), ())
+    assert right.sound
+    for name in ("claimed", "excess", "sampler", "lower_bound"):
+        assert not replace(right, **{name: math.nan}).sound, name
 
 
 def test_lower_bounds_are_seldom_wrong():

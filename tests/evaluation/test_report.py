@@ -245,10 +245,13 @@ def test_a_stream_on_which_nothing_could_be_run_does_not_stop_the_report(results
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")
-def test_a_report_is_as_private_as_the_user_makes_files(tmp_path):
+def test_a_report_is_as_private_as_the_user_makes_files(tmp_path, monkeypatch):
     before = os.umask(0o077)
+    set_mask = os.umask
+    # A mask that is lifted to read it is lifted for the files of all threads.
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("other threads make files meanwhile"))
     try:
         path = Report("x").save(tmp_path / "x.html")
     finally:
-        os.umask(before)
+        set_mask(before)
     assert path.stat().st_mode & 0o777 == 0o600

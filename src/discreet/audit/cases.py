@@ -73,11 +73,11 @@ class Finding:
     def problems(self) -> list[str]:
         """Everything that is wrong; nothing for a sound mechanism and an audit that can see."""
         found = []
-        if self.excess > 0.0:
+        if not self.excess <= 0.0:
             found.append(f"exact loss {self.exact:.6g} beyond the account (by {self.excess:.3g})")
-        if self.sampler <= measures.NEVER:
+        if not self.sampler > measures.NEVER:
             found.append(f"the sampler does not follow its probabilities (p = {self.sampler:.2g})")
-        if self.lower_bound > self.claimed * (1.0 + RELATIVE):
+        if not self.lower_bound <= self.claimed * (1.0 + RELATIVE):
             found.append(f"outputs prove epsilon {self.lower_bound:.4g}")
         found += [f"injected fault not noticed: {name}" for name in self.missed]
         return found

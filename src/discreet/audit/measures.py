@@ -76,7 +76,7 @@ def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Di
         if taken > _MOST_TRANSCRIPTS:
             raise ValueError(f"more than {_MOST_TRANSCRIPTS:,} transcripts; audit a smaller setting")
     total = math.fsum(found.values())
-    if abs(total - 1.0) > 1e-9:
+    if not abs(total - 1.0) <= 1e-9:
         raise AssertionError(
             f"the probabilities of all transcripts add up to {total}; a choice is not audited"
         )
@@ -526,7 +526,8 @@ def epsilon_lower_bound(here: Floats, there: Floats, delta: float = 0.0, mistake
     >>> 0.8 < bound < 1.0
     True
     """
-    a, b = (np.asarray(scores, dtype=np.float64) for scores in (here, there))
+    # Between infinity and a number there is no threshold.
+    a, b = (np.nan_to_num(each, nan=-2e300, posinf=1e300, neginf=-1e300) for each in (here, there))
     columns = list(zip(np.atleast_2d(a.T), np.atleast_2d(b.T), strict=True))
     best, chosen = -math.inf, (0, 0.0, True, False)
     for column, (mine, yours) in enumerate(columns):
@@ -538,9 +539,8 @@ def epsilon_lower_bound(here: Floats, there: Floats, delta: float = 0.0, mistake
             if found[at] > best:
                 best, chosen = float(found[at]), (column, float(places[at]), above, back)
     column, threshold, above, back = chosen
-    mine, yours = columns[column]
-    second = _half(mine)[1], _half(yours)[1]
-    return max(0.0, float(_bounds(*second, np.array([threshold]), above, back, delta, mistake)[0]))
+    here, there = (_half(world)[1] for world in columns[column])
+    return max(0.0, float(_bounds(here, there, np.array([threshold]), above, back, delta, mistake)[0]))
 
 
 def _thresholds(values: Floats) -> Floats:

@@ -124,6 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is not there yet, write the report, print the table."""
+    from ..evaluation.personal import IN_THE_CLEAR
     from ..evaluation.report import in_words, plots_available, simulation_report
     from ..evaluation.simulation import RESULTS, simulate
 
@@ -142,8 +143,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     rows = results.table()
     header, cells = in_words(rows)
-    streams = [row["stream"] for row in rows]
-    print(fitted(["stream", *header], [[one, *row] for one, row in zip(streams, cells, strict=True)]))
+    print(fitted(["stream", *header], [[row["stream"], *one] for row, one in zip(rows, cells, strict=True)]))
     _print_choices(results)
     for name in _conditional(results):
         print(
@@ -154,7 +154,8 @@ def run(options: argparse.Namespace) -> int:
         )
     for cell, why in {cell.learner.name: (cell, why) for cell, why in results.refused}.values():
         print(wrapped(f"not run: {cell.learner.name}: {why}"))
-    for sentence in skipping(options):
+    seeded = f"{IN_THE_CLEAR}; anyone who knows the seed, {config.seed}, can remove the noise"
+    for sentence in [*skipping(options), seeded]:
         print(wrapped(sentence))
     if not plots_available():
         print(f"no charts: they need matplotlib, {install('plots')}")
@@ -167,7 +168,7 @@ def _config(options: argparse.Namespace) -> Config:
 
     plain = {
         name: getattr(options, name)
-        for name in ("delta", "rounds", "n_items", "k", "repeats", "seed")
+        for name in ("delta", "rounds", "n_items", "k", "repeats", "seed", "feedback")
         if getattr(options, name) is not None
     }
     if options.config is not None:
@@ -196,8 +197,6 @@ def _config(options: argparse.Namespace) -> Config:
         found = [lines_of(options, "--candidates", text) for text in options.candidates]
         few = [label for one in found for label in ([one] if isinstance(one, str) else one)]
         learners = [one if one["learner"] in _BASELINES else one | {"candidates": few} for one in learners]
-    if options.feedback is not None:
-        plain["feedback"] = options.feedback
     return Config.of(
         plain
         | {"epsilons": options.epsilon or [1.0]}
@@ -227,6 +226,7 @@ def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> di
     return {
         "discreet": __version__,
         "command": "simulate",
+        "private": False,
         "conditional_on_the_list_of_items": _conditional(results),
         "rows": results.table(),
         "refused": sorted({f"{cell.learner.name}: {why}" for cell, why in results.refused}),

@@ -39,13 +39,12 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(handle)
+    if not private:  # once more, as any other file: to read the mask would lift it for all threads
+        os.unlink(name)
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
         yield Path(name)
         to_disk(name, os.O_RDWR)
-        if not private:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
         os.replace(name, target)
         to_disk(target.parent)
     finally:

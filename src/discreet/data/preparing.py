@@ -152,6 +152,8 @@ def append(
     work.set_buckets(old.n_buckets)
     needs = Needs.of(row_count(table), old.n_items, old.weighted, memory, known=old.n_entries + old.n_people)
     with folder_in(old.path) as folder:
+        if Store.open(to).digest != old.digest:
+            raise ValueError(f"{to} was appended to meanwhile; append again")
         remove_leftovers(old)
         needs.check(folder, shown=_watched(progress))
         spill = work.spilled(table, folder, memory, progress)
@@ -159,8 +161,8 @@ def append(
         for part in parts:
             os.rename(folder / part["folder"], old.path / part["folder"])
         work.finish(old.path, parts, generation=int(old.manifest["generation"]) + 1)
-    fresh = Store.open(to)
-    remove_leftovers(fresh)
+        fresh = Store.open(to)
+        remove_leftovers(fresh)
     return fresh
 
 

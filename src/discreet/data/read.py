@@ -926,14 +926,14 @@ def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         start += len(rows)
 
 
-def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
-    """Chunks, each of them a table or the path of one; or rows that are mappings, such as a cursor's.
+def _stream(source: Source, asked: Mapping[str, str], of_rows: bool | None = None) -> Iterator[Batch]:
+    """Chunks, each of them a table, a list of rows or the path of a file; or rows that are mappings.
 
-    A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. Each
-    part is looked at by itself, so that one row's cell does not decide what the others are. In a stream that
-    begins with a row every mapping is one: a table of lists could name other people.
+    A column that no row of the first ones has is none; what one of them lacks is a bad cell of that row. All
+    parts are rows, or none is, as the first one is: a row that is a path, a list or a table of lists could
+    name other people.
     """
-    start, of_rows = 0, None
+    start = 0
     rows: list[Mapping[str, Any]] = []
 
     def gathered() -> Batch:
@@ -944,22 +944,21 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         return Batch(source, asked, columns, numbered_from(start))
 
     for part in source.table:
-        row = isinstance(part, Mapping) if of_rows else _is_row(part, asked)
+        row = isinstance(part, Mapping) and _is_row(part, asked)
         of_rows = row if of_rows is None else of_rows
-        if row:
-            rows.append(part)
-            if len(rows) < ROWS:
-                continue
-        if rows:
-            yield gathered()
-            start, rows = start + len(rows), []
-        if row:
+        if of_rows:
+            rows.append(part if isinstance(part, Mapping) else {})
+            if len(rows) == ROWS:
+                yield gathered()
+                start, rows = start + len(rows), []
             continue
+        if row:
+            nothing = dict.fromkeys(asked, Column([None]))
+            raise Batch(source, asked, nothing, numbered_from(start)).missing(next(iter(asked)), 0)
         if not _is_chunk(part):
-            if start:
-                raise TypeError("a row of the events is not a mapping; give each as one, {column: entry}")
             raise _no_table(source)
-        for batch in batches(replace(source, table=part), asked):
+        inside = replace(source, table=part)
+        for batch in _stream(inside, asked, True) if isinstance(part, list) else batches(inside, asked):
             yield replace(batch, place=numbered_from(start)) if batch.source.path is None else batch
             start += len(batch)
     if rows:
@@ -968,10 +967,8 @@ def _stream(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
         raise _no_table(source)
 
 
-def _is_row(part: Any, asked: Mapping[str, str]) -> bool:
+def _is_row(part: Mapping[str, Any], asked: Mapping[str, str]) -> bool:
     """Whether a mapping is a row, and no table: then its cells are columns."""
-    if not isinstance(part, Mapping):
-        return False
     cells = [part[name] for name in asked.values() if name in part]
     return not (cells and all(map(_is_column, cells)))
 
@@ -995,7 +992,7 @@ def _is_column(cell: Any) -> bool:
 def column_of(asked: str, role: str, values: Any) -> Column:
     """A column of a frame, which is Arrow's, a list, or something that NumPy can turn into an array."""
     home = type(values).__module__.partition(".")[0]
-    if isinstance(values, list | tuple):
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _of_list(role, list(values))
     if home == "polars" and str(values.dtype) == "Object":  # of which Arrow gets addresses in memory
         return _of_list(role, values.to_list())

@@ -333,7 +333,9 @@ def _held(folder: Path) -> Iterator[Path]:
     with open(folder / _LOCK, "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if not os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
+                raise BlockingIOError  # its run has ended meanwhile, and another one has begun
+        except (BlockingIOError, FileNotFoundError):
             raise ValueError(f"{folder.name}: another process is writing this store; wait for it") from None
         for left in folder.iterdir():
             if left.name != _LOCK:
@@ -357,10 +359,8 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
     folder.mkdir()
     files = {}
     for name, array in bucket.arrays.items():
-        with open(folder / name, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
+        np.save(folder / name, array, allow_pickle=False)
+        to_disk(folder / name, os.O_RDWR)
         files[name] = file_digest(folder / name)
     to_disk(folder)
     return {"folder": folder.name, "people": len(bucket), "entries": int(bucket.items.size), "files": files}
@@ -398,7 +398,5 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_text(text, encoding="utf-8")
+    to_disk(path, os.O_RDWR)

@@ -143,7 +143,7 @@ def _wrapped(text: str, indent: str = "  ") -> str:
 
 
 def _spent(privacy: Account) -> str:
-    return f"Account: {str(privacy).splitlines()[0]}."
+    return f"Account: {str(privacy).splitlines()[0]}{'; with a seed: not private' * privacy.reproducible}."
 
 
 def _bars(rows: dict[str, float]) -> list[list[str]]:
