@@ -305,6 +305,27 @@ def test_a_restore_takes_no_place_that_is_not_empty(tmp_path, capsys, left):
     assert (tmp_path / left).read_bytes() == b"what was there"
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_an_interrupted_restore_leaves_nothing_that_is_not_frozen(tmp_path, request, monkeypatch, served):
+    url, file = f"sqlite:///{tmp_path}/service.db", f"sqlite:///{tmp_path}/again.db"
+    world = World(url, likes(seed=None))
+    busy(world, 2)
+    backup.backup(url, tmp_path / "saved")
+    again = request.getfixturevalue("postgres_url") if served else file
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backup, "freeze_after_restore", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backup.restore(again, tmp_path / "saved")
+    monkeypatch.undo()
+    assert not [*tmp_path.glob("again*"), *tmp_path.glob("tmp*")]
+    assert backup.restore(again, tmp_path / "saved") == ["shop"]
+    with closing(open_store(again)) as store, store.transaction() as tx:
+        assert tx.one("SELECT status FROM experiment") == (FROZEN,)
+
+
 def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_path, capsys):
     url, saved = f"sqlite:///{tmp_path}/service.db", str(tmp_path / "saved")
     world = World(url, likes(seed=None))
