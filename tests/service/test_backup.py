@@ -84,6 +84,31 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     world.worker.create("another", "people", likes(seed=None, share=0.5))
 
 
+def test_nothing_goes_on_before_the_period_after_a_restore_by_any_clock(url):
+    """One that is behind goes on in a period that was lost, and one that was ahead in the frozen one."""
+    backup_of, restored_at = (datetime.datetime(2026, month, 1, tzinfo=datetime.UTC) for month in (11, 12))
+    world = World(url, likes(seed=None, share=0.4))
+    world.worker.create("paused", "people", likes(seed=None, share=0.4))
+    world.worker.set_status(2, "paused")
+    world.now = restored_at.replace(year=2027)
+    backup.freeze_after_restore(world.store, world.worker)
+    world.now = restored_at
+    assert not world.worker.due()
+    assert not world.worker.tick(world.shop)
+    with pytest.raises(Frozen):
+        world.worker.create("another", "people", likes(seed=None, share=0.1))
+    world.now = restored_at.replace(year=2028)
+    world.worker.tick(2)
+    assert world.rows("SELECT status FROM experiment WHERE id = 2") == [("paused",)]
+    for now in (backup_of, restored_at.replace(year=2027)):
+        world.now = now
+        with pytest.raises(Frozen):
+            world.worker.set_status(2, "running")
+    world.now = restored_at.replace(year=2028)
+    world.worker.set_status(2, "running")
+    assert world.rows("SELECT period FROM experiment ORDER BY id") == [("2026-11",), ("2028-12",)]
+
+
 def begin(world):
     world.worker.create("other", "people", likes(share=0.4))
 

@@ -155,9 +155,7 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
         # Nobody knows what they have released meanwhile: nothing of this period is ever given back.
         tx.do(
             "UPDATE experiment SET status = ?, used = used + 1 WHERE status IN (?, ?)",
-            FROZEN,
-            RUNNING,
-            PAUSED,
+            *(FROZEN, RUNNING, PAUSED),
         )
         for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
             now = worker.latest(tx, number, PopulationConfig.read(config))

@@ -350,7 +350,7 @@ class Worker:
             # A number that no epoch had of which this store does not know.
             epoch = int(self.clock().timestamp()) if _was_restored(tx) else 0
             period = self.latest(tx, whose, people)
-        if frozen == period:
+        if frozen >= period:  # also before it, by a clock that is behind
             raise Frozen("what was spent in this period is not known")
         check_people(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
@@ -418,7 +418,7 @@ class Worker:
         for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
             over = period < (now := self.period(PopulationConfig.read(people)))
             if status == FROZEN:
-                due = over and frozen != now
+                due = over and frozen < now
             elif status == RUNNING:
                 due = over or closing or waiting < AHEAD * queues
             elif status == ENDING:
@@ -468,7 +468,7 @@ class Worker:
         """Do what is due next for an experiment; whether anything was done."""
         over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
-            if not over or one.frozen == now:
+            if not over or one.frozen >= now:
                 return False
             return self._begin_again(one) if one.resumes else self._set(one, PAUSED)
         if closed := self._close(one, over=over):
@@ -741,7 +741,9 @@ class Worker:
             with self._changing(one) as tx:
                 if status == RUNNING and one.status == PAUSED:
                     check_room(tx, one.population, one.config.share, number)
-                    over = self.latest(tx, one.population, one.people) > one.period
+                    if (period := self.latest(tx, one.population, one.people)) <= one.frozen:
+                        raise Frozen("it goes on in the next period")
+                    over = period > one.period
                 if not over:
                     _write_status(tx, one, status)
             if over:
