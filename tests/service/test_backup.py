@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
+from discreet.client import Client
 from discreet.service import backup, database, queries, web
 from discreet.service.auth import Keys, Secrets
 from discreet.service.config import PopulationConfig, ServiceSettings
@@ -204,6 +205,23 @@ def test_what_was_lost_is_in_nobody_elses_round(service):
     assert client.report(served[0], likes=["item 1"]).status == "recorded"
     assert client.report(lost[1], likes=["item 1"]).status == "late"
     assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
+
+
+def test_a_token_of_an_experiment_that_was_lost_is_of_none_that_has_its_number(service):
+    """Somebody would count under the pseudonyms of two populations."""
+    client = service.client()
+    experiment(client, "shop")
+    service.stop()
+    with put_back(service) as client:
+        experiment(client, "lost", anonymous=False)
+        token = client.token("lost", "ann")
+    service.stop()
+    with closing(open_store(f"sqlite:///{service.folder}/service.db")) as store:
+        backup.freeze_after_restore(store)
+    service.start()
+    experiment(service.client(), "new", anonymous=False)
+    ann = Client(service.url, token, timeout=60.0, retries=0)
+    assert refused(lambda: ann.decide("new")).name == "token"
 
 
 def test_a_decision_of_an_experiment_that_was_lost_freezes_the_others(service):

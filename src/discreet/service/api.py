@@ -629,7 +629,7 @@ class Api:
         check_decides(live, asked.person)
         until = int(time.time()) + asked.seconds
         pseudonym = self.engine.pseudonym(live, asked.person)
-        made = BrowserToken(key.id, live.id, live.period, pseudonym, until)
+        made = BrowserToken(key.id, live.id, live.epoch, pseudonym, until)
         expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
         return {"token": self.engine.secrets.token(made), "expires": expires}
 
@@ -923,9 +923,9 @@ def check_nul(request: Request) -> None:
 
 
 def check_bound(live: Live, key: Key) -> BrowserToken | None:
-    """The token of a browser, of this experiment and its period; None for an ordinary key."""
+    """The token of a browser, of this experiment and its epoch; None for an ordinary key."""
     bound = key.bound
-    if bound is not None and (bound.experiment, bound.period) != (live.id, live.period):
+    if bound is not None and (bound.experiment, bound.epoch) != (live.id, live.epoch):
         raise TOKEN
     return bound
 
