@@ -408,6 +408,22 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     world.store.close()
 
 
+def test_new_keys_are_made_where_nobody_would_count_again_by_them(tmp_path, capsys):
+    url, again = f"sqlite:///{tmp_path}/service.db", f"sqlite:///{tmp_path}/again.db"
+    made = ["service", "init", "--secrets", str(tmp_path / "secrets"), "--store"]
+    assert main([*made, url]) == 0
+    World(url, likes(seed=None)).store.close()
+    (tmp_path / "secrets").rename(tmp_path / "lost")
+    capsys.readouterr()
+    assert main([*made, url]) == 2
+    assert "everybody would count again" in capsys.readouterr().err
+    assert not (tmp_path / "secrets").exists()
+    backup.backup(url, tmp_path / "saved")
+    backup.restore(again, tmp_path / "saved")
+    assert main([*made, again]) == 0
+    assert (tmp_path / "secrets").exists()
+
+
 def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):
     """Both find no file: the second keeps what the first has written, and nobody reads half of it."""
     settings = ServiceSettings(store=f"sqlite:///{tmp_path}/service.db", secrets=str(tmp_path / "secrets"))

@@ -952,12 +952,8 @@ def _known_by(
     """
     sticky = live.config.sticky
     if sticky and person is not None:
-        stretch = [
-            live.epoch,
-            live.catalogue,
-            int(time.time() // sticky),
-            number if asked.people is None else 0,
-        ]
+        nth = number if asked.people is None else 0
+        stretch = [live.epoch, live.catalogue, int(time.time() // sticky), nth]
         known = ["sticky", person, asked.segment, sorted(live.known.intersection(asked.exclude)), *stretch]
         return _encode(known), max(0.0, sticky - groups.KEEP)
     if asked.event is not None:

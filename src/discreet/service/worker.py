@@ -871,9 +871,7 @@ class Worker:
             population, people = int(found[0]), PopulationConfig.read(found[1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
             now = self.latest(tx, population, people)
-            periods = sorted(
-                {self.period(people), now, *[one for (one,) in past]}
-            )  # not all have gone on yet
+            periods = sorted({self.period(people), now, *[one for (one,) in past]})  # not all go on yet
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
