@@ -77,14 +77,7 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import (
-    InvalidField,
-    ReleasePlan,
-    detectable_lift,
-    first_release,
-    forecast,
-    release_plan,
-)
+from .learning import InvalidField, ReleasePlan, detectable_lift, first_release, forecast, release_plan
 from .limits import Restart, again, listening
 from .metrics import AnswerObserver, Instrumented, Metrics, RequestLog, spans_to
 from .webhooks import Webhooks

@@ -332,8 +332,7 @@ class Worker:
         with self.store.transaction() as tx:
             # Another one of the same people may have been lost, with what it had spent in this period.
             lost = tx.one("SELECT 1 FROM restored WHERE period = ?", self.period(config)) is not None
-            caveats = json.dumps([RESTORED] if lost else [])
-            row = (name, config.text, caveats)
+            row = (name, config.text, json.dumps([RESTORED] if lost else []))
             tx.do("INSERT INTO population (name, config, caveats) VALUES (?, ?, ?)", *row)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
 
@@ -870,8 +869,8 @@ class Worker:
                 raise LookupError("population")
             population, people = int(found[0]), PopulationConfig.read(found[1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
-            now = self.latest(tx, population, people)
-            periods = sorted({self.period(people), now, *[one for (one,) in past]})  # not all go on yet
+            now = {self.period(people), self.latest(tx, population, people)}
+            periods = sorted(now | {one for (one,) in past})  # not all have gone on yet
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
