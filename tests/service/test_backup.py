@@ -98,6 +98,8 @@ def test_nothing_goes_on_before_the_period_after_a_restore_by_any_clock(url):
     assert not world.worker.tick(world.shop)
     with pytest.raises(Frozen):
         world.worker.create("another", "people", likes(seed=None, share=0.1))
+    world.worker.create_population("new", PopulationConfig(epsilon=1.0))
+    assert "restored from a backup" in world.rows("SELECT caveats FROM population WHERE id = 2")[0][0]
     world.now = restored_at.replace(year=2028)
     world.worker.tick(2)
     assert world.rows("SELECT status FROM experiment WHERE id = 2") == [("paused",)]

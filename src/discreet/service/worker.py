@@ -331,7 +331,8 @@ class Worker:
         _ = config.budget  # refuses what is none
         with self.store.transaction() as tx:
             # Another one of the same people may have been lost, with what it had spent in this period.
-            lost = tx.one("SELECT 1 FROM restored WHERE period = ?", self.period(config)) is not None
+            now, known = self.period(config), tx.all("SELECT period FROM restored")  # of all lengths
+            lost = any(len(one) == len(now) and one >= now for (one,) in known)
             row = (name, config.text, json.dumps([RESTORED] if lost else []))
             tx.do("INSERT INTO population (name, config, caveats) VALUES (?, ?, ?)", *row)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
@@ -772,12 +773,8 @@ class Worker:
         gets nothing back: nobody knows what was released.
         """
         with self._taken(number) as one, self._changing(one) as tx:
-            states = {
-                state
-                for _, state in tx.locked(
-                    "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
-                )
-            }
+            ordered = "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first"
+            states = {state for _, state in tx.locked(ordered, number)}
             frozen = one.status == FROZEN
             void = not one.used and not frozen
             if void:
