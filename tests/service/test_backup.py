@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from discreet.cli import main
+from discreet.client import Client
 from discreet.service import backup, database, queries, web
 from discreet.service.auth import Keys, Secrets
 from discreet.service.config import PopulationConfig, ServiceSettings
@@ -82,6 +83,33 @@ def test_a_backup_of_an_earlier_period_spends_nothing_of_this_one_again(url):
     assert world.report(sequence, ["item 1"], epoch=1) == "late"
     assert world.report(sequence, ["item 1"]) == "recorded"
     world.worker.create("another", "people", likes(seed=None, share=0.5))
+
+
+def test_nothing_goes_on_before_the_period_after_a_restore_by_any_clock(url):
+    """One that is behind goes on in a period that was lost, and one that was ahead in the frozen one."""
+    backup_of, restored_at = (datetime.datetime(2026, month, 1, tzinfo=datetime.UTC) for month in (11, 12))
+    world = World(url, likes(seed=None, share=0.4))
+    world.worker.create("paused", "people", likes(seed=None, share=0.4))
+    world.worker.set_status(2, "paused")
+    world.now = restored_at.replace(year=2027)
+    backup.freeze_after_restore(world.store, world.worker)
+    world.now = restored_at
+    assert not world.worker.due()
+    assert not world.worker.tick(world.shop)
+    with pytest.raises(Frozen):
+        world.worker.create("another", "people", likes(seed=None, share=0.1))
+    world.worker.create_population("new", PopulationConfig(epsilon=1.0))
+    assert "restored from a backup" in world.rows("SELECT caveats FROM population WHERE id = 2")[0][0]
+    world.now = restored_at.replace(year=2028)
+    world.worker.tick(2)
+    assert world.rows("SELECT status FROM experiment WHERE id = 2") == [("paused",)]
+    for now in (backup_of, restored_at.replace(year=2027)):
+        world.now = now
+        with pytest.raises(Frozen):
+            world.worker.set_status(2, "running")
+    world.now = restored_at.replace(year=2028)
+    world.worker.set_status(2, "running")
+    assert world.rows("SELECT period FROM experiment ORDER BY id") == [("2026-11",), ("2028-12",)]
 
 
 def begin(world):
@@ -179,6 +207,23 @@ def test_what_was_lost_is_in_nobody_elses_round(service):
     assert client.report(served[0], likes=["item 1"]).status == "recorded"
     assert client.report(lost[1], likes=["item 1"]).status == "late"
     assert client.request("GET", "/v1/experiments/shop")["status"] == "frozen"
+
+
+def test_a_token_of_an_experiment_that_was_lost_is_of_none_that_has_its_number(service):
+    """Somebody would count under the pseudonyms of two populations."""
+    client = service.client()
+    experiment(client, "shop")
+    service.stop()
+    with put_back(service) as client:
+        experiment(client, "lost", anonymous=False)
+        token = client.token("lost", "ann")
+    service.stop()
+    with closing(open_store(f"sqlite:///{service.folder}/service.db")) as store:
+        backup.freeze_after_restore(store)
+    service.start()
+    experiment(service.client(), "new", anonymous=False)
+    ann = Client(service.url, token, timeout=60.0, retries=0)
+    assert refused(lambda: ann.decide("new")).name == "token"
 
 
 def test_a_decision_of_an_experiment_that_was_lost_freezes_the_others(service):
@@ -305,6 +350,27 @@ def test_a_restore_takes_no_place_that_is_not_empty(tmp_path, capsys, left):
     assert (tmp_path / left).read_bytes() == b"what was there"
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_an_interrupted_restore_leaves_nothing_that_is_not_frozen(tmp_path, request, monkeypatch, served):
+    url, file = f"sqlite:///{tmp_path}/service.db", f"sqlite:///{tmp_path}/again.db"
+    world = World(url, likes(seed=None))
+    busy(world, 2)
+    backup.backup(url, tmp_path / "saved")
+    again = request.getfixturevalue("postgres_url") if served else file
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backup, "freeze_after_restore", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backup.restore(again, tmp_path / "saved")
+    monkeypatch.undo()
+    assert not [*tmp_path.glob("again*"), *tmp_path.glob("tmp*")]
+    assert backup.restore(again, tmp_path / "saved") == ["shop"]
+    with closing(open_store(again)) as store, store.transaction() as tx:
+        assert tx.one("SELECT status FROM experiment") == (FROZEN,)
+
+
 def test_a_store_that_is_in_use_or_not_there_is_a_line_and_makes_no_file(tmp_path, capsys):
     url, saved = f"sqlite:///{tmp_path}/service.db", str(tmp_path / "saved")
     world = World(url, likes(seed=None))
@@ -342,6 +408,22 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(tmp_path):
     assert [sequence for (sequence,) in world.rows("SELECT sequence FROM outcome")] == sequences[:1]
     assert world.report(sequences[1], ["item 1"], served=False) == "recorded"
     world.store.close()
+
+
+def test_new_keys_are_made_where_nobody_would_count_again_by_them(tmp_path, capsys):
+    url, again = f"sqlite:///{tmp_path}/service.db", f"sqlite:///{tmp_path}/again.db"
+    made = ["service", "init", "--secrets", str(tmp_path / "secrets"), "--store"]
+    assert main([*made, url]) == 0
+    World(url, likes(seed=None)).store.close()
+    (tmp_path / "secrets").rename(tmp_path / "lost")
+    capsys.readouterr()
+    assert main([*made, url]) == 2
+    assert "everybody would count again" in capsys.readouterr().err
+    assert not (tmp_path / "secrets").exists()
+    backup.backup(url, tmp_path / "saved")
+    backup.restore(again, tmp_path / "saved")
+    assert main([*made, again]) == 0
+    assert (tmp_path / "secrets").exists()
 
 
 def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):

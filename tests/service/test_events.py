@@ -162,6 +162,18 @@ def test_a_label_that_is_none_is_refused(shared_service):
     assert client.report(decision, taken="new").status == "recorded"
 
 
+@pytest.mark.parametrize("taken", [5, "\ud800", float("nan"), [["x"]]])
+def test_what_one_person_says_refuses_nobody_elses_outcome(shared_service, taken):
+    """Such as half of a character, or what a browser sent in the place of a label: only theirs is refused."""
+    client = shared_service.client()
+    shop(client, name := f"said{abs(hash(str(taken)))}")
+    ann, ben = client.decide_many(name, ["ann", "ben"])
+    outcomes = [{"decision_id": ann.id, "taken": taken}, {"decision_id": ben.id, "taken": ben.items[0]}]
+    first, second = client.request("POST", "/v1/outcomes", outcomes)
+    assert (first["status"], first["type"], second["status"]) == ("refused", "body", "recorded")
+    assert client.report(ann, taken=None).status == "recorded"
+
+
 # --- propensities --------------------------------------------------------------------------------------
 
 

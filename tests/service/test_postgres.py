@@ -594,6 +594,24 @@ def test_raw_outcomes_leave_the_files_of_the_table(world, postgres):
     assert not somewhere()
 
 
+def test_the_state_of_what_has_ended_leaves_the_files_of_its_table(world, postgres):
+    """It holds sums of people, and with some learners what each of them reported."""
+    full_block(world)
+    world.settle()
+    files = world.rows(
+        "SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname = 'private_state' OR oid ="
+        " (SELECT reltoastrelid FROM pg_class WHERE relname = 'private_state')"
+    )
+    world.worker.end(world.shop)
+    world.settle()
+    assert not world.rows("SELECT * FROM private_state")
+    world.store._scrubbed = -1e9
+    world.store.scrub()
+    with psycopg.connect(postgres.server.get_uri(), autocommit=True) as admin:
+        admin.execute("CHECKPOINT")
+    assert not any(any((postgres.folder / file).read_bytes()) for (file,) in files)
+
+
 def test_space_is_given_back_once_a_minute(world, monkeypatch):
     ran = []
     monkeypatch.setattr(world.store.pools["any"], "alone", ran.append)
@@ -603,7 +621,7 @@ def test_space_is_given_back_once_a_minute(world, monkeypatch):
     world.store._scrubbed -= 31.0
     for _ in range(2):
         world.store.recover(world.owner)
-    assert ran == ["VACUUM outcome"]
+    assert ran == ["VACUUM outcome, private_state"]
 
 
 def test_space_is_given_back_by_a_process_and_a_machine_that_have_just_begun(monkeypatch):

@@ -89,7 +89,7 @@ BODIES = [
     ("/v1/decisions/{decision}/outcome", {"value": 1}, "$.taken", "Send"),
     ("/v1/decisions/{decision}/outcome", {"value": 1, "taken": None}, "$.taken", "Send"),
     ("/v1/decisions/{decision}/outcome", {}, "$.taken", "Send"),
-    ("/v1/outcomes", [{"taken": None}], "$[0]", "decision_id"),
+    ("/v1/outcomes", {"taken": None}, "$", "not a list"),
 ]
 
 

@@ -76,17 +76,17 @@ def signed(service, **changes):
     """A token that this service might have made: an injected fault."""
     secrets = Secrets.read(service.folder / "secrets")
     key = service.client().keys()[0]["id"]
-    live = {"key": key, "experiment": 1, "period": "2000-01", "pseudonym": bytes(12)}
+    live = {"key": key, "experiment": 1, "epoch": 0, "pseudonym": bytes(12)}
     return secrets.token(BrowserToken(**live | {"until": int(time.time()) + 60} | changes))
 
 
 def test_a_token_of_an_earlier_period_or_time_is_refused(world):
     """Somebody would count under the pseudonyms of two periods."""
     service, client = world
-    period = client.experiment("shop")["period"]
-    assert refused(lambda: browser(service, signed(service)).decide("shop")).name == "token"
-    assert browser(service, signed(service, period=period)).decide("shop").items
-    late = signed(service, period=period, until=int(time.time()) - 1)
+    assert client.experiment("shop")["epoch"] == 0
+    assert refused(lambda: browser(service, signed(service, epoch=1)).decide("shop")).name == "token"
+    assert browser(service, signed(service)).decide("shop").items
+    late = signed(service, until=int(time.time()) - 1)
     assert refused(lambda: browser(service, late).decide("shop")).status == 401
 
 

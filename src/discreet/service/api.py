@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
@@ -182,11 +184,7 @@ def over_budget(refused: BudgetExceeded) -> Problem:
         " What has released something stays charged until the period is over, also if it has ended."
     )
     return OVER_BUDGET.with_(
-        detail=detail,
-        spent=shown.spent,
-        after=shown.after,
-        limit=shown.limit,
-        delta=shown.delta,
+        detail=detail, spent=shown.spent, after=shown.after, limit=shown.limit, delta=shown.delta
     )
 
 
@@ -431,7 +429,8 @@ _BROWSER = BROWSER.encode()
 _OUTCOMES = ("outcome", "outcomes", "event_outcome", "reward", "activate")
 _decisions = msgspec.json.Decoder(DecisionRequest)
 _outcome = msgspec.json.Decoder(OutcomeRequest)
-_outcomes = msgspec.json.Decoder(list[OutcomeOf])
+_outcome_of = msgspec.json.Decoder(OutcomeOf)
+_parts = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
 
@@ -629,7 +628,7 @@ class Api:
         check_decides(live, asked.person)
         until = int(time.time()) + asked.seconds
         pseudonym = self.engine.pseudonym(live, asked.person)
-        made = BrowserToken(key.id, live.id, live.period, pseudonym, until)
+        made = BrowserToken(key.id, live.id, live.epoch, pseudonym, until)
         expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
         return {"token": self.engine.secrets.token(made), "expires": expires}
 
@@ -669,13 +668,14 @@ class Api:
 
     async def outcomes(self, request: Request) -> bytes:
         """The answers to many outcomes: in one group, or a few."""
-        asked = decoded(await body(request.receive, LARGEST * 16), _outcomes)
-        if len(asked) > MANY:
+        parts = parts_of(await body(request.receive, LARGEST * 16))
+        if len(parts) > MANY:
             raise TOO_LARGE
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
-        for one in asked:
+        for part in parts:
             try:
-                waiting.append(await self._record(one.decision_id, one, request.scope["key"]))
+                asked = decoded(part, _outcome_of)
+                waiting.append(await self._record(asked.decision_id, asked, request.scope["key"]))
             except Problem as refused:
                 waiting.append(refused)
         answers = [
@@ -923,9 +923,9 @@ def check_nul(request: Request) -> None:
 
 
 def check_bound(live: Live, key: Key) -> BrowserToken | None:
-    """The token of a browser, of this experiment and its period; None for an ordinary key."""
+    """The token of a browser, of this experiment and its epoch; None for an ordinary key."""
     bound = key.bound
-    if bound is not None and (bound.experiment, bound.period) != (live.id, live.period):
+    if bound is not None and (bound.experiment, bound.epoch) != (live.id, live.epoch):
         raise TOKEN
     return bound
 
@@ -952,12 +952,8 @@ def _known_by(
     """
     sticky = live.config.sticky
     if sticky and person is not None:
-        stretch = [
-            live.epoch,
-            live.catalogue,
-            int(time.time() // sticky),
-            number if asked.people is None else 0,
-        ]
+        nth = number if asked.people is None else 0
+        stretch = [live.epoch, live.catalogue, int(time.time() // sticky), nth]
         known = ["sticky", person, asked.segment, sorted(live.known.intersection(asked.exclude)), *stretch]
         return _encode(known), max(0.0, sticky - groups.KEEP)
     if asked.event is not None:
@@ -1048,6 +1044,16 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise BAD_BODY.with_(**_where(str(error), decoder.type)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: of a thousand brackets
         raise BAD_BODY.with_(at="$", detail="It is not JSON.") from None
+
+
+def parts_of(raw: bytes) -> list[Any]:
+    """The parts of a list, each to be decoded by itself: what one person says refuses nobody else's."""
+    with suppress(msgspec.DecodeError):
+        return list(_parts.decode(raw))
+    with suppress(ValueError, RecursionError):  # this takes half a character, and leaves it to its part
+        if isinstance(found := json.loads(raw), list):
+            return [json.dumps(one).encode() for one in found]
+    raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
 
 
 _expiries: dict[float, tuple[int, bytes]] = {}

@@ -115,7 +115,7 @@ class Secrets:
 
     def token(self, made: BrowserToken) -> str:
         """A token for a browser, under a keyed hash."""
-        fields = (made.key, made.experiment, made.period, made.pseudonym.hex(), made.until)
+        fields = (made.key, made.experiment, made.epoch, made.pseudonym.hex(), made.until)
         body = json.dumps(fields).encode()
         raw = body + hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")
         return BROWSER + base64.urlsafe_b64encode(raw).decode()
@@ -123,14 +123,14 @@ class Secrets:
     def read_token(self, text: str) -> BrowserToken | None:
         """What a token says; None for one that was not made here."""
         try:
-            raw = base64.urlsafe_b64decode(text.removeprefix(BROWSER).encode("ascii"))
+            raw = base64.b64decode(text.removeprefix(BROWSER), b"-_", validate=True)
         except (ValueError, binascii.Error):
             return None
         body, mac = raw[:-_COOKIE_MAC], raw[-_COOKIE_MAC:]
         if not hmac.compare_digest(mac, hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")):
             return None
-        key, experiment, period, pseudonym, until = json.loads(body)
-        return BrowserToken(key, experiment, period, bytes.fromhex(pseudonym), until)
+        key, experiment, epoch, pseudonym, until = json.loads(body)
+        return BrowserToken(key, experiment, epoch, bytes.fromhex(pseudonym), until)
 
     def webhook(self, number: str) -> str:
         """The secret that releases are signed with, for a webhook."""
@@ -217,12 +217,12 @@ class LastAdmin(Exception):
 class BrowserToken(NamedTuple):
     """What a browser may do for a while: decisions of one experiment for one pseudonym, and their outcomes.
 
-    A pseudonym is that of a period: with the next one the token has expired, so that nobody counts under two.
+    A pseudonym is that of a period: a token ends with its epoch, so that nobody counts under two of them.
     """
 
     key: str  # the id of the API key that made it; it ends with that
     experiment: int
-    period: str
+    epoch: int  # which no other experiment of this number has, also after a restore
     pseudonym: bytes
     until: int
 

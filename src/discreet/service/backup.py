@@ -94,34 +94,35 @@ def copy(source: Database, target: Database, file: Database) -> None:
 
 
 def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
-    """Make a store, which must not be there, from a backup; the names of what is frozen."""
+    """Make a store, which must not be there, from a backup, once it is frozen; the names of what is."""
     _check_backup(saved)
-    if _served(url):
-        return _restore_served(url, saved)
-    target = _file(url)
+    target = None if _served(url) else _file(url)
     for file in (target, Path(f"{target}-wal")):  # with the log, which has what is not in the file yet
-        if file.exists():
+        if target and file and file.exists():
             raise FileExistsError(f"{file} is there; stop the service, and move {target.name}* away first")
-    backup(f"sqlite:///{saved}", target)
+    with tempfile.TemporaryDirectory(dir=target and target.parent) as folder:
+        draft = f"{folder}/draft"
+        backup(f"sqlite:///{saved}", draft)
+        with closing(open_store(f"sqlite:///{draft}")) as copied:
+            copied.migrate()  # it may be of an earlier release
+            frozen = freeze_after_restore(copied)
+            if target is None:
+                _into_server(copied, url)
+        if target is not None:
+            os.link(draft, target)
+    return frozen
+
+
+def _into_server(file: Database, url: str) -> None:
+    """Copy a file into a database of PostgreSQL that has no populations yet."""
     with closing(open_store(url)) as store:
-        store.migrate()
-        return freeze_after_restore(store)
-
-
-def _restore_served(url: str, saved: str | os.PathLike[str]) -> list[str]:
-    """Into a database of PostgreSQL that has no populations yet."""
-    with tempfile.TemporaryDirectory() as folder, closing(open_store(url)) as store:
         store.migrate()
         with store.transaction() as tx:
             if tx.one("SELECT 1 FROM population LIMIT 1") is not None:
                 raise FileExistsError("the database has populations; restore into an empty one")
             tx.do("DELETE FROM api_key")  # those of a start without anything
             tx.do("DELETE FROM audit")
-        backup(f"sqlite:///{saved}", f"{folder}/saved")
-        with closing(open_store(f"sqlite:///{folder}/saved")) as file:
-            file.migrate()  # it may be of an earlier release
-            copy(file, store, file)
-        return freeze_after_restore(store)
+        copy(file, store, file)
 
 
 def _served(url: str) -> bool:
@@ -154,9 +155,7 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
         # Nobody knows what they have released meanwhile: nothing of this period is ever given back.
         tx.do(
             "UPDATE experiment SET status = ?, used = used + 1 WHERE status IN (?, ?)",
-            FROZEN,
-            RUNNING,
-            PAUSED,
+            *(FROZEN, RUNNING, PAUSED),
         )
         for number, config, caveats in tx.all("SELECT id, config, caveats FROM population ORDER BY id"):
             now = worker.latest(tx, number, PopulationConfig.read(config))

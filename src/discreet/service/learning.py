@@ -86,10 +86,10 @@ class DecisionBlock:
 
     ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
     ``baseline`` show random sets, or a control set, or the most popular one next to personal sets, to compare
-    with. ``round`` is the learner's round of the first decision
-    that is not one of those. ``spare`` ranks items by what was released: they stand in for excluded ones.
-    ``chain`` names the release that all this follows from. ``segment`` is "" where there are none. ``mixed``:
-    of how many items the random sets are, where all others show one set; 0 elsewhere.
+    with. ``round`` is the learner's round of the first decision that is not one of those. ``spare`` ranks
+    items by what was released: they stand in for excluded ones. ``chain`` names the release that all this
+    follows from. ``segment`` is "" where there are none. ``mixed``: of how many items the random sets are,
+    where all others show one set; 0 elsewhere.
     """
 
     experiment: int

@@ -210,7 +210,7 @@ class PostgresDatabase(Database):
             self.scrub()
 
     def scrub(self) -> None:
-        """Give back the space of deleted outcomes; once a minute.
+        """Give back the space of deleted outcomes and of states that were replaced; once a minute.
 
         Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are
         there until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait.
@@ -220,7 +220,7 @@ class PostgresDatabase(Database):
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
             self._scrubbed, self._unscrubbed = time.monotonic(), False
-            self.pools["any"].alone("VACUUM outcome")
+            self.pools["any"].alone("VACUUM outcome, private_state")
 
     def hold(self, tx: Transaction) -> None:
         tx.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -54,7 +54,6 @@ _FINEST = Fraction(1, 1 << 20)
 # decisions before it: the noise of all blocks together then grows with the logarithm of their number.
 _LARGE, _PART = 30.0, 0.5
 
-
 Array = NDArray[np.float64]
 
 

@@ -77,14 +77,7 @@ from .auth import (
 from .config import ConstraintConfig, ExperimentConfig, PopulationConfig, ServiceSettings
 from .database import Conflict, StoreError, open_store
 from .engine import DecisionEngine
-from .learning import (
-    InvalidField,
-    ReleasePlan,
-    detectable_lift,
-    first_release,
-    forecast,
-    release_plan,
-)
+from .learning import InvalidField, ReleasePlan, detectable_lift, first_release, forecast, release_plan
 from .limits import Restart, again, listening
 from .metrics import AnswerObserver, Instrumented, Metrics, RequestLog, spans_to
 from .webhooks import Webhooks
@@ -1150,11 +1143,16 @@ def prepare(settings: ServiceSettings) -> Path | None:
     None where there are keys already, or the first one was given.
     """
     secrets = Path(settings.secrets)
-    if not secrets.exists():
-        with contextlib.suppress(FileExistsError):  # another process starts at the same time
-            Secrets.fresh(secrets)
     with contextlib.closing(open_store(settings.store)) as store:
         store.migrate()
+        if not secrets.exists():
+            if any(one["status"] not in ("frozen", "ended") for one in queries.experiments(store)):
+                raise ValueError(
+                    f"there is no {secrets}, and with new keys everybody would count again: take the file"
+                    " that the store was served with; the operations page says what to do if it is lost"
+                )
+            with contextlib.suppress(FileExistsError):  # another process starts at the same time
+                Secrets.fresh(secrets)
         return _first_key(settings, Keys(store))
 
 

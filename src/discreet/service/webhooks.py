@@ -2,9 +2,8 @@
 
 A release that was taken (any 2xx) is not sent again, unless a crash leaves that unknown: the receiver
 goes by ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow receiver holds up
-nobody else. What is sent is what analysts
-read, and was committed before. The signature is ``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal, in
-the header ``Discreet-Signature: t=TIME,v1=SIGNATURE``.
+nobody else. What is sent is what analysts read, and was committed before. The signature is
+``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal (``Discreet-Signature: t=TIME,v1=SIGNATURE``).
 
 An address must be one that everybody can reach: names are looked up here, every address of a name has to be
 global, and the connection goes to the address that was looked at, so that no second answer of a name server

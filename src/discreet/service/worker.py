@@ -331,9 +331,9 @@ class Worker:
         _ = config.budget  # refuses what is none
         with self.store.transaction() as tx:
             # Another one of the same people may have been lost, with what it had spent in this period.
-            lost = tx.one("SELECT 1 FROM restored WHERE period = ?", self.period(config)) is not None
-            caveats = json.dumps([RESTORED] if lost else [])
-            row = (name, config.text, caveats)
+            now, known = self.period(config), tx.all("SELECT period FROM restored")  # of all lengths
+            lost = any(len(one) == len(now) and one >= now for (one,) in known)
+            row = (name, config.text, json.dumps([RESTORED] if lost else []))
             tx.do("INSERT INTO population (name, config, caveats) VALUES (?, ?, ?)", *row)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
 
@@ -350,7 +350,7 @@ class Worker:
             # A number that no epoch had of which this store does not know.
             epoch = int(self.clock().timestamp()) if _was_restored(tx) else 0
             period = self.latest(tx, whose, people)
-        if frozen == period:
+        if frozen >= period:  # also before it, by a clock that is behind
             raise Frozen("what was spent in this period is not known")
         check_people(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
@@ -418,7 +418,7 @@ class Worker:
         for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
             over = period < (now := self.period(PopulationConfig.read(people)))
             if status == FROZEN:
-                due = over and frozen != now
+                due = over and frozen < now
             elif status == RUNNING:
                 due = over or closing or waiting < AHEAD * queues
             elif status == ENDING:
@@ -468,7 +468,7 @@ class Worker:
         """Do what is due next for an experiment; whether anything was done."""
         over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
-            if not over or one.frozen == now:
+            if not over or one.frozen >= now:
                 return False
             return self._begin_again(one) if one.resumes else self._set(one, PAUSED)
         if closed := self._close(one, over=over):
@@ -741,7 +741,9 @@ class Worker:
             with self._changing(one) as tx:
                 if status == RUNNING and one.status == PAUSED:
                     check_room(tx, one.population, one.config.share, number)
-                    over = self.latest(tx, one.population, one.people) > one.period
+                    if (period := self.latest(tx, one.population, one.people)) <= one.frozen:
+                        raise Frozen("it goes on in the next period")
+                    over = period > one.period
                 if not over:
                     _write_status(tx, one, status)
             if over:
@@ -771,12 +773,8 @@ class Worker:
         gets nothing back: nobody knows what was released.
         """
         with self._taken(number) as one, self._changing(one) as tx:
-            states = {
-                state
-                for _, state in tx.locked(
-                    "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
-                )
-            }
+            ordered = "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first"
+            states = {state for _, state in tx.locked(ordered, number)}
             frozen = one.status == FROZEN
             void = not one.used and not frozen
             if void:
@@ -868,10 +866,8 @@ class Worker:
                 raise LookupError("population")
             population, people = int(found[0]), PopulationConfig.read(found[1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
-            now = self.latest(tx, population, people)
-            periods = sorted(
-                {self.period(people), now, *[one for (one,) in past]}
-            )  # not all have gone on yet
+            now = {self.period(people), self.latest(tx, population, people)}
+            periods = sorted(now | {one for (one,) in past})  # not all have gone on yet
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
