@@ -1129,6 +1129,20 @@ def test_sums_of_the_certificate(top, start, slope, most):
     assert bounds._harmonic(1000, top, start, slope, most) == pytest.approx(wanted, rel=1e-9)
 
 
+@pytest.mark.parametrize("curved", [1e-8, 1e-12, 1e-16, 1e-30, 5e-324])
+def test_hardly_curved_costs_are_certified_like_others(curved):
+    # A difference of two digammas was 0 beside a large regulariser: 1e-6 was certified, and played for.
+    question, streams = (1000, 1.0, 1.0, 2.0, 5.0), (2, 1.0, 1.0, 1.0, 2.0, 2.0)
+    best = bounds.best_regularization(*question, curved)
+    wanted = math.fsum(6.0 / (curved * t + best) for t in range(1, 1001)) + best / 2.0
+    certified = bounds.approximate_leader(*question, curved, best)
+    assert wanted * (1.0 - 1e-12) <= certified <= wanted * (1.0 + 1e-5)
+    flat = bounds.approximate_leader(*question, 0.0, bounds.best_regularization(*question))
+    assert certified == pytest.approx(flat, rel=1e-6)
+    flat_points = bounds.one_point(10**6, *streams).regret
+    assert bounds.one_point(10**6, *streams, curved).regret == pytest.approx(flat_points, rel=1e-6)
+
+
 def test_worst_noise_is_the_noisiest_sum():
     for rounds in (2, 3, 8, 9, 23, 32, 33):
         for sums in ("sqrt", "tree"):

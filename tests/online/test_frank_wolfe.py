@@ -554,9 +554,21 @@ def test_expected_maximum_of_the_noise_is_within_the_certificate():
             if deviation:
                 assert limit <= 3.0 * best.mean()  # and not by far
     noise = rng.normal(0.0, 2.0, (draws, 3))
+    # Where sets need not be bases, noise leaves items out: also the only one, by half of its mean size.
+    assert bounds.set_maximum(1, 1.0, 2.0) >= np.maximum(noise[:, 0], 0.0).mean() > 0.7
+    assert bounds.laplace_set_maximum(1, 1.0, 2.0, 1) >= 1.0
     widths = np.array([1.0, 0.5, 2.0])
     best = (np.maximum(noise, 0.0) * widths).sum(axis=1)
     assert bounds.box_maximum(widths.tolist(), 2.0, gaussian=True) == pytest.approx(best.mean(), rel=0.03)
+
+
+def test_one_item_of_a_knapsack_is_certified_with_its_noise():
+    stream = Coverage([[1]] * 400)
+    lost = []
+    for seed in range(12):
+        learner = MetaFrankWolfe(c.Knapsack([1.0], 1.0), 400, dc.Budget(1e-4), steps=8, seed=seed)
+        lost.append(ALPHA * 400 - learner.run(stream).total)
+    assert learner.certified_regret >= np.mean(lost) > 40.0
 
 
 def test_regret_is_against_feasible_sets():

@@ -7,6 +7,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -699,6 +700,29 @@ def test_noise_is_drawn_ahead_for_no_more_rounds_than_there_are(method):
             ahead = total._most_ahead(taken)
             blocks = block if method == "tree" else block - taken % block
             assert ahead == min(300 - taken, blocks)
+
+
+def test_certificates_are_for_noise_as_it_is_drawn_which_pays_for_rounding():
+    share = dc.Budget(1.0, 1e-9).share()
+    spec = SumSpec(VectorBounds(1000, 2, norm_bound=1.0), 10**7)
+    event = spec.event(share)
+    wider = spec.noise_std(event, 10**7) / spec.deviation(event)
+    assert spec.widening(event) == pytest.approx(wider, rel=1e-9)
+    assert wider > 1.1
+    spec = SumSpec(VectorBounds(1000, 2, norm_bound=1.0), 10**8)
+    assert spec.widening(spec.event(share)) == math.inf  # and refused where it is made
+    spec = SumSpec(VectorBounds(3000, 1, box=(0.0, 1.0), people_per_vector=9), 10**4, "tree", "laplace")
+    assert 1.009 < spec.widening(spec.event(dc.Budget(1e-3).share())) < 1.01
+    # What is certified at large horizons is beyond what it was with noise as asked for.
+    for make, grows in ((dc.online.SubmodularMinimizer, 1.15), (_three_of, 1.005)):
+        learner = make(1000, 10**7, dc.Budget(1.0, 1e-9), seed=0)
+        with mock.patch.object(SumSpec, "widening", return_value=1.0):
+            asked = learner.certified_regret
+        assert learner.certified_regret > grows * asked
+
+
+def _three_of(n_items, rounds, budget, seed):
+    return dc.online.RunningSumSelector(n_items, 3, rounds, budget, seed=seed)
 
 
 def test_what_a_specification_says_of_its_noise_and_its_releases():

@@ -61,7 +61,7 @@ def _harmonic(rounds: int, top: float, start: float, slope: float, most: float) 
     """sum over t = 1..rounds of min(most, top / (start + slope t))."""
     from scipy.special import digamma
 
-    if slope <= 0.0:
+    if slope * rounds <= 1e-5 * start or slope <= 0.0:  # hardly grows: a difference would lose its digits
         return rounds * (min(most, top / start) if start > 0.0 else most)
     capped = 0
     if top > 0.0 and math.isfinite(most):

@@ -106,14 +106,14 @@ def set_maximum(n_items: int, rank: float, deviation: float) -> float:
 
     From the n coordinates one by one, or from all (e n / r)^r sets of r items at once.
     """
-    each = gaussian_maximum(n_items, deviation)
+    each = gaussian_maximum(max(n_items, 2), deviation)  # a single item may also be left out
     together = deviation * math.sqrt(2.0 * math.log(math.e * n_items / min(rank, n_items)))
     return rank * min(each, together)
 
 
 def laplace_set_maximum(n_items: int, rank: float, scale: float, draws: int) -> float:
     """`set_maximum` for sums of ``draws`` Laplace variables in each coordinate."""
-    return rank * laplace_maximum(n_items, scale, draws)
+    return rank * laplace_maximum(max(n_items, 2), scale, draws)
 
 
 def box_maximum(widths: Sequence[float], deviation: float, *, gaussian: bool) -> float:

@@ -162,8 +162,8 @@ class BestOfBothSettings(SelectorSettings):
     def following_regret(self) -> float:
         """What choosing between the two can lose against the experts (see `bounds.following`)."""
         spec, event = self.spec, self.event
-        noise = 0.0 if spec is None or event is None else self.bound * spec.deviation(event)
-        prior = 1.0 / (1.0 + self.odds)
+        noise = 0.0 if spec is None or event is None else spec.deviation(event) * spec.widening(event)
+        prior, noise = 1.0 / (1.0 + self.odds), self.bound * noise
         return bounds.following(self.horizon, self.rate, prior, noise, self.resample_every, self.bound)
 
     @property

@@ -334,9 +334,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     @property
     def least_regret(self) -> float:
         """What is certified at the best rate, also where that is more than doing nothing loses."""
-        lost, steps, batch = self.discretization(self.steps), self.steps, self.resample_every
-        experts = self._experts_lose(steps, batch, self.best_rate(steps, batch))
-        return lost + experts + self._noise_maximum(self.spec, self.event)
+        return self._certified(lambda *_: (self.spec, self.event), self.steps, self.resample_every)
 
     @property
     def certified_regret(self) -> float:
@@ -344,14 +342,14 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         lost = self.discretization(self.steps)
         if self.added_curvature is not None:
             return min(self.trivial, lost + self._approximate_leaders_lose(self.added_curvature))
-        lost += self._noise_maximum(self.spec, self.event)
+        wider = 1.0 if self.spec is None or self.event is None else self.spec.widening(self.event)
+        lost += self._noise_maximum(self.spec, self.event) * wider
         return min(self.trivial, lost + self._experts_lose(self.steps, self.resample_every, self.rate))
 
     def _approximate_leaders_lose(self, curvature: float) -> float:
         """The average regret of paper 004's leaders, noise included."""
         n, error = self.n_items, 0.0
-        if self.spec is not None:
-            assert isinstance(self.event, LaplaceNoise)
+        if self.spec is not None and isinstance(self.event, LaplaceNoise):
             error = float(self.event.scale) * math.sqrt(n * (n + 1.0) * self.spec.most_draws)
         return bounds.approximate_leader(self.leader.radius, self.longest, self.rounds, curvature, error)
 

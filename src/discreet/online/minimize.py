@@ -302,7 +302,8 @@ class MinimizerSettings(SetMinimizerSettings):
     @property
     def certified_regret(self) -> float:
         """Bound on the expected cost beyond the best fixed set's: `bounds.minimization.lovasz_leader`."""
-        shape = (self.n_items, self.rounds, self.regularization, self.noise_cost, self.bound)
+        wider = 1.0 if self.spec is None or self.event is None else self.spec.widening(self.event)
+        shape = (self.n_items, self.rounds, self.regularization, self.noise_cost * wider, self.bound)
         return bounds.lovasz_leader(*shape, empty_is_free=self.empty_is_free, centre=self.centre)
 
 

@@ -246,8 +246,9 @@ class RunningSumSettings(SelectorSettings):
         if self.noise == "spherical":
             return worst_noise(spec, event) / math.sqrt(self.k)  # the length, which is no less
         if isinstance(event, LaplaceNoise):
-            return bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
-        return bounds.gaussian_maximum(self.n_items, spec.deviation(event))
+            found = bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
+            return found * spec.widening(event)
+        return bounds.gaussian_maximum(self.n_items, spec.deviation(event)) * spec.widening(event)
 
     def _learning_regret(self, *, clipped: bool = True) -> float:
         """What learning costs without noise."""

@@ -177,10 +177,8 @@ class VectorBounds:
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
         """The vector as a float array if it keeps every declared bound; made to keep them if ``clip``."""
         vector = checks.vector("vector", values, length=self.dimension)
-        if (
-            self.nonzeros is not None
-            and (count := int(np.count_nonzero(vector))) > self.nonzeros * self.people_per_vector
-        ):
+        count, people = int(np.count_nonzero(vector)), self.people_per_vector
+        if self.nonzeros is not None and count > self.nonzeros * people:
             raise ValueError(
                 f"vector has {count} entries that are not 0; nonzeros={self.nonzeros} were declared"
             )
@@ -342,10 +340,9 @@ class SumSpec:
     @property
     def stretch(self) -> float:
         """How many times as far as a vector itself one release moves; with a `participation`, all of them."""
-        if not self.returning:
+        if (who := self.participation) is None or who.times == 1:
             return self.factors.column_norm
-        assert self.participation is not None
-        return self.factors.participation_norm(self.participation.times, self.participation.apart)
+        return self.factors.participation_norm(who.times, who.apart)
 
     def sensitivity(self, neighbours: str) -> float:
         """How far one person moves one release, in the norm of the noise.
@@ -389,21 +386,25 @@ class SumSpec:
             raise TypeError(f"event must be a GaussianNoise, got {checks.shown(event)}")
         return float(event.sigma) * error / (self.factors.column_norm * math.sqrt(self.factors.uses))
 
-    def noise_std(self, event: Event, step: int) -> float:
-        """Standard deviation of a coordinate after ``step`` vectors, with the noise of ``event``.
+    def widening(self, event: Event) -> float:
+        """How many times as wide noise is drawn, to pay for its grid; infinite where no grid will do."""
+        try:
+            grid = self.kind.grid(self, event, "replace")
+        except ValueError:
+            return math.inf
+        asked: Any = event.sigma if isinstance(event, GaussianNoise) else getattr(event, "scale", 0.0)
+        return 1.0 if grid is None else grid.noise_scale / float(asked)
 
-        Of the noise as it is drawn, which pays for rounding to its grid (for people who are replaced).
-        """
+    def noise_std(self, event: Event, step: int) -> float:
+        """Standard deviation of a coordinate after ``step`` vectors, with the noise of ``event`` as drawn."""
         checks.instance("event", event, NOISES[self.noise], f"{NOISES[self.noise].__name__}(1.0, 9.0)")
         return self.unit_std(self.kind.grid(self, event, "replace")) * self.error(step)
 
     def unit_std(self, grid: samplers.Grid | None) -> float:
         """Standard deviation of one coordinate of one noise vector."""
-        if grid is None:
-            return 0.0
         size = self.bounds.dimension
         factor = {"gaussian": 1.0, "laplace": math.sqrt(2.0), "spherical": math.sqrt(size + 1.0)}
-        return factor[self.noise] * grid.noise_scale
+        return 0.0 if grid is None else factor[self.noise] * grid.noise_scale
 
 
 # --- sums ------------------------------------------------------------------------------------------------
@@ -789,8 +790,7 @@ class FactorizedSum(RunningSum):
         found = factorization(spec.method, spec.rounds)
         holds, adding = spec.added.largest * found.lasts, 2.0 * (found.buffers + 1)
         error = float((found.weights * holds * (4.0 * found.lasts + adding)).sum())
-        error += spec.added.largest * adding
-        error *= 2.0**-53
+        error = 2.0**-53 * (error + spec.added.largest * adding)
         steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
         # Who comes back may move other coordinates each time.
         times = 1 if spec.participation is None else spec.participation.within(spec.rounds)
