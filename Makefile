@@ -14,7 +14,7 @@ help:
 	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the library, one expression at a time, and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a ledger 2,000 times, a service 1,000 times, and live a month in an hour; docs"
-	@echo "make load     run the tests ten times on a busy machine, for hours; build/load.md"
+	@echo "make load     run the tests ten times on a busy machine, for hours; docs/load.md"
 	@echo "make evidence every stored result and generated page again, in hours; python -m tools.evidence lists the stale ones"
 	@echo "make peers    the same questions to apricot, submodlib, OpenDP, dp-accounting, implicit, scikit-learn and h11"
 	@echo "make bench    measure it, also against other libraries; results go to benchmarks/results"
@@ -84,13 +84,13 @@ chaos: $(VENV)/.test
 	$(BIN)/python -m tools.images
 
 load: $(VENV)/.test
-	$(BIN)/python -m tools.under_load --out build/load.md
+	$(MARK) docs/load.md -- $(BIN)/python -m tools.under_load --out docs/load.md
 
 # All of it again, for hours: every stored result and every page that commands write. Give FOLDER, as for
 # `make bench`. What needs another machine (gpu) and what a person reads the findings of (fuzz) is left out.
 evidence: bench
 	for one in $(LONG); do $(BIN)/python -m benchmarks.$$one || exit 1; done
-	$(MAKE) audit mutants chaos versions release-check
+	$(MAKE) audit mutants chaos load versions release-check
 	$(BIN)/python -m tools.pages
 	$(BIN)/python -m tools.images
 	$(BIN)/python -m tools.evidence

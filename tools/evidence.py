@@ -121,6 +121,7 @@ TABLE: dict[str, Made] = {
     "docs/mutation_testing.md": Made(
         ("tools/mutants.py", "tools/reach.py", "tests"), LIBRARY, ("docs/mutation_testing.md",)
     ),
+    "docs/load.md": Made(("tools/under_load.py", "tests"), LIBRARY, ("docs/load.md",)),
 }
 
 

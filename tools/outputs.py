@@ -27,6 +27,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import warnings
@@ -50,6 +51,9 @@ BLOCK = re.compile(
 )
 NUMBERS = re.compile(r"(?:(?<=\s)-)?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 DOTS_PER_INCH = 100
+
+
+PORT = re.compile(r"(--port |127\.0\.0\.1:)8745\b")  # of services on pages; here they run at a free one
 
 
 class Picture(NamedTuple):
@@ -96,18 +100,22 @@ def run(page: Path, *, draw: bool = False) -> Iterator[tuple[re.Match[str], Show
 def _run(page: Path, *, draw: bool) -> Iterator[tuple[re.Match[str], Shown]]:
     names: dict[str, Any] = {}
     list(_figures(draw=False))  # what others have left open
-    with contextlib.ExitStack() as services:
+    with contextlib.ExitStack() as services, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
         for block in BLOCK.finditer(page.read_text()):
-            printed = io.StringIO()
+            printed, code = io.StringIO(), PORT.sub(rf"\g<1>{port}", block["code"])
             with contextlib.redirect_stdout(printed), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".*FigureCanvasAgg is non-interactive")  # plt.show()
-                if block["kind"] == "console" and block["code"].startswith("$ discreet serve "):
-                    services.enter_context(_service(block["code"], Path(names["folder"])))
+                if block["kind"] == "console" and code.startswith("$ discreet serve "):
+                    services.enter_context(_service(code, Path(names["folder"])))
                 elif block["kind"] == "console":
-                    command(block["code"], Path(names["folder"]))
+                    command(code, Path(names["folder"]))
                 else:
-                    exec(compile(block["code"], page.name, "exec"), names)
-            lines = [line.rstrip() for line in printed.getvalue().strip("\n").splitlines()]
+                    exec(compile(code, page.name, "exec"), names)
+            text = printed.getvalue().strip("\n").replace(f"127.0.0.1:{port}", "127.0.0.1:8745")
+            lines = [line.rstrip() for line in text.splitlines()]
             yield block, Shown("\n".join(lines), list(_figures(draw=draw)))
 
 

@@ -1,14 +1,14 @@
 """The whole suite again and again on a busy machine: no test may depend on how fast it runs.
 
-    python -m tools.under_load [--runs 10] [--at-once 4] [--commit HEAD] --out build/load.md
+    python -m tools.under_load [--runs 10] [--at-once 4] [--commit HEAD] [--add] --out docs/load.md
 
 Suites run side by side, each in a clone of its own with two workers, which share the machine with those of
 the other suites; a busy loop stands in for each worker that a smaller number of suites lacks. With four at
 once that is eight processes: the two workers of any suite run beside six others. A new run begins where one
 ends, until there were enough.
 
-The page has a row for each run, with what failed in it. A failure there is a fault of the test or of the
-library, whatever the next run says.
+The page has a row for each run, with what failed in it; with --add those of earlier runs stay. A failure
+there is a fault of the test or of the library, whatever the next run says.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Run:
         failed = ", ".join(f"`{one}`" for one in self.failed)
         failed = failed or ("nothing" if self.process.returncode == 0 else "the run itself")
         load = sum(self.loads) / len(self.loads)
-        return f"| {self.number} | {self.minutes:.0f} | {load:.1f} | {self.passed:,} | {failed} |"
+        return f"| {self.commit[:8]} | {self.minutes:.0f} | {load:.1f} | {self.passed:,} | {failed} |"
 
 
 def main() -> int:
@@ -82,6 +82,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10, help="how often the suite runs (default 10)")
     parser.add_argument("--at-once", type=int, default=4, help="how many run side by side (default 4)")
     parser.add_argument("--commit", default="HEAD", help="what is tested (default the last)")
+    parser.add_argument("--add", action="store_true", help="keep the rows of earlier runs on the page")
     parser.add_argument("--out", type=Path, help="a page to write")
     options = parser.parse_args()
     commit = subprocess.run(
@@ -107,22 +108,24 @@ def main() -> int:
     finally:
         for process in [*loops, *(one.process for one in running)]:
             process.kill()
-    done.sort(key=lambda one: one.number)
-    green = sum(one.process.returncode == 0 for one in done)
+    rows = [one.said for one in sorted(done, key=lambda one: one.number)]
+    if options.add and options.out and options.out.exists():
+        rows = [*re.findall(r"^\| [0-9a-f]{8} .*", options.out.read_text(), re.MULTILINE), *rows]
+    green = sum(row.endswith("| nothing |") for row in rows)
     others = WORKERS * (options.at_once - 1)
     page = f"""# Tests under load
 
-The whole suite, {len(done)} times at {commit[:8]} on {os.cpu_count()} cores, {options.at_once} at once with
-{WORKERS} workers each: the workers of a run share the machine with {others} other busy processes. {green} of
-{len(done)} runs passed. `make load` makes this page.
+The whole test suite, {len(rows)} times, while other processes keep all {os.cpu_count()} cores busy:
+each run has {WORKERS} workers, beside at least {others} other processes.
+**{green} of {len(rows)} runs passed.** `make load` makes this page.
 
-| run | minutes | mean load | passed | failed |
+| commit | minutes | mean load | passed | failed |
 |---|---:|---:|---:|---|
 """
-    page += "".join(f"{one.said}\n" for one in done)
+    page += "".join(f"{row}\n" for row in rows)
     if options.out:
         options.out.write_text(page)
-    return int(green < len(done))
+    return int(green < len(rows))
 
 
 if __name__ == "__main__":
