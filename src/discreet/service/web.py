@@ -1157,7 +1157,7 @@ def prepare(settings: ServiceSettings) -> Path | None:
 
 
 def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
-    """Create the first admin key, in no log; the file comes before the database, so a crash cannot lose it."""
+    """Create the first admin key, in no log; it is in the file first, so that a crash cannot lose it."""
     if keys.listed():
         return None
     file = Path(settings.admin_key_file or Path(settings.secrets).with_name("discreet.admin-key"))
