@@ -24,7 +24,7 @@ the product of ``1 + u_i (e^x - 1)`` is a supermartingale that begins at 1, and 
 product is at most ``(1 + m (e^x - 1))^n``. A mean of such terms over rates x that were fixed in advance is
 below 1 / error at all times, except with probability ``error`` (Ville). Means m for which it is not are
 excluded. For two sides the product of their terms is taken, with rates ``x / (1 - h)`` and ``-x / h`` for a
-hold-out of part h; the mean of the hold-out ranges over its own interval only, which has a fifth of the error.
+hold-out of part h; the mean of the hold-out ranges over its own interval only, with a fifth of the error.
 
 This is the usual construction of confidence sequences by mixtures; privacy adds the Laplace factor.
 """
