@@ -36,9 +36,9 @@ NUMBER, _MOST_SECONDS = 40e-9, 10.0
 class Candidate:
     """One learner with its settings, and the regret that is certified for it.
 
-    ``certified`` bounds the expected regret over all rounds; ``average`` is the same per round. ``formula`` is
+    ``certified`` bounds the expected regret over all rounds, ``average`` the same per round. ``formula`` is
     the bound before it is clipped at what any play can lose; it ranks candidates that are clipped. ``cut``
-    marks a certificate about people whose items were cut (to ``items_per_person``) or weighted, instead of
+    marks a certificate about people whose items were cut (to ``items_per_person``) or weighted, not about
     people as they are. ``proven`` is False if no bound below that of any play is known, at any size.
     ``expected`` is the share on simulated streams, if it was asked for.
     """
