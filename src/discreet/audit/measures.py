@@ -140,7 +140,7 @@ class NoiseMap:
     law: str
 
     def loss(self, moved: Floats) -> float:
-        """Privacy loss of moving the exact part by ``moved``: the size of the least equivalent shift of noise.
+        """Privacy loss of moving the exact part by ``moved``: the size of the least such shift of the noise.
 
         Gaussian noise: its mu. Laplace noise: epsilon. Spherical noise: epsilon, vector by vector. Infinite
         if there is no such shift: then some combination of the releases has no noise at all.

@@ -597,7 +597,7 @@ def _continuous() -> Iterator[Case]:
 
 
 def recommending(make: Callable[..., Any], crowd: int) -> Play:
-    """A recommender fitted to people and a fixed crowd; published: popularity, a set's scores, number of people."""
+    """A recommender fitted to people and a fixed crowd; it publishes popularity, scores and its size."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         rows = present(stream)
