@@ -78,7 +78,7 @@ class Trace:
 
     ``selections`` are what `choose` returned, and in the learner's account. Rewards, and everything computed
     from them (``total``, ``average``, ``regret``, plots), are true facts about people that no account covers:
-    use them for evaluation, on data that you may look at. Averages before and after a round reveal its reward.
+    use them for evaluation, on data that you may look at. Averages with and without a round reveal it.
     """
 
     rewards: NDArray[np.float64]

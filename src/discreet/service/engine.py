@@ -168,9 +168,9 @@ class Live:
     ) -> bytes:
         """The answer with a person's own set, from the public model and their history, which is not kept.
 
-        In the hold-out: the most popular items that are not in the history. Before there is a model: the set
-        of the block without items of the history, filled up from ``spare``. If too few items are left, the
-        set is smaller. The request is not refused, because refusals are counted.
+        In the hold-out: the most popular items that are not in the history. Before there is a model: the
+        block's set without items of the history, filled up from ``spare``. If too few items are left, the
+        set is smaller: the request is not refused, because refusals are counted.
         """
         told, model, k = msgspec.json.decode(answer), self.model, self.config.k
         if model is None:
