@@ -97,7 +97,7 @@ def audit(names: Iterable[str] | None = None, *, deep: bool = False, progress: b
     """Audit mechanisms and learners by name, or all of them; ``deep`` has more settings, neighbours and runs.
 
     Guarantee of the audit itself: seeds are fixed, so results are reproducible. Under other seeds, a sound
-    library would fail a test of it with probability 1e-6.
+    library would fail each of its tests with probability 1e-6.
     """
     cases = chosen(names, deep)
     effort = DEEP if deep else QUICK

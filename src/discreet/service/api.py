@@ -1298,7 +1298,7 @@ class Personalizer:
         block, offset = await self._engine.next_decision(live, pseudonym)
         order, altered = ranked(live, block, offset, [a for a in given if a not in excluded])
         answer = _response(given, excluded, order)
-        if event is None and not asked.defer_activation:  # the id says it all
+        if event is None and not asked.defer_activation:  # the signed id is enough
             return _ranked(answer, secrets.sign(decision_of(block, offset, pseudonym, altered)))
         if number is None:
             event = new_token(16)

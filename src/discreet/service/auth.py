@@ -387,7 +387,7 @@ class Keys:
         return made
 
     def revoke(self, number: str) -> None:
-        """End a key (`LookupError` where there is none), unless it is the last of an admin (`LastAdmin`)."""
+        """End a key; `LookupError` if there is none, `LastAdmin` if it is the last admin key."""
         with self._store.transaction() as tx:
             admins = tx.locked(  # so that two admins do not end each other's keys
                 "SELECT id FROM api_key WHERE role = 'admin' AND experiments IS NULL AND revoked IS NULL"

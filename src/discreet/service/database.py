@@ -102,7 +102,7 @@ class Database(ABC):
     """A database of the service."""
 
     url: str
-    patience = math.inf  # seconds for which a process is believed to live after its last `beat`
+    patience = math.inf  # seconds for which a process counts as alive after its last `beat`
     dialect: ClassVar[Mapping[str, str]]  # replaces placeholders in braces in migrations
 
     def __init__(self) -> None:

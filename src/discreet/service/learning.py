@@ -15,8 +15,8 @@ Each segment has a learner (`online.Segments`) with a gate of its part: the acco
 and all cost the same. Formal guarantee: that of one learner, for a person with up to
 ``max_rounds_per_person`` counted rounds in a period, in any segments. Proof. The segment of a decision is
 public, as is its sequence number. A round is in one segment, and its outcome enters the sums of that segment
-only; what segments share is post-processing of releases. So two inputs that differ in one round differ by the
-privacy loss of one round of one learner. A person's rounds are counted by pseudonym, over all segments and
+only; what segments share is post-processing of releases. So the loss between two inputs that differ in one
+round is that of one round of one learner. A person's rounds are counted by pseudonym, over all segments and
 experiments of the population: a change of one person is a chain of that many changes of single rounds, and
 the account multiplies by their number. A person need not stay in one segment. (A limit for each segment would
 break this: `tests/service/test_segments.py`.) Which rounds count follows from decisions, and from no outcome
@@ -268,7 +268,7 @@ class Learning:
         return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
-        """A set of the hold-out: uniform, or items in a random order that the constraint allows."""
+        """A set of the hold-out: uniform or, under a constraint, items in random order while it allows them."""
         if self._constraint is None:
             return list(rng.choice(active, size=self.width, replace=False, shuffle=False).tolist())
         chosen: list[int] = []

@@ -276,7 +276,7 @@ def check_division(tx: Transaction, population: int, config: ExperimentConfig) -
 
 
 def check_room(tx: Transaction, population: int, share: float, number: int = 0) -> None:
-    """Refuse a share that experiments which continue in the next period need then (`ShareUnavailable`).
+    """Refuse a share beyond what experiments that continue in the next period leave (`ShareUnavailable`).
 
     A gate only sees what was charged: when a period has just begun, other experiments are not charged in it
     yet. Experiments that were paused or have ended are not charged in it at all, and are not counted here.
@@ -816,7 +816,7 @@ class Worker:
         return ENDED
 
     def delete(self, number: int) -> None:
-        """Delete an experiment without a trace; refused (`InUse`) if it ever served a decision."""
+        """Delete an experiment, and void its charges; refused (`InUse`) once decisions were asked for."""
         with self._taken(number) as one, self._changing(one) as tx:
             blocks = tx.locked(
                 "SELECT first, count, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
