@@ -268,7 +268,7 @@ class Learning:
         return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
-        """A set of the hold-out: uniform or, under a constraint, items in random order while it allows them."""
+        """A set of the hold-out: uniform or, under a constraint, of items in random order that it allows."""
         if self._constraint is None:
             return list(rng.choice(active, size=self.width, replace=False, shuffle=False).tolist())
         chosen: list[int] = []
