@@ -44,8 +44,8 @@ class Regret:
     total, round by round, against the same comparator.
 
     With ``alpha`` below 1, a good learner's regret is negative: it collects more than that part of the best
-    set's value. A learner that follows a drift can also beat every fixed set. ``curve`` is then negative;
-    ``positive`` has 0 instead, for log-log plots.
+    set's value. A learner that follows a drift can also beat every fixed set. ``curve`` is negative there,
+    and ``positive`` is 0, for log-log plots.
     """
 
     comparator: tuple[int, ...]

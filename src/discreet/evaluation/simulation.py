@@ -2,7 +2,7 @@
 
 A cell's settings, seeds included, determine its outcome, and their hash names its file: a cell whose file
 exists is not run again, and a change of any setting (or of an event file, or of the version of this library)
-makes another cell. Interrupted runs that are continued end with the same numbers as others.
+makes another cell. A run that is continued after an interruption ends with the same numbers as any other.
 
 Outcomes are exact facts about the people of the stream, without privacy.
 """
@@ -48,7 +48,7 @@ COMPARATORS = ("greedy", "best")
 RESULTS, CELLS = "results.parquet", "cells"
 _MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "start", "seed")
 _CANDIDATES = "candidates"  # a public list of items, the best first: the start of learners
-# Raised when cells are run differently, so that all are run again; also run again: files that lack a column.
+# Incremented when cells are run differently, so that all are run again, as are stored ones without a column.
 _FORMAT = 1
 _POINTS = 200  # of each stored curve
 _RANDOM_SETS = 100  # random play shows this many sets, one after the other

@@ -134,8 +134,8 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
     """Freeze every experiment of a restored store; call it after restoring PostgreSQL, too.
 
     Nothing begins in the current period, because what was spent in it is unknown. It may be later than the
-    period of the restored state. Open blocks are invalidated: their outcomes would not be learned until the
-    period ends. New populations may begin in that period, as they may be of other people; their accounts
+    period of the restored state. Open blocks are invalidated: their outcomes could not be learned in this
+    period, which may be long. New populations may begin in it, as they may be of other people; their accounts
     state what happened.
     """
     worker = worker or Worker(store)
