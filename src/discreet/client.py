@@ -1,12 +1,12 @@
-"""A client of the service, on the standard library alone.
+"""A client of the service that needs only the standard library.
 
     client = Client("http://localhost:8722", key)
     decision = client.decide("shop", person="user 17")
     show(decision.items)
     client.report(decision, taken="a")
 
-`AsyncClient` is the same for asyncio. Requests that get no answer are sent again: an outcome counts once,
-however often it comes, and a decision is known by its idempotency key, so that it is made and counted once.
+`AsyncClient` is the same for asyncio. Requests without an answer are sent again: an outcome counts once,
+however often it is sent, and an idempotency key ensures that a decision is made and counted once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-Record = dict[str, Any]  # what a route answers: /docs of the service has an example of each
+Record = dict[str, Any]  # the answer of a route: /docs of the service has an example of each
 P = ParamSpec("P")
 T = TypeVar("T")
 _UNSET: Any = object()
 
 
 class ServiceError(Exception):
-    """The service refused: ``status``, ``name`` to go by, and whatever else it said."""
+    """The service refused: the HTTP ``status``, the problem's ``name``, and the full ``problem``."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         more = [str(problem[name]) for name in ("at", "detail") if problem.get(name)]
@@ -49,7 +49,7 @@ class Decision:
     items: tuple[str, ...]
     policy: str
     expires: str
-    propensity: float | None = None  # how likely these items were, where that is public
+    propensity: float | None = None  # the probability of these items, if it is public
     personal: bool = False  # the person's own set, from their history; not of the hold-out
 
     @classmethod
@@ -61,11 +61,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """What the service says of an outcome.
+    """The service's answer to an outcome.
 
     ``status`` is "recorded", "duplicate" (there was one before), "late" or "refused". ``counted`` is False
-    where the decision is not learned from: somebody has come more often than their population lets them
-    count, or it is too late.
+    if the decision is not learned from: the person has reached their population's limit of decisions, or it
+    is too late.
     """
 
     status: str
@@ -73,11 +73,11 @@ class Acknowledgement:
 
 
 class Client:
-    """Decisions and outcomes of a service; threads may share one.
+    """A connection to a service, with a method for every route; threads may share one.
 
-    ``timeout`` seconds are waited for an answer, and ``retries`` times a request is sent again, after pauses
-    that double, from 0.05 s on. ``context`` says which certificates are believed; those of the system by
-    default. There is a method for every route, and `request` for those of later releases.
+    The client waits ``timeout`` seconds for an answer, and sends a request again up to ``retries`` times,
+    after pauses that double from 0.05 s on. ``context`` determines the trusted certificates; by default,
+    those of the system. `request` is for routes of later releases.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Client:
             self._open = partial(http.client.HTTPConnection, *where, timeout=timeout)
         self._base, self._retries = parts.path.rstrip("/"), retries
         self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._idle: list[http.client.HTTPConnection] = []  # each is one thread's while it is not in here
+        self._idle: list[http.client.HTTPConnection] = []  # those that no thread is using
         self._models: dict[str, Record] = {}
 
     # --- decisions -------------------------------------------------------------------------------
@@ -118,14 +118,14 @@ class Client:
         key: str | None = None,
         history: Iterable[str] | None = None,
     ) -> Decision:
-        """A set of items for somebody; ``exclude`` must rest on public facts, such as what is sold out.
+        """A set of items for a person; ``exclude`` must depend on public facts only, such as sold-out items.
 
-        ``history`` is for personal sets: what the person had, which the service uses for this answer and
-        keeps nowhere. Asked again with the same ``key``, give it again: the set is computed anew.
+        ``history`` is for personal sets: the person's items so far, which the service uses for this answer
+        and does not store. If you repeat a request with its ``key``, send it again: the set is recomputed.
 
-        ``key`` is the request's idempotency key: a client that asks again with the same key and the same
-        request gets the same decision, for ten minutes at the least. By default each call has a key of its
-        own, which is for its retries. With ``retries=0`` it has none, and does not wait for a disk.
+        ``key`` is the request's idempotency key: a repeated request with the same key gets the same decision,
+        for at least ten minutes. By default each call has its own key, for its retries. With ``retries=0``
+        there is none, and the answer does not wait for the disk.
         """
         given = {"person": person, "exclude": list(exclude) or None, "segment": segment}
         given["history"] = None if history is None else list(history)
@@ -140,10 +140,10 @@ class Client:
         segment: str | None = None,
         key: str | None = None,
     ) -> list[Decision]:
-        """Decisions for these people, or a number of them where a population is anonymous; at most 1,000.
+        """Decisions for these people or, for anonymous populations, a number of people; at most 1,000.
 
-        One request costs a fraction of what as many single ones do. Ask for those who will see their items:
-        a person who gets a decision, and no outcome is reported of it, counts as having taken nothing.
+        One request takes a fraction of the time of as many single ones. Ask only for people who will see
+        their items: a decision without a reported outcome counts as "took nothing".
         """
         whom: dict[str, Any] = {"count": people} if isinstance(people, int) else {"people": list(people)}
         given = whom | {"exclude": list(exclude) or None, "segment": segment}
@@ -153,10 +153,10 @@ class Client:
     def prefetched(
         self, experiment: str, many: int = 100, *, segment: str | None = None
     ) -> Iterator[Decision]:
-        """Decisions for anybody, one by one, fetched ``many`` at a time; not those whose time is over.
+        """Iterate over decisions for anybody, fetched ``many`` at a time; expired ones are skipped.
 
-        For anonymous populations with a steady stream of visitors: what is fetched and not shown counts as
-        "took nothing". Each thread takes one of these.
+        For anonymous populations with a steady stream of visitors: decisions that are fetched and not shown
+        count as "took nothing". Use one iterator per thread.
         """
         while True:
             for decision in self.decide_many(experiment, many, segment=segment):
@@ -179,7 +179,7 @@ class Client:
         likes: Iterable[str] = _UNSET,
         served: bool = _UNSET,
     ) -> Acknowledgement:
-        """What came of a decision; ``served``, with personal sets: whether a shown item was taken."""
+        """Report the outcome of a decision; ``served`` (personal sets): whether a shown item was taken."""
         given = {"taken": taken, "value": value, "likes": likes}
         said: dict[str, Any] = {name: one for name, one in given.items() if one is not _UNSET}
         if len(said) != 1:
@@ -193,23 +193,23 @@ class Client:
         return Acknowledgement(found["status"], found["counted"])
 
     def report_many(self, outcomes: Iterable[Mapping[str, Any]]) -> list[Acknowledgement]:
-        """Many at once: mappings with ``decision_id`` and what `report` takes."""
+        """Report many outcomes: mappings with ``decision_id`` and the arguments of `report`."""
         found = self.request("POST", "/v1/outcomes", [dict(one) for one in outcomes])
         return [Acknowledgement(one["status"], one["counted"]) for one in found]
 
     def token(self, experiment: str, person: str | None = None, *, seconds: int = 900) -> str:
-        """A token for the browser of one person: for their own decisions and outcomes, for a while."""
+        """A token for one person's browser, for their own decisions and outcomes, valid for ``seconds``."""
         asked = {"person": person, "seconds": seconds}
         return str(self.request("POST", _one(experiment, "tokens"), asked)["token"])
 
     def report_event(self, /, experiment: str, event: str, **outcome: Any) -> Acknowledgement:
-        """What came of a decision that was asked for with this event id; see `report`."""
+        """Report the outcome of the decision with this event id; see `report`."""
         path = _one(experiment, "events", event, "outcome")
         found = self.request("POST", path, outcome)
         return Acknowledgement(found["status"], found["counted"])
 
     def model(self, experiment: str) -> Record:
-        """The latest public model of personal sets, for ``personal.js``; sent again if it is newer."""
+        """The latest public model of personal sets, for ``personal.js``; transferred only if it is new."""
         known = self._models.get(experiment)
         headers = {} if known is None else {"If-None-Match": f'"{known["policy"]}"'}
         found: Record | None = self.request("GET", _one(experiment, "model"), headers=headers)
@@ -225,16 +225,16 @@ class Client:
     def create_experiment(
         self, /, name: str, population: str, items: Iterable[str], k: int, **settings: Any
     ) -> None:
-        """A new experiment; ``settings`` are those of the route, such as ``feedback="slots"``."""
+        """Create an experiment; ``settings`` are those of the route, such as ``feedback="slots"``."""
         asked = {"name": name, "population": population, "items": list(items), "k": k} | settings
         self.request("POST", "/v1/experiments", asked)
 
     def experiment(self, name: str) -> Record:
-        """How an experiment stands, what it waits for, and when the first numbers come."""
+        """The status of an experiment, what it waits for, and when the first numbers come."""
         return self._record("GET", _one(name))
 
     def change_items(self, name: str, *, add: Iterable[str] = (), retire: Iterable[str] = ()) -> Record:
-        """Items that come and go: public facts."""
+        """Add and retire items; a decision to do so must depend on public facts only."""
         return self._record("PATCH", _one(name), {"add_items": list(add), "retire_items": list(retire)})
 
     def items(self, name: str) -> list[Record]:
@@ -244,7 +244,7 @@ class Client:
     def releases(
         self, name: str, *, before: int | None = None, limit: int = 100, segment: str | None = None
     ) -> list[Record]:
-        """What was released, newest first."""
+        """The releases, newest first."""
         asked = {"before": before, "limit": limit, "segment": segment}
         return self._list(_one(name, "releases"), "releases", asked)
 
@@ -253,11 +253,11 @@ class Client:
         return self._list(_one(name, "shares"), "points", {"segment": segment})
 
     def epochs(self, name: str) -> list[Record]:
-        """Its epochs, newest first."""
+        """The epochs of an experiment, newest first."""
         return self._list(_one(name, "epochs"), "epochs")
 
     def account(self, name: str) -> Record:
-        """What was spent about the people of an experiment."""
+        """The privacy account of an experiment's population."""
         return self._record("GET", _one(name, "account"))
 
     def pause(self, name: str) -> Record:
@@ -265,7 +265,7 @@ class Client:
         return self._record("POST", _one(name, "pause"))
 
     def resume(self, name: str) -> Record:
-        """Go on."""
+        """Resume a paused experiment; a period that has begun is charged."""
         return self._record("POST", _one(name, "resume"))
 
     def end(self, name: str) -> Record:
@@ -281,11 +281,11 @@ class Client:
         return self._list(_one(name, "webhooks"), "webhooks")
 
     def create_webhook(self, name: str, url: str) -> Record:
-        """Send every release to an address; its ``id``, and the ``secret`` that they are signed with."""
+        """Send every release to an address; returns ``id``, and the ``secret`` that signs releases."""
         return self._record("POST", _one(name, "webhooks"), {"url": url})
 
     def delete_webhook(self, name: str, webhook: str) -> None:
-        """Send no more releases there."""
+        """Stop sending releases to a webhook."""
         self.request("DELETE", _one(name, "webhooks", webhook))
 
     # --- people ----------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Client:
         return self._list("/v1/populations", "populations")
 
     def create_population(self, /, name: str, epsilon: float, **settings: Any) -> None:
-        """People with one budget per period; ``settings`` are those of the route, such as ``delta=1e-6``."""
+        """Create a population; ``settings`` are those of the route, such as ``delta=1e-6``."""
         self.request("POST", "/v1/populations", {"name": name, "epsilon": epsilon} | settings)
 
     def delete_population(self, name: str) -> None:
@@ -303,15 +303,15 @@ class Client:
         self.request("DELETE", _path("populations", name))
 
     def population_account(self, name: str) -> Record:
-        """What was spent about these people."""
+        """The privacy account of a population."""
         return self._record("GET", _path("populations", name, "account"))
 
     def ledger(self, name: str) -> list[Record]:
-        """Every charge to their budget, newest first."""
+        """Every charge to a population's budget, newest first."""
         return self._list(_path("populations", name, "ledger"), "charges")
 
     def erase(self, name: str, people: Iterable[str]) -> None:
-        """Forget what waits to be learned about these people of a population."""
+        """Erase outcomes of these people that were not learned from yet."""
         self.request("POST", _path("populations", name, "erase"), {"people": list(people)})
 
     def plan(self, /, items: int, k: int, people: int, epsilon: float, **settings: Any) -> Record:
@@ -326,11 +326,11 @@ class Client:
         return self._list("/v1/keys", "keys")
 
     def create_key(self, /, name: str, role: str, **settings: Any) -> Record:
-        """A new API key: its ``id``, and the ``key``, which is shown this once."""
+        """Create an API key; returns its ``id``, and the ``key``, which is shown this once."""
         return self._record("POST", "/v1/keys", {"name": name, "role": role} | settings)
 
     def rotate_key(self, key: str, *, grace: float = 0.0) -> Record:
-        """A new key in the place of another, which is still taken for ``grace`` seconds."""
+        """Replace a key by a new one; the old one is still accepted for ``grace`` seconds."""
         return self._record("POST", _path("keys", key, "rotate"), {"grace": grace})
 
     def revoke_key(self, key: str) -> None:
@@ -353,7 +353,7 @@ class Client:
     # --- requests --------------------------------------------------------------------------------
 
     def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}) -> Any:
-        """Any route of the service; what it answers: of JSON its values, of all else (CSV, HTML) the text."""
+        """Call any route of the service; returns decoded JSON, or the text of other formats (CSV, HTML)."""
         if not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError("path must be ASCII without spaces; quote it")
         content = b"" if body is None else json.dumps(body).encode()
@@ -378,7 +378,7 @@ class Client:
     def _once(
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request over an idle connection or a new one, and read the answer; failures close it."""
+        """Send a request over an idle or new connection, and read the answer; a failure closes it."""
         connection = self._free()
         try:
             connection.request(method, self._base + path, content, {**self._headers, **headers})
@@ -391,14 +391,14 @@ class Client:
         return response, answer
 
     def _free(self) -> http.client.HTTPConnection:
-        """A connection that nobody uses; one that the service has closed meanwhile has something to read."""
+        """An idle connection, or a new one; idle ones with unread data were closed by the service."""
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return self._open()
             if connection.sock is None:
-                return connection  # it is opened again
+                return connection  # the next request opens it again
             with selectors.DefaultSelector() as selector:
                 selector.register(connection.sock, selectors.EVENT_READ)
                 if not selector.select(0):
@@ -441,9 +441,9 @@ def _in_a_thread(
 
 
 class AsyncClient:
-    """The same for asyncio, as ``async with AsyncClient(url, key) as client: await client.decide("shop")``.
+    """`Client` for asyncio: ``async with AsyncClient(url, key) as client: await client.decide("shop")``.
 
-    Requests are sent by at most ``connections`` threads at a time, each on a connection of its own.
+    Requests are sent by at most ``connections`` threads at a time, each on its own connection.
     """
 
     def __init__(
@@ -508,7 +508,7 @@ class AsyncClient:
 
 
 def _read(status: int, answer: bytes, kind: str) -> Any:
-    """What was answered: the values of JSON, or text; a refusal is raised."""
+    """The content of an answer: decoded JSON, or text; a refusal is raised."""
     if status < 400 and kind.startswith("text/"):
         return answer.decode()
     if status < 400:

@@ -1,4 +1,4 @@
-"""Results: a set of items, and the record of a whole stream."""
+"""Results: a set of items, and the record of an entire stream."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from .objectives import Population
     from .privacy import Account
 
-# What is printed next to numbers that were computed from people and not released.
+# Printed next to numbers that were computed from people's data and not released.
 _CLEAR = "not private, in no account"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A chosen set: ``items`` in the order of choice, distinct; ``labels`` where the items have names.
+    """A chosen set: ``items`` in the order of choice, distinct; ``labels`` if the items have names.
 
-    ``included``: the items that were given and not chosen (``include=``); they stand first. ``gains`` stand
-    next to the items, and are NaN for those, of which nothing was released.
+    ``included``: the items that were given and not chosen (``include=``); they come first. ``gains`` has one
+    entry per item, which is NaN for included items, as nothing was released about them.
 
     >>> shown = Selection((2, 0), labels=("shoes", "maps"))
     >>> shown, 2 in shown, "maps" in shown
@@ -46,7 +46,7 @@ class Selection:
         return len(self.items)
 
     def __contains__(self, item: object) -> bool:
-        """Whether an item is chosen, by its number or else by its label; a whole number is a number."""
+        """Whether an item is chosen, by its number or else by its label; integers are never labels."""
         return item in self.items or (not isinstance(item, int) and item in (self.labels or ()))
 
     def __repr__(self) -> str:
@@ -74,11 +74,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole stream: what was shown in each round and what it was worth to the person of that round.
+    """An entire stream: the set shown in each round and its value for the person of that round.
 
-    ``selections`` are what `choose` returned, and in the learner's account. Rewards, and everything made of
-    them (``total``, ``average``, ``regret``, plots), are true facts about people that no account covers: for
-    evaluation, on data that you may look at. Two averages with one person between them tell of that person.
+    ``selections`` are what `choose` returned, and in the learner's account. Rewards, and everything computed
+    from them (``total``, ``average``, ``regret``, plots), are true facts about people that no account covers:
+    use them for evaluation, on data that you may look at. Averages with and without a round reveal it.
     """
 
     rewards: NDArray[np.float64]
@@ -87,12 +87,12 @@ class Trace:
 
     @property
     def total(self) -> float:
-        """Sum of all rewards: true, and in no account."""
+        """The sum of all rewards: exact, and in no account."""
         return float(self.rewards.sum())
 
     @property
     def average(self) -> float:
-        """Mean reward of a round: true, and in no account."""
+        """The mean reward per round: exact, and in no account."""
         return float(self.rewards.mean()) if self.rewards.size else 0.0
 
     def __len__(self) -> int:
@@ -101,10 +101,10 @@ class Trace:
     def regret(
         self, people: Population, alpha: float | None = None, *, constraint: Constraint | None = None
     ) -> Regret:
-        """What the best fixed set, times ``alpha`` (1 - 1/e), would have brought beyond this stream.
+        """The value of the best fixed set, times ``alpha`` (by default 1 - 1/e), minus that of this stream.
 
-        The best of the size that was served, or with ``constraint`` the best feasible one. Computed from
-        everybody in the clear: true, and in no account.
+        It is the best set of the size that was served or, with ``constraint``, the best feasible one.
+        Computed from all people's data without privacy: exact, and in no account.
         """
         from .evaluation.regret import regret
 
@@ -119,11 +119,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class CostTrace:
-    """A whole stream of costs: what was played in each round and its cost to the person of that round.
+    """An entire stream of costs: what was played in each round and its cost for the person of that round.
 
-    ``decisions`` has a row per round: the point that was played, or 1 for each item of the set that was; they
-    are what `choose` returned, and in the learner's account. Costs, ``total`` and ``average`` are true facts
-    about people that no account covers: for evaluation, on data that you may look at.
+    ``decisions`` has a row per round: the point that was played, or the indicator vector of the set; they are
+    what `choose` returned, and in the learner's account. Costs, ``total`` and ``average`` are true facts
+    about people that no account covers: use them for evaluation, on data that you may look at.
     """
 
     costs: NDArray[np.float64]
@@ -132,12 +132,12 @@ class CostTrace:
 
     @property
     def total(self) -> float:
-        """Sum of all costs: true, and in no account."""
+        """The sum of all costs: exact, and in no account."""
         return float(self.costs.sum())
 
     @property
     def average(self) -> float:
-        """Mean cost of a round: true, and in no account."""
+        """The mean cost per round: exact, and in no account."""
         return float(self.costs.mean()) if self.costs.size else 0.0
 
     def __len__(self) -> int:
@@ -151,7 +151,7 @@ class CostTrace:
 
 
 def _stream_html(title: str, values: NDArray[np.float64], what: str) -> str:
-    """A stream in a few numbers and a curve of its averages over up to 50 stretches."""
+    """A stream in a few numbers and a curve of its averages over up to 50 equal parts."""
     from .core.text import card, curve, grid, line
 
     if not values.size:

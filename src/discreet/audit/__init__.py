@@ -1,4 +1,4 @@
-"""Accounts against what the code does, with injected faults."""
+"""Audits: privacy accounts compared with the behaviour of the code, with and without injected faults."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One setting of a mechanism or learner, taken through all parts of an audit.
+"""One setting of a mechanism or learner, with all parts of its audit.
 
-What protects people may be choices (every transcript is enumerated), noise (the exact effect of every number
-of it is known), or choices and noisy numbers together, under one account.
+The protection may come from random choices (every transcript is enumerated), from noise (the exact effect of
+each of its numbers is known), or from choices and noisy numbers together, under one account.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .faults import EXACT, OUTPUTS, PAST_THE_GATE, SAMPLED, TWICE, Fault, no_fau
 from .hooks import AuditRandomness, Floats
 from .measures import Pair, Space
 
-# What rounding in the audit itself may add to a delta or, relatively, to an epsilon.
+# Tolerances for rounding errors of the audit itself: in a delta and, relatively, in an epsilon.
 SLACK = 1e-9
 RELATIVE = 1e-6
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look: neighbours tried, real runs per world, and whether every setting is audited."""
+    """The effort of an audit: neighbours tried, real runs per world, and whether every setting is audited."""
 
     evaluations: int
     runs: int
@@ -41,19 +41,19 @@ DEEP = Effort(evaluations=80, runs=1500, deep=True)
 
 @dataclass(frozen=True)
 class Played:
-    """What one run published, and the account that it gives of itself."""
+    """The output of one run, and its privacy account."""
 
     published: Any
     account: Callable[[], Account]
 
 
-# Everybody's numbers, row by row, and a source of randomness.
+# A run, given people's numbers, row by row, and a source of randomness.
 Play = Callable[[Floats, AuditRandomness], Played]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table."""
+    """The result of one setting's audit: a row of the report."""
 
     name: str
     setting: str
@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is wrong; nothing for a sound mechanism and an audit that can see."""
+        """Everything that is wrong; empty for a sound mechanism whose injected faults were all noticed."""
         found = []
         if not self.excess <= 0.0:
             found.append(f"exact loss {self.exact:.6g} beyond the account (by {self.excess:.3g})")
@@ -93,12 +93,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """A setting to audit: who it is about, the people it is tried with, and how to run it.
+    """A setting to audit: what is audited, the people it is tried with, and how to run it.
 
-    ``run_factor`` multiplies the number of real runs, for what is quick. ``twice`` is a row in which the
-    audited person must not also be; None where there is no such row. ``faults`` are the injected faults to
-    notice. ``public`` seeds the public randomness, on which everything is conditioned. ``starts`` are
-    neighbours from which the search starts, too. ``unseen``: sentences on what this audit cannot see, why.
+    ``run_factor`` multiplies the number of real runs, for fast settings. ``twice`` is a row that the audited
+    person must not have in addition; None if there is no such row. ``faults`` are the injected faults to
+    notice. ``public`` seeds the public randomness, on which everything is conditioned. ``starts`` are further
+    neighbours from which the search starts. ``unseen``: sentences on what this audit cannot detect, and why.
     """
 
     name: str
@@ -119,10 +119,10 @@ class Case:
         return AuditRandomness(seed, self.public)
 
     def audit(self, effort: Effort) -> Finding:
-        """All parts: exact loss at the worst neighbours, the sampler, outputs alone, injected faults."""
+        """Run all parts: exact loss at the worst neighbours, the sampler, outputs alone, injected faults."""
         start = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tiny settings are too small to be useful, and say so
+            warnings.simplefilter("ignore")  # tiny settings warn that they are too small to be useful
             finding = self._audit(effort)
         return replace(finding, seconds=time.perf_counter() - start)
 
@@ -137,7 +137,7 @@ class Case:
         return Finding(*setting, loss, excess, sampler, bound, caught, missed, self.unseen)
 
     def notices(self, name: str, pair: Pair, effort: Effort) -> bool:
-        """Whether the audit of these neighbours, or a short search for others, sees an injected fault."""
+        """Whether the audit of these neighbours, or of others from a short search, detects a fault."""
         if name in SAMPLED:
             return self.sampler_notices(SAMPLED[name], pair, effort)
         if name in OUTPUTS:
@@ -156,10 +156,10 @@ class Case:
                     return True
                 if name == TWICE:
                     return False
-                # At a delta of 0 it is rare outcomes that are looked for: other neighbours than before.
+                # At a delta of 0 the search looks for rare outcomes, and so finds other neighbours.
                 other = self._worst(self._searched(0.0), effort.evaluations, seed=1)
                 return self.compare(other)[1] > 0.0
-        except BudgetExceeded:  # the gate has seen it
+        except BudgetExceeded:  # the gate has detected it
             return True
 
     def _neighbours(self) -> Space:
@@ -173,7 +173,7 @@ class Case:
         return measures.worst_pair(self._neighbours(), loss, evaluations, seed, firsts)[0]
 
     def _account(self, pair: Pair) -> Account:
-        """The account that both worlds give, or of two that differ the one that claims the smaller loss."""
+        """The account of the runs in both worlds; if they differ, the one that claims the smaller loss."""
         both = [self.play(stream, self.source(0)).account() for stream in (pair.here, pair.there)]
         return min(both, key=lambda account: account.epsilon(self.budget.delta))
 
@@ -181,11 +181,11 @@ class Case:
         return self._account(pair).epsilon(self.budget.delta)
 
     def _proves(self, pair: Pair, bound: float) -> bool:
-        """Whether a lower bound on epsilon is more than these people were promised."""
+        """Whether a lower bound on epsilon exceeds the claim for these neighbours."""
         return bound > self._claim(pair) * (1.0 + RELATIVE)
 
     def _searched(self, delta: float | None = None) -> Callable[[Pair], float]:
-        """What to search for: the exact epsilon at ``delta`` (the budget's, if None)."""
+        """The objective of the search: the exact epsilon at ``delta`` (the budget's, if None)."""
         raise NotImplementedError
 
     def compare(self, pair: Pair) -> tuple[float, float]:
@@ -193,20 +193,20 @@ class Case:
         raise NotImplementedError
 
     def real_runs(self, pair: Pair, effort: Effort) -> tuple[float, float]:
-        """p-value of the sampler, and a lower bound on epsilon from outputs."""
+        """The p-value of the sampler, and a lower bound on epsilon from outputs."""
         raise NotImplementedError
 
     def sampler_notices(self, fault: Fault, pair: Pair, effort: Effort) -> bool:
-        """Whether real draws show that they do not follow their probabilities."""
+        """Whether a test rejects that real draws follow their probabilities while the fault is active."""
         raise NotImplementedError
 
     def outputs_notice(self, name: str, fault: Fault, pair: Pair, effort: Effort) -> bool:
-        """Whether outputs alone prove more than the claim while the fault is there."""
+        """Whether outputs alone prove more than the claim while the fault is active."""
         raise NotImplementedError
 
 
 def _telling_all(play: Play) -> Play:
-    """The same, but everybody's numbers are also shown as they are."""
+    """The same run, which also publishes people's numbers as they are."""
 
     def leaking(stream: Floats, source: AuditRandomness) -> Played:
         played = play(stream, source)
@@ -216,7 +216,7 @@ def _telling_all(play: Play) -> Play:
 
 
 def hashable(published: Any) -> Hashable:
-    """What was published as something that can be counted; floats to nine digits."""
+    """An output in hashable form, with floats rounded to nine decimals."""
     if isinstance(published, np.ndarray):
         return hashable(published.tolist())
     if isinstance(published, list | tuple):
@@ -227,21 +227,21 @@ def hashable(published: Any) -> Hashable:
 # --- choices ----------------------------------------------------------------------------------------
 
 
-# Runs times the squared distance of two distributions at which a chi-square test tells them apart.
+# Runs times the chi-square distance of two distributions at which a chi-square test distinguishes them.
 _SURELY, _MOST_RUNS = 120.0, 4000.0
-# Neighbours that are looked at for a gross error; extreme ones, which come first, will do.
+# Neighbours that are tried for a gross error; extreme ones, which come first, are enough.
 _LOOKED_AT = 24
-# The most runs per world with which outputs alone are to prove something gross.
+# The most runs per world for outputs alone to prove a gross error.
 _MOST_TO_PROVE = 12_000
 _SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class ChoiceCase(Case):
-    """What is published is discrete and follows from choices, every one of which is enumerated.
+    """A setting whose output is discrete and follows from choices, all of which are enumerated.
 
-    ``alike`` says which candidates of a choice lead to the same (see `measures.distribution`), so that
-    settings with many of them can still be enumerated.
+    ``alike`` groups candidates of a choice that lead to the same distribution (see `measures.distribution`),
+    so that settings with many candidates can still be enumerated.
     """
 
     alike: measures.Alike | None = None
@@ -303,7 +303,7 @@ class ChoiceCase(Case):
         return min(1.0, len(fits) * min(fits)), bound
 
     def _fits_on_fault_streams(self, pair: Pair, effort: Effort, first: int) -> list[float]:
-        """P-values of the correct sampler, on the streams that would reveal each injected fault of it best.
+        """P-values of the correct sampler, on the streams that best reveal each of its injected faults.
 
         ``first`` is the first seed to use: earlier ones were used in other tests.
         """
@@ -317,13 +317,13 @@ class ChoiceCase(Case):
         return fits
 
     def _provable_pair(self, pair: Pair, runs: int, evaluations: int) -> Pair:
-        """Neighbours of whom n outputs prove most: the worst ones may differ in rare outcomes only."""
+        """Neighbours with the largest provable bound: the worst ones may differ in rare outcomes only."""
         known = measures.cached(self._distribution)
 
         def proved(pair: Pair) -> float:
             p, q = measures.paired(known(pair.here), known(pair.there))
             bound = max(0.0, measures.provable(p, q, runs, self.budget.delta))
-            return bound + 1e-3 * float(np.abs(p - q).sum())  # without a bound it says which way to go
+            return bound + 1e-3 * float(np.abs(p - q).sum())  # a direction where the bound is 0
 
         return self._worst(proved, evaluations, seed=2, extra=(pair,))
 
@@ -340,13 +340,13 @@ class ChoiceCase(Case):
         clear, runs = found
         with fault():
             here, there = self._outputs(clear.here, runs), self._outputs(clear.there, runs, first=runs)
-        # Scored by what a sound library would do: outputs alone do not show what the fault is.
+        # Scored by the distributions of a sound library: outputs alone do not show what the fault is.
         p, q = self._distribution(clear.here), self._distribution(clear.there)
         bound = measures.epsilon_lower_bound(*_ratios(p, q, here, there), self.budget.delta)
         return self._proves(clear, bound)
 
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> tuple[Pair, int] | None:
-        """Neighbours whose outputs show the fault, and enough runs; None if it would take too many."""
+        """Neighbours whose outputs prove the fault, and enough runs; None if these are too many."""
         claim, delta = self._claim(pair), self.budget.delta
         with fault():
             known = measures.cached(self._distribution)
@@ -360,12 +360,12 @@ class ChoiceCase(Case):
         return None if runs is None else (clear, runs)
 
 
-# Likelihood ratios beyond this tell the same; infinite ones have no middle.
+# Stands for infinite log-likelihood ratios, which have no thresholds between them.
 _BEYOND = 1e4
 
 
 def log_ratio(p: measures.Distribution, q: measures.Distribution, outcome: Hashable) -> float:
-    """The logarithm of how much likelier an outcome is under ``p``; 0 if it is impossible under both."""
+    """The log-likelihood ratio of an outcome, ``p`` over ``q``; 0 if it is impossible under both."""
     here, there = p.get(outcome, 0.0), q.get(outcome, 0.0)
     if here == 0.0 or there == 0.0:
         return 0.0 if here == there else math.copysign(_BEYOND, here - there)
@@ -375,7 +375,7 @@ def log_ratio(p: measures.Distribution, q: measures.Distribution, outcome: Hasha
 def _ratios(
     p: measures.Distribution, q: measures.Distribution, here: Sequence[Hashable], there: Sequence[Hashable]
 ) -> tuple[Floats, Floats]:
-    """Logarithms of likelihood ratios of outputs, as scores."""
+    """Log-likelihood ratios of outputs, as scores."""
     first, second = (np.array([log_ratio(p, q, outcome) for outcome in seen]) for seen in (here, there))
     return first, second
 
@@ -385,19 +385,19 @@ def _ratios(
 
 # A vectorised mechanism is run this many times as often.
 _AT_ONCE = 200
-# So many numbers tell noise from noise of half the width with near certainty.
+# This many numbers distinguish noise from noise of half the scale with near certainty.
 _NUMBERS = 800
-# Runs that are planned for outputs that tell every time are this many times as many.
+# The runs that are needed if outputs distinguish the worlds every time are multiplied by this.
 _SPARE = 1.05
 
 
 @dataclass(frozen=True)
 class NoiseCase(Case):
-    """What protects people is noise, and the exact effect of every number of it is known.
+    """A setting protected by noise, in which the exact effect of each number of the noise is known.
 
-    Vectors that leave through a gate or a running sum are overheard, and answered from a script. ``watched``:
-    where noise is drawn elsewhere, what a run publishes (a list of vectors) is compared instead. ``spread``
-    is the size of scripted answers. ``many`` makes independent runs of a mechanism at once, a number each.
+    Vectors released by a gate or a running sum are recorded, and replaced by scripted answers. ``watched``:
+    if noise is drawn elsewhere, the outputs of a run (a list of vectors) are compared instead. ``spread`` is
+    the size of scripted answers. ``many`` makes independent runs of a mechanism at once, one number each.
     """
 
     watched: bool = False
@@ -461,7 +461,7 @@ class NoiseCase(Case):
         return measures.gaussian_epsilon(loss, self.budget.delta), max(0.0, excess)
 
     def _past_the_gate(self, pair: Pair) -> bool:
-        """Whether what is shown differs between neighbours of whom the same numbers have left."""
+        """Whether outputs differ between neighbours although the released numbers are the same."""
         shown = []
         for stream in (pair.here, pair.there):
             with hooks.scripted_noise(measures.quiet), hooks.overheard(self._answers):
@@ -485,13 +485,13 @@ class NoiseCase(Case):
             return fit, measures.epsilon_lower_bound(*self._shown_scores(pair, runs), delta)
         left = self._release_scores(pair, runs)
         bounds = [measures.epsilon_lower_bound(*left, delta, mistake / 2.0)]
-        # What is shown follows from what has left. A few runs look for what does not.
+        # Outputs should be post-processing of releases. A few runs look for those that are not.
         shown = self._shown_scores(pair, few)
         bounds.append(measures.epsilon_lower_bound(*shown, delta, mistake / 2.0))
         return fit, max(bounds)
 
     def _noise_fit(self, pair: Pair, enough: int) -> float:
-        """Whether real noise follows its law, and moves releases exactly as the map of it says."""
+        """The p-value that real noise follows its law; 0 if it does not move releases as its map says."""
         noise = None if self.watched else measures.noise_map(self._observe(pair.here))
         noiseless = np.concatenate(self._observe(pair.here)(measures.quiet)[0])
         drawn: list[Floats] = []
@@ -513,15 +513,15 @@ class NoiseCase(Case):
     # --- outputs alone -----------------------------------------------------------------------------
 
     def _few_runs(self, pair: Pair) -> int:
-        """Runs per world that prove more than the claim where outputs tell the worlds apart."""
+        """Runs per world that prove more than the claim if outputs distinguish the worlds."""
         claim, delta = self._claim(pair), self.budget.delta
         return math.ceil(_SPARE * measures.runs_to_prove(claim, delta, measures.MISTAKE / 2.0))
 
     def _release_scores(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
-        """Scores of the noisy vectors released in this many runs: likelihood ratios by the noise as it is
-        before any fault is injected, and, since that may itself be wrong, Fisher's discriminant.
+        """Scores of the noisy vectors released in this many runs: likelihood ratios by the map of the noise
+        without the fault, and, since that map may itself be wrong, Fisher's discriminant.
         """
         noise = measures.noise_map(self._observe(pair.here))
         noiseless = [np.concatenate(self._observe(s)(measures.quiet)[0]) for s in (pair.here, pair.there)]
@@ -534,7 +534,7 @@ class NoiseCase(Case):
     def _shown_scores(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[Floats, Floats]:
-        """Scores of what this many runs show."""
+        """Scores of the outputs of this many runs."""
         with fault():
             return measures.discriminant_scores(*_worlds(pair, runs, self._published))
 
@@ -549,7 +549,7 @@ class NoiseCase(Case):
         return self._proves(pair, bound)
 
     def _clear_pair(self, fault: faults.Fault, pair: Pair, effort: Effort) -> Pair:
-        """Neighbours of whom something else is shown while the fault is there, whatever the seed."""
+        """Neighbours whose outputs differ for every seed while the fault is active."""
 
         def distance(pair: Pair) -> float:
             here, there = (
@@ -564,7 +564,7 @@ class NoiseCase(Case):
 
 
 def _worlds(pair: Pair, runs: int, once: Callable[[Floats, int], Floats]) -> tuple[Floats, Floats]:
-    """What n runs give in either world, a row each, every run with a seed of its own."""
+    """The outputs of this many runs in either world, one row each, every run with its own seed."""
     here = np.array([once(pair.here, seed) for seed in range(runs)])
     return here, np.array([once(pair.there, seed) for seed in range(runs, 2 * runs)])
 
@@ -577,7 +577,7 @@ _MIXED_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25)
 
 @dataclass(frozen=True)
 class ChoicesWithNumbers:
-    """What can be chosen, with its probability, and the exact part of the numbers that leave with each."""
+    """The probabilities of all choices, and for each choice the exact part of the released numbers."""
 
     chances: measures.Distribution
     numbers: dict[Hashable, Floats]
@@ -585,12 +585,12 @@ class ChoicesWithNumbers:
 
 @dataclass(frozen=True)
 class MixedCase(ChoiceCase):
-    """Choices are published, and through the gate leave numbers with noise that depend on them.
+    """A setting that publishes choices and releases noisy numbers that depend on these choices.
 
-    With probabilities p and q of the choices o in two worlds, and noise that has to be shifted by s(o) to
-    hide the other world's numbers, the loss of Laplace noise is the largest |log p(o)/q(o)| + s(o). With
-    Gaussian noise, where s is its mu, delta is the sum over o of p(o) times the delta of mu = s(o) at
-    epsilon - log p(o)/q(o), in the worse direction.
+    Let choices o have probabilities p and q in two worlds, and let s(o) be the size of the least shift of the
+    noise that turns one world's numbers into the other's. With Laplace noise, the loss is the largest
+    |log p(o)/q(o)| + s(o). With Gaussian noise, where s is its mu, delta is the sum over o of p(o) times the
+    delta of mu = s(o) at epsilon - log p(o)/q(o), in the worse direction.
     """
 
     def _mixture(self, stream: Floats) -> ChoicesWithNumbers:
@@ -612,7 +612,7 @@ class MixedCase(ChoiceCase):
         return self._mixture(stream).chances
 
     def _noise(self, stream: Floats) -> measures.NoiseMap:
-        """The map from noise to numbers, the same for all choices of which as many numbers leave."""
+        """The map from noise to numbers, the same for all choices that release as many numbers."""
 
         def observe(script: hooks.Script | None) -> tuple[list[Floats], hooks.Drawn]:
             with (
@@ -641,7 +641,7 @@ class MixedCase(ChoiceCase):
         shifts = self._shifts(here, there, noise)
         if noise.law != "gaussian":
             if here.chances.keys() != there.chances.keys():
-                return math.inf  # chosen in one world only: no noise hides that
+                return math.inf  # a choice that is possible in one world only: no noise hides that
             return max(abs(log_ratio(here.chances, there.chances, o)) + s for o, s in shifts.items())
         return measures.least_epsilon(lambda epsilon: self._delta(here, there, shifts, epsilon), delta)
 
@@ -682,7 +682,7 @@ class MixedCase(ChoiceCase):
     # --- real runs ---------------------------------------------------------------------------------
 
     def _runs(self, stream: Floats, runs: int, first: int) -> list[tuple[Hashable, Floats, hooks.Drawn]]:
-        """What was chosen, the numbers that left, and their noise."""
+        """The choices, the released numbers and their noise, run by run."""
         found = []
         for seed in range(first, first + runs):
             with hooks.coarse_scores(), hooks.scripted_noise(None) as drawn, hooks.overheard(_zeros) as left:
@@ -693,13 +693,13 @@ class MixedCase(ChoiceCase):
     def _bound(
         self, pair: Pair, runs: int, fault: faults.Fault = faults.no_fault
     ) -> tuple[float, list[list[tuple[Hashable, Floats, hooks.Drawn]]]]:
-        """What outputs prove, by the exact likelihood ratios of a sound library; and the runs."""
+        """The epsilon that outputs prove, by the exact likelihood ratios of a sound library; and the runs."""
         here, there, noise = self._mixture(pair.here), self._mixture(pair.there), self._noise(pair.here)
         with fault():
             worlds = [self._runs(pair.here, runs, 0), self._runs(pair.there, runs, runs)]
         scores = []
         for world in worlds:
-            ratios = np.empty((runs, 3))  # of both together, and of either alone
+            ratios = np.empty((runs, 3))  # of choices and numbers together, and of each alone
             for place, (chosen, left, _) in enumerate(world):
                 by_choice = log_ratio(here.chances, there.chances, chosen)
                 exact_parts = here.numbers[chosen], there.numbers[chosen]
@@ -722,7 +722,7 @@ class MixedCase(ChoiceCase):
         return min(1.0, len(fits) * min(fits)), bound
 
     def _noise_fit(self, pair: Pair, world: list[tuple[Hashable, Floats, hooks.Drawn]]) -> float:
-        """Whether noise follows its law, and moves the numbers that leave exactly as the map of it says."""
+        """The p-value that noise follows its law; 0 if it does not move released numbers as its map says."""
         noise, numbers = self._noise(pair.here), self._mixture(pair.here).numbers
         if not all(noise.explains(left - numbers[chosen], drawn) for chosen, left, drawn in world):
             return 0.0
@@ -744,12 +744,12 @@ class MixedCase(ChoiceCase):
             found = self._clear_pair(fault, pair, effort)
             if found is None:
                 return False
-            # Choices are distinguished despite noise, by one of three scores that has to be found first.
+            # Four times the runs: choices are distinguished despite noise, and a score has to be selected.
             pair, runs = found[0], 4 * found[1]
         return self._bound(pair, runs, fault)[0] > claim * (1.0 + RELATIVE)
 
     def _usual_loss(self) -> Callable[[Pair], float]:
-        """The loss of what is usually published, which a limited number of outputs can prove."""
+        """The loss averaged over outcomes, which a limited number of outputs can prove."""
         known, noise = measures.cached(self._mixture), self._noise(self.space.example())
 
         def usual(pair: Pair) -> float:
@@ -763,7 +763,7 @@ class MixedCase(ChoiceCase):
         return usual
 
     def _numbers_apart(self) -> Callable[[Pair], float]:
-        """How likely something is chosen of which other numbers leave in the two worlds."""
+        """The probability of choices whose released numbers differ between the two worlds."""
         known = measures.cached(self._mixture)
 
         def distance(pair: Pair) -> float:

@@ -1,4 +1,4 @@
-"""Injected faults, each of which an audit must notice: context managers, never part of the library."""
+"""Injected faults, each of which an audit must notice: context managers, used by audits only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ no_fault: Fault = nullcontext
 
 @contextmanager
 def _choices(factor: float) -> Iterator[None]:
-    """The rate of every choice multiplied before it is drawn."""
+    """The rate of every choice is multiplied by ``factor`` before it is drawn."""
 
     def before(release: Any, scores: Any, rate: float | None = None) -> tuple[Any, ...]:
         return release, factor * np.asarray(scores), rate
@@ -56,12 +56,12 @@ def _choices(factor: float) -> Iterator[None]:
 
 
 def rate_doubled() -> AbstractContextManager[None]:
-    """Choices are drawn at twice the rate that was charged for."""
+    """Choices are drawn at twice the rate that was charged."""
     return _choices(2.0)
 
 
 def choice_sign_lost() -> AbstractContextManager[None]:
-    """Choices favour what is worth least."""
+    """Choices favour the lowest scores."""
     return _choices(-1.0)
 
 
@@ -70,22 +70,22 @@ def _noise(after: Callable[[Any], Any]) -> AbstractContextManager[None]:
 
 
 def noise_halved() -> AbstractContextManager[None]:
-    """Noise is half as wide as was charged for."""
+    """Noise has half the scale that was charged."""
     return _noise(lambda steps: steps // 2)
 
 
 def noise_left_out() -> AbstractContextManager[None]:
-    """No noise at all: a gross error, for audits that see nothing but outputs."""
+    """There is no noise at all: a gross error, for audits from outputs alone."""
     return _noise(np.zeros_like)
 
 
 def noise_sign_lost() -> AbstractContextManager[None]:
-    """Noise only ever adds."""
+    """Noise is never negative."""
     return _noise(np.abs)
 
 
 def charges_forgotten() -> AbstractContextManager[None]:
-    """Of the releases of one kind every second one is entered, and of a single one none."""
+    """The account has only half of several equal releases, and no single ones."""
     add = Releases.add
 
     def forgetful(self: Releases, entry: Entry, count: int) -> None:
@@ -97,11 +97,11 @@ def charges_forgotten() -> AbstractContextManager[None]:
 
 @contextmanager
 def sensitivity_halved() -> Iterator[None]:
-    """Everything is calibrated, and charged, for half of what one person can do."""
+    """Everything is calibrated, and charged, for half of the sensitivity."""
     with ExitStack() as stack:
         kinds = (ExponentialChoice, ExactChoices, PermuteAndFlip, LaplaceNoise, GaussianNoise)
         homes = dict.fromkeys(next(one for one in kind.__mro__ if "within" in vars(one)) for kind in kinds)
-        for kind in homes:  # of kinds that share their calibration, once
+        for kind in homes:  # classes that define `within`: kinds that inherit it share one
             honest = vars(kind)["within"].__func__
 
             def within(
@@ -114,13 +114,13 @@ def sensitivity_halved() -> Iterator[None]:
 
 
 def range_halved() -> AbstractContextManager[None]:
-    """Scores are thought to be pushed apart by half of what one person can do."""
+    """The range by which one person can move scores apart is taken to be half of what it is."""
     honest = vars(ScoreChange)["range"]
     return swapped(ScoreChange, "range", property(lambda change: honest.fget(change) / 2.0))
 
 
 def everybody_sampled() -> AbstractContextManager[None]:
-    """A secret sample that holds everybody."""
+    """A secret sample contains everybody."""
 
     def before(release: Any, people: int, keep: int) -> tuple[Any, ...]:  # noqa: ARG001
         return release, people, (1 << 64) - 1
@@ -130,9 +130,9 @@ def everybody_sampled() -> AbstractContextManager[None]:
 
 @contextmanager
 def sample_redrawn() -> Iterator[None]:
-    """The secret sample of voters is drawn anew for every release, not once when somebody comes.
+    """The secret sample of voters is drawn anew for every release, not once at a person's arrival.
 
-    Everybody who comes is kept; each release then sees a new sample of them, and the others are put back.
+    Everybody who comes is kept. Each release uses a new sample of them, and the others are put back after it.
     """
     real = Votes.draw
 
@@ -156,12 +156,12 @@ def sample_redrawn() -> Iterator[None]:
 
 
 def spent_people_kept() -> AbstractContextManager[None]:
-    """People vote on when an item of theirs has been picked."""
+    """People continue to vote after one of their items has been picked."""
     return swapped(Votes, "_unspent", lambda _, rows, *__: rows)
 
 
 def credit_of_true_sums() -> AbstractContextManager[None]:
-    """Credits come from scores without noise."""
+    """Credits are computed from scores without noise."""
     real = Votes.largest
 
     def largest(self: Votes, scores: Any) -> tuple[int, float]:
@@ -172,7 +172,7 @@ def credit_of_true_sums() -> AbstractContextManager[None]:
 
 
 def score_of_another() -> AbstractContextManager[None]:
-    """The noisy score that leaves with an item is that of another one."""
+    """The noisy score that is released with an item is that of another item."""
     real = Votes.largest
 
     def largest(self: Votes, scores: Any) -> tuple[int, float]:
@@ -183,28 +183,28 @@ def score_of_another() -> AbstractContextManager[None]:
 
 
 def everybody_counted() -> AbstractContextManager[None]:
-    """Every round of a person counts, also those in one batch."""
+    """Every round of a person counts, also several in one batch."""
     return swapped(ContributionLimit, "register", lambda *_: True)
 
 
 def rounds_counted_as_one() -> AbstractContextManager[None]:
-    """Somebody in several batches of a running sum is taken to move it no further than in one."""
+    """The sensitivity to a person in several batches of a running sum is taken to be that of one batch."""
     return swapped(Factorization, "participation_norm", lambda found, *_: found.column_norm)
 
 
 @contextmanager
 def hardly_random() -> Iterator[None]:
-    """A gross error, for outputs alone: choices all but take the best, and secret samples hold everybody."""
+    """A gross error, for outputs alone: choices nearly always take the best, samples contain everybody."""
     with _choices(100.0), everybody_sampled():
         yield
 
 
-# Of people who return: what they move in all, and how often they count.
+# Faults about people who return: their joint sensitivity, and how often they count.
 RETURNING: dict[str, Fault] = {
     "a person twice in a batch": everybody_counted,
     "several batches counted as one": rounds_counted_as_one,
 }
-# Faults that the exact audit must see: in what one person can move, and in what was paid for it.
+# Faults that the exact audit must notice: in the sensitivity, and in what was charged.
 EXACT: dict[str, Fault] = RETURNING | {
     "rate doubled": rate_doubled,
     "noise halved": noise_halved,
@@ -217,7 +217,7 @@ EXACT: dict[str, Fault] = RETURNING | {
     "credit of true sums": credit_of_true_sums,
     "score of another item": score_of_another,
 }
-# Faults that only show in what the sampler really draws.
+# Faults that only real draws of the sampler reveal.
 SAMPLED: dict[str, Fault] = {
     "drawn at twice the rate": rate_doubled,
     "drawn with the sign lost": choice_sign_lost,
@@ -225,8 +225,8 @@ SAMPLED: dict[str, Fault] = {
     "noise drawn with its sign lost": noise_sign_lost,
 }
 OF_NOISE = (noise_halved, noise_sign_lost)
-# Faults so gross that outputs alone must prove more than the claim: in the choices that were made, in the
-# noisy numbers that left, and in what a learner showed.
+# Faults so gross that outputs alone must prove more than the claim: from published choices, from released
+# noisy numbers, and from what a learner showed.
 CHOICES_TELL = "outputs alone: rate a hundredfold, all sampled"
 NUMBERS_TELL = "outputs alone: noise left out"
 SHOWN_TELLS = "what is shown alone: noise left out"
@@ -235,7 +235,7 @@ OUTPUTS: dict[str, Fault] = {
     NUMBERS_TELL: noise_left_out,
     SHOWN_TELLS: noise_left_out,
 }
-# What is shown depends on people in another way than through the noisy numbers that left.
+# Outputs depend on people in another way than through released noisy numbers.
 PAST_THE_GATE = "somebody's numbers shown as they are"
-# Somebody is counted in two rounds, windows or blocks although one was declared.
+# A person counts in two rounds, windows or blocks although one was declared.
 TWICE = "a person in two rounds"

@@ -1,7 +1,7 @@
 """The audit's hooks on `Release`, which makes every draw that protects people.
 
-This is the only file of the audits that knows of it. Everything else treats a mechanism or a
-learner as something that is given people and a source of randomness and publishes something.
+Only this file and `faults` use it. All other files of the audit treat a mechanism or learner as a function
+from people and a source of randomness to outputs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..privacy import Gate, Release, ReproducibleRandomness, RunningSum, sampler
 from ..privacy.ordered import OrderedExperts
 
 Floats = NDArray[np.float64]
-# Given the probabilities of some candidates, the place of the one that is taken.
+# From the probabilities of candidates to the place of the one that is taken.
 Decide = Callable[[Floats], int]
-# Given the number of the draw and its size, noise in units of its own scale.
+# From the number of the draw and its size to noise in units of its own scale.
 Script = Callable[[int, int], Floats]
 
 ONE = 1 << samplers.STEPS_BITS  # one scale of noise on the grid, in steps
@@ -28,7 +28,7 @@ _NOISY = ("laplace", "gaussian", "spherical_laplace")  # methods of a gate
 
 
 class AuditRandomness:
-    """Random words for one run: public randomness follows ``public`` in every run, all others follow a seed.
+    """Random words for one run: public randomness follows ``public`` in every run, all others ``seed``.
 
     Audits condition on public randomness (`PublicRandomness`), which protects nobody: everybody may see it.
     """
@@ -47,7 +47,7 @@ class AuditRandomness:
 
 @contextmanager
 def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` for a while."""
+    """``owner.name`` is ``value`` inside of this context."""
     had, before = name in vars(owner), vars(owner).get(name)
     setattr(owner, name, value)
     try:
@@ -60,9 +60,9 @@ def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 class Faulty:
-    """A drawing function with a fault, which real draws and scripted ones both have.
+    """A drawing function with a fault, which affects both real and scripted draws.
 
-    ``before`` changes the arguments of the draw, ``after`` its answer.
+    ``before`` changes the arguments of the draw, ``after`` its result.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Faulty:
         return self.after(self._real(*self.before(*given), **options))
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
-        """As a method of what it is put into."""
+        """Bind to an instance, as functions do."""
         return self if owner is None else partial(self, owner)
 
 
 def faults_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ...]], Callable[[Any], Any]]:
-    """What an injected fault does to the arguments and to the answer; nothing for a sound function."""
+    """The changes of an injected fault to arguments and result; none for a sound function."""
     if isinstance(function, Faulty):
         return function.before, function.after
     return (lambda *given: given), (lambda answer: answer)
@@ -93,15 +93,15 @@ def faults_in(function: Callable[..., Any]) -> tuple[Callable[..., tuple[Any, ..
 # --- choices --------------------------------------------------------------------------------------
 
 
-# Scores that leave with choices are made coarse, so that they can be enumerated: in which cell one is, and
-# what the learner is told of it instead. That is post-processing, and cells keep what tells most: scores that
-# one vote makes impossible, and those that it makes much likelier.
+# Scores that are released with choices are rounded to cells, so that they can be enumerated: lower ends of
+# cells, and the scores that learners see instead. This is post-processing. The cells keep what distinguishes
+# most: scores that one vote makes impossible, or much more likely.
 _CELLS, _TOLD = np.array([0.0, 1.0, 3.0]), (0.5, 2.0, 4.0)
 
 
 @contextmanager
 def coarse_scores() -> Iterator[None]:
-    """Scores that leave are real, and told by their cells."""
+    """Scores that are released with choices are really drawn, and then rounded to their cells."""
     real = Release.noisy_maximum
 
     def told(self: Release, scores: Any, step: float, rate: float) -> tuple[int, float]:
@@ -114,7 +114,7 @@ def coarse_scores() -> Iterator[None]:
 
 @contextmanager
 def scripted_choices(decide: Decide) -> Iterator[None]:
-    """Every choice that protects somebody is made by ``decide``, from the real code's scores and rates."""
+    """Every protective choice is made by ``decide``, with the probabilities of the real scores and rates."""
     weights_before, _ = faults_in(Release.choice)
     flips_before, _ = faults_in(Release.permute_and_flip)
     tops_before, _ = faults_in(Release.noisy_maximum)
@@ -171,7 +171,7 @@ def scripted_choices(decide: Decide) -> Iterator[None]:
 
 
 class Drawn:
-    """What was asked of the noise: the size of each draw, and its law."""
+    """A record of the noise that was drawn: size, law and values of each draw."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -186,7 +186,7 @@ class Drawn:
 
 @contextmanager
 def scripted_noise(script: Script | None) -> Iterator[Drawn]:
-    """Noise as scripted, in units of its scale; real where there is no script. Either way it is kept."""
+    """Noise is scripted, in units of its scale, or real if ``script`` is None; it is recorded in any case."""
     drawn, real = Drawn(), Release.steps
     _, after = faults_in(real)
 
@@ -206,10 +206,10 @@ def scripted_noise(script: Script | None) -> Iterator[Drawn]:
 
 @contextmanager
 def overheard(answers: Callable[[int, int], Floats]) -> Iterator[list[Floats]]:
-    """Every noisy vector that leaves is kept, and the caller gets ``answers(number, size)`` instead.
+    """Every noisy vector that is released is recorded, and the caller gets ``answers(number, size)`` instead.
 
-    What a learner does next depends on what has left. With the same scripted answers, neighbouring runs ask
-    for the same releases, and what they would have been can be compared.
+    A learner's next release depends on earlier ones. With the same scripted answers, runs on neighbours ask
+    for the same releases, so that the recorded vectors can be compared.
     """
     heard: list[Floats] = []
 

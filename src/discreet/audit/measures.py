@@ -1,6 +1,6 @@
-"""Measures of privacy loss: exact, from outputs alone, and whether a sampler follows its probabilities.
+"""Measures of privacy loss, exact and from outputs alone, and tests of samplers.
 
-Exact: every transcript with its probability, or the exact effect of every draw of noise.
+Exact: from every transcript with its probability, or from the exact effect of every draw of noise.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .hooks import Floats
 
 Distribution = dict[Hashable, float]
 _MOST_TRANSCRIPTS = 200_000
-# The parts of a learner that are computed in floating point are compared to this many digits.
+# The relative tolerance for parts of a learner that are computed in floating point.
 _SAME = 1e-6
-_MOST_EPSILON = 700.0  # where its exponential is still a number
+_MOST_EPSILON = 700.0  # its exponential does not overflow
 
 
 # --- choices --------------------------------------------------------------------------------------
 
 
-# Given the places taken so far and the number of candidates, which of these are alike: lists of places.
+# From the places taken so far and the number of candidates to groups of equivalent candidates, by place.
 Alike = Callable[[tuple[int, ...], int], list[list[int]]]
 
 
 def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Distribution:
-    """The probability of everything that ``play`` can publish, found by taking every way through its choices.
+    """The probability of every output of ``play``, by enumerating all paths through its choices.
 
-    ``alike``: of candidates that lead to the same distribution of what is published, the first is taken for
-    all of them, with the sum of their probabilities.
+    ``alike``: of candidates that lead to the same distribution of outputs, only the first is followed, with
+    the sum of their probabilities.
 
     >>> import discreet as dc
     >>> def fair():
@@ -84,13 +84,13 @@ def distribution(play: Callable[[], Hashable], alike: Alike | None = None) -> Di
 
 
 def paired(p: Distribution, q: Distribution) -> tuple[Floats, Floats]:
-    """The probabilities of the same outcomes, in one order."""
+    """The probabilities of the same outcomes under both, in one order."""
     outcomes = sorted(p.keys() | q.keys(), key=repr)
     return (np.array([d.get(outcome, 0.0) for outcome in outcomes]) for d in (p, q))  # type: ignore[return-value]
 
 
 def hockey_stick(p: Distribution, q: Distribution, epsilon: float) -> float:
-    """The smallest delta that goes with ``epsilon`` between two distributions, in the worse direction.
+    """The smallest delta at ``epsilon`` between two distributions, in the worse direction.
 
     >>> round(hockey_stick({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 12)
     0.5
@@ -103,7 +103,7 @@ def hockey_stick(p: Distribution, q: Distribution, epsilon: float) -> float:
 
 
 def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
-    """The smallest epsilon that holds with ``delta`` between two distributions.
+    """The smallest epsilon at ``delta`` between two distributions.
 
     >>> round(exact_epsilon({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75}, 0.0), 6) == round(math.log(3), 6)
     True
@@ -116,7 +116,7 @@ def exact_epsilon(p: Distribution, q: Distribution, delta: float) -> float:
 
 
 def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
-    """The least epsilon at which a falling curve is no higher than ``delta``, of those up to 700."""
+    """The least epsilon up to 700 at which a decreasing curve is at most ``delta``; 700 if there is none."""
     if delta_at(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0
@@ -133,17 +133,17 @@ def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
 
 @dataclass(frozen=True)
 class NoiseMap:
-    """Releases as an exact part + ``matrix`` @ noise in units of its scale, a column per number drawn."""
+    """Releases as an exact part + ``matrix`` @ noise in units of its scale, one column per number drawn."""
 
     matrix: Floats
     groups: tuple[slice, ...]
     law: str
 
     def loss(self, moved: Floats) -> float:
-        """Privacy loss of moving the exact part by ``moved``: the least shift of the noise that hides it.
+        """Privacy loss of moving the exact part by ``moved``: the size of the least such shift of the noise.
 
         Gaussian noise: its mu. Laplace noise: epsilon. Spherical noise: epsilon, vector by vector. Infinite
-        where no shift does, so that some combination of what is released carries no noise at all.
+        if there is no such shift: then some combination of the releases has no noise at all.
         """
         if not np.any(moved):
             return 0.0
@@ -164,20 +164,20 @@ class NoiseMap:
         return float(answer.fun)
 
     def explains(self, moved: Floats, drawn: hooks.Drawn) -> bool:
-        """Whether the noise that was drawn moves what is released by ``moved``."""
+        """Whether the noise that was drawn moves releases by ``moved``."""
         foreseen = self.matrix @ np.concatenate(drawn.values)
         return bool(np.abs(moved - foreseen).max() <= _SAME * max(1.0, np.abs(foreseen).max()))
 
     def same(self, other: NoiseMap) -> bool:
-        """Whether noise is as wide in another world: if not, its width distinguishes them."""
+        """Whether noise is the same in another world: if not, it distinguishes the worlds."""
         if (self.law, self.groups, self.matrix.shape) != (other.law, other.groups, other.matrix.shape):
             return False
         return bool(np.abs(self.matrix - other.matrix).max() <= _SAME * np.abs(self.matrix).max())
 
     def log_ratios(self, left: Floats, here: Floats, there: Floats) -> Floats:
-        """For each row of releases, how much likelier it is if the exact part is ``here`` and not ``there``.
+        """For each row of releases, the log-likelihood ratio of the exact part ``here`` over ``there``.
 
-        Exact where the noise can be read off the release, and always for Gaussian noise; elsewhere a score.
+        Exact if the release determines the noise, and always for Gaussian noise; otherwise a score.
         """
         if self.law == "gaussian":
             way = np.linalg.pinv(self.matrix @ self.matrix.T, rcond=1e-10) @ (here - there)
@@ -215,7 +215,7 @@ def bumped(draw: int, place: int) -> hooks.Script:
 
 
 def noise_map(observe: Observe) -> NoiseMap:
-    """The map from noise to releases, draw by draw and number by number."""
+    """The map from noise to releases, measured draw by draw and number by number."""
     rest, drawn = observe(quiet)
     if not rest:
         raise ValueError("nothing noisy is released in this setting; audit more rounds, or shorter batches")
@@ -232,10 +232,10 @@ def noise_map(observe: Observe) -> NoiseMap:
 
 
 def coupled_loss(here: Observe, there: Observe) -> float:
-    """The loss where later releases depend on earlier ones, by moving one run's noise release by release.
+    """The loss if later releases depend on earlier ones, by shifting one run's noise release by release.
 
-    The neighbour's noise is shifted until it publishes what the other run publishes, from the first thing
-    that differs on. For Laplace noise the shifts in units of its scale add up to the loss.
+    The noise of the neighbour's run is shifted until its outputs equal those of the other run, beginning with
+    the first that differs. For Laplace noise, the shifts in units of its scale add up to the loss.
     """
     wanted, drawn = here(quiet)
     sizes = drawn.sizes
@@ -268,7 +268,7 @@ def coupled_loss(here: Observe, there: Observe) -> float:
 
 
 def differ(a: Floats, b: Floats) -> bool:
-    """Whether two vectors are not the same, to as many digits as are compared: nan always differs."""
+    """Whether two vectors differ by more than the tolerance; nan always differs."""
     return not np.abs(a - b).max(initial=0.0) <= _SAME * max(1.0, float(np.abs(a).max(initial=0.0)))
 
 
@@ -300,7 +300,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Pair:
-    """Everybody's numbers in two neighbouring worlds: row by row, the rows ``where`` belong to one person."""
+    """All people's numbers in two neighbouring worlds, row by row; the rows ``where`` are of one person."""
 
     others: NDArray[np.float64]
     mine: Floats
@@ -321,16 +321,16 @@ class Pair:
         return whole
 
     def twice(self, also: int) -> Pair:
-        """The same, but the person is in one more row: what must not happen when one was declared."""
+        """The same with the person in one more row, which exceeds a declared limit of one."""
         return Pair(self.others, self.mine, self.yours, (*self.where, also))
 
 
 @dataclass(frozen=True)
 class Space:
-    """Small people: ``rows`` of them with ``columns`` numbers each, all among ``levels``.
+    """Small inputs: ``rows`` people with ``columns`` numbers each, all among ``levels``.
 
-    ``nobody`` is the number that stands for a person who is not there (or has nothing learned from them);
-    with ``one_way`` neighbours one of the two worlds has nobody in the person's place.
+    ``nobody`` is the number for a person who is absent (or from whom nothing is learned). With ``one_way``
+    neighbours, one of the two worlds has nobody in the person's place.
     """
 
     rows: int
@@ -340,7 +340,7 @@ class Space:
     nobody: float = 0.0
 
     def example(self) -> Floats:
-        """Some people."""
+        """One input of this shape."""
         return np.full((self.rows, self.columns), self.levels[-1])
 
     def starts(self, rng: np.random.Generator) -> Iterator[Pair]:
@@ -360,7 +360,7 @@ class Space:
             yield Pair(rng.choice(self.levels, shape), rng.choice(self.levels, self.columns), yours)
 
     def steps(self, pair: Pair, rng: np.random.Generator) -> Iterator[Pair]:
-        """Every change of one number, in random order."""
+        """All changes of one number, in random order."""
         changes: list[tuple[int, int]] = [
             (row, column)
             for row in range(-2, self.rows)
@@ -385,7 +385,7 @@ def worst_pair(
     seed: int = 0,
     extra: Sequence[Pair] = (),
 ) -> tuple[Pair, float]:
-    """The neighbours with the largest loss that a search finds: restarts, one number changed at a time."""
+    """The neighbours with the largest loss found by local search with restarts, one number at a time."""
     rng = PublicRandomness.seeded(seed).generator
     starts = space.starts(rng)
     best: tuple[Pair, float] | None = None
@@ -415,7 +415,7 @@ def worst_pair(
 
 
 def cached(loss: Callable[[Any], Any]) -> Callable[[Floats], Any]:
-    """``loss`` of a stream, remembered."""
+    """``loss`` of a stream, cached."""
     known: dict[tuple[tuple[int, ...], bytes], Any] = {}
 
     def answer(stream: Floats) -> Any:
@@ -430,9 +430,9 @@ def cached(loss: Callable[[Any], Any]) -> Callable[[Floats], Any]:
 # --- the real sampler -------------------------------------------------------------------------------
 
 
-# A sound sampler is called wrong about once in this many audits.
+# The p-value below which a sampler is rejected: about the probability that a sound one is.
 NEVER = 1e-6
-_FEWEST = 5.0  # what a cell must expect for the chi-square law to hold
+_FEWEST = 5.0  # the least expected count of a cell for the chi-square law to hold
 
 
 def chi_square(seen: Sequence[Hashable], expected: Mapping[Hashable, float]) -> float:
@@ -463,7 +463,7 @@ def chi_square(seen: Sequence[Hashable], expected: Mapping[Hashable, float]) -> 
 
 
 def noise_law(values: Sequence[NDArray[np.float64]], law: str) -> float:
-    """Smallest p-value (times the number of tests) that noise in units of its scale follows its law.
+    """The smallest p-value (times the number of tests) that noise in units of its scale follows its law.
 
     Spherical noise: the length of a vector of d numbers is Gamma(d), and the square of one coordinate of its
     direction Beta(1/2, (d - 1)/2).
@@ -489,16 +489,16 @@ def noise_law(values: Sequence[NDArray[np.float64]], law: str) -> float:
 # --- outputs alone ----------------------------------------------------------------------------------
 
 
-# The bound exceeds the true epsilon with at most this chance.
+# The bound exceeds the true epsilon with at most this probability.
 MISTAKE = 1e-6
 # Thresholds that are tried: this many spread over the scores, and this many in their widest gaps.
 _EVENLY, _WIDEST = 200, 10
-# How far hits may fall from what is expected of them, in standard deviations, when runs are planned.
+# The deviation of hits from their expectation that planned runs allow for, in standard deviations.
 _UNLUCKY = 3.0
 
 
 def clopper_pearson(hits: ArrayLike, runs: int, mistake: float) -> tuple[Floats, Floats]:
-    """Intervals for the chances behind ``hits`` of ``runs``; each end is wrong with chance ``mistake``.
+    """Intervals for the probability behind ``hits`` of ``runs``; each end errs with probability ``mistake``.
 
     >>> [round(float(end), 3) for end in clopper_pearson(50, 100, 0.025)]
     [0.398, 0.602]
@@ -516,17 +516,17 @@ def epsilon_lower_bound(here: Floats, there: Floats, delta: float = 0.0, mistake
     """A lower bound on epsilon at ``delta`` from scores of independent runs in two neighbouring worlds.
 
     If a mechanism is (epsilon, delta)-DP, then P(score in A | here) <= e^epsilon P(score in A | there) +
-    delta for every A, and the other way round. A is "above t" or "at most t". Which one, which t, which way
-    round and, where there is a column for each, which of several scores is chosen on the first half of the
-    runs; the second half, with exact binomial intervals, gives the bound. So it exceeds the true epsilon with
-    chance at most ``mistake``, however the scores are made of the outputs and of the first half.
+    delta for every A, and with the worlds exchanged. A is "above t" or "at most t". The form of A, t, the
+    direction and, if scores have several columns, the column are chosen on the first half of the runs; the
+    second half, with exact binomial intervals, gives the bound. So it exceeds the true epsilon with
+    probability at most ``mistake``, for any scores computed from the outputs and the first half.
 
     >>> rng = np.random.default_rng(0)
     >>> bound = epsilon_lower_bound(rng.laplace(1.0, 1.0, 20_000), rng.laplace(0.0, 1.0, 20_000))
     >>> 0.8 < bound < 1.0
     True
     """
-    # Between infinity and a number there is no threshold.
+    # Infinities become finite, so that there are thresholds between them and other scores.
     a, b = (np.nan_to_num(each, nan=-2e300, posinf=1e300, neginf=-1e300) for each in (here, there))
     columns = list(zip(np.atleast_2d(a.T), np.atleast_2d(b.T), strict=True))
     best, chosen = -math.inf, (0, 0.0, True, False)
@@ -544,7 +544,7 @@ def epsilon_lower_bound(here: Floats, there: Floats, delta: float = 0.0, mistake
 
 
 def _thresholds(values: Floats) -> Floats:
-    """Places between sorted values: evenly over them, and in the widest gaps, where worlds may part."""
+    """Places between sorted values: evenly over them, and in the widest gaps, which may separate worlds."""
     gaps = np.diff(values)
     even = np.linspace(0, gaps.size - 1, min(gaps.size, _EVENLY)).astype(np.intp)
     places = np.union1d(even, np.argsort(gaps)[-_WIDEST:])
@@ -552,10 +552,10 @@ def _thresholds(values: Floats) -> Floats:
 
 
 def runs_to_prove(epsilon: float, delta: float = 0.0, mistake: float = MISTAKE) -> int:
-    """The fewest runs per world that prove more than ``epsilon`` if outputs tell the worlds apart every time.
+    """The fewest runs per world that prove more than ``epsilon`` if outputs always distinguish the worlds.
 
-    With m runs in the half that is tested, the interval of a chance of 1 reaches down to (mistake/2)^(1/m),
-    say c, and that of 0 up to 1 - c, which proves log((c - delta) / (1 - c)).
+    With m runs in the half that is tested, the interval of a probability 1 reaches down to
+    c = (mistake/2)^(1/m), and that of 0 up to 1 - c, which proves log((c - delta) / (1 - c)).
 
     >>> [runs_to_prove(epsilon) for epsilon in (1.0, 2.0, 4.0)]
     [94, 230, 1600]
@@ -567,7 +567,7 @@ def runs_to_prove(epsilon: float, delta: float = 0.0, mistake: float = MISTAKE) 
 def runs_needed(
     here: Floats, there: Floats, epsilon: float, delta: float, most: int, mistake: float = MISTAKE
 ) -> int | None:
-    """Runs per world that prove more than ``epsilon`` between two known distributions, even with bad luck.
+    """Runs per world that prove more than ``epsilon`` between two known distributions, with a margin.
 
     ``here`` and ``there`` are probabilities of the same outcomes. None if it takes more than ``most``.
     """
@@ -587,7 +587,7 @@ def provable(
     mistake: float = MISTAKE,
     unlucky: float = 0.0,
 ) -> float:
-    """About the bound that n runs per world give between two known distributions; below 0 for none."""
+    """About the bound that ``runs`` per world give between two known distributions; negative if none."""
     best = -math.inf
     m = runs // 2  # in the half that is tested
     for p, q in ((here, there), (there, here)):
@@ -608,7 +608,7 @@ def _half(scores: Floats) -> tuple[Floats, Floats]:
 def _bounds(
     here: Floats, there: Floats, thresholds: Floats, above: bool, back: bool, delta: float, mistake: float
 ) -> Floats:
-    """For each threshold, what the number of scores above it (or not above it) proves."""
+    """For each threshold, the epsilon that the number of scores above it (or not above it) proves."""
     if back:
         here, there = there, here
     hits, errors = (np.searchsorted(np.sort(scores), thresholds, side="right") for scores in (here, there))
@@ -630,13 +630,13 @@ def _proved(
 
 
 def discriminant_scores(here: Floats, there: Floats) -> tuple[Floats, Floats]:
-    """Scores of outputs that are vectors: Fisher's discriminant, fitted to the first half of each."""
+    """Scores of outputs that are vectors: Fisher's discriminant, fitted to the first half of each world."""
     first = _half(here)[0], _half(there)[0]
     means = [part.mean(axis=0) for part in first]
     spread = sum(np.atleast_2d(np.cov(part, rowvar=False)) for part in first)
     size = here.shape[1]
     apart = means[0] - means[1]
-    # Outputs without any noise have no spread; the way from one world to the other is then as good as any.
+    # Outputs without noise have no spread; the direction between the means then serves as discriminant.
     ridge = 1e-6 * np.trace(spread) / size + 1e-12 * float(apart @ apart) + 1e-100
     way = np.linalg.solve(spread + ridge * np.eye(size), apart)
     return here @ way, there @ way

@@ -1,6 +1,6 @@
 """Privacy audit of every mechanism and learner: the loss of the code compared with its account.
 
-Exact loss between neighbours, the sampler, outputs alone, and injected faults: `PAGE` says how to read each.
+Exact loss between neighbours, the sampler, outputs alone, and injected faults: `PAGE` explains each.
 
 >>> report = audit(["Gate.laplace"])
 >>> report.sound
@@ -24,7 +24,7 @@ HEADER = ("what", "setting", "neighbours", "claimed", "delta", "exact", "tightne
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The findings of an audit. ``sound`` is True if there is nothing wrong with any of them."""
+    """The findings of an audit; ``sound`` is True if none has a problem."""
 
     findings: tuple[Finding, ...]
     deep: bool = False
@@ -35,7 +35,7 @@ class AuditReport:
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """The result in one sentence."""
         wrong = [finding for finding in self.findings if not finding.sound]
         names = len({finding.name for finding in self.findings})
         noticed = sum(len(finding.caught) for finding in self.findings)
@@ -44,14 +44,14 @@ class AuditReport:
         return f"{settings}: {verdict}; {noticed} injected faults noticed"
 
     def rows(self) -> list[list[str]]:
-        """The table's cells, a row per setting."""
+        """The table's cells, one row per setting."""
         return [_row(finding) for finding in self.findings]
 
     def __str__(self) -> str:
         return table(HEADER, self.rows()) + "\n" + self.summary
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; null where a number is infinite."""
+        """Plain values; infinite numbers become null."""
         return {
             "deep": self.deep,
             "sound": self.sound,
@@ -85,7 +85,7 @@ class AuditReport:
         return PAGE.format(table="\n".join(lines), summary=self.summary, effort=effort, unseen=unseen)
 
     def unseen(self) -> list[str]:
-        """What single settings cannot show, and why, as lines of a list, a line per reason."""
+        """What single settings cannot detect, and why: lines of a list, one per reason."""
         reasons: dict[str, list[str]] = {}
         for one in self.findings:
             for reason in one.unseen:
@@ -94,10 +94,10 @@ class AuditReport:
 
 
 def audit(names: Iterable[str] | None = None, *, deep: bool = False, progress: bool = False) -> AuditReport:
-    """Audit these mechanisms and learners by name, or all of them; ``deep`` tries more of everything.
+    """Audit mechanisms and learners by name, or all of them; ``deep`` has more settings, neighbours and runs.
 
-    Guarantee of the audit itself: fixed seeds, so that it says the same every time; a sound library would
-    fail a part of it with chance 1e-6 under other seeds.
+    Guarantee of the audit itself: seeds are fixed, so results are reproducible. Under other seeds, a sound
+    library would fail each of its tests with probability 1e-6.
     """
     cases = chosen(names, deep)
     effort = DEEP if deep else QUICK

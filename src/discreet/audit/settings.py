@@ -1,4 +1,4 @@
-"""What is audited, and in which settings: mechanisms of the gate, registered learners, offline selectors.
+"""The settings of audits: mechanisms of the gate, registered learners, offline selectors.
 
 A new mechanism, learner or selector without a setting fails the tests.
 """
@@ -38,16 +38,16 @@ from .faults import CHOICES_TELL, NUMBERS_TELL, PAST_THE_GATE, RETURNING, SHOWN_
 from .hooks import AuditRandomness, Floats
 from .measures import Pair, Space
 
-# Everything that decides about people does it by one of these.
+# The methods by which classes make decisions about people.
 _DECIDES = ("choose", "select", "fit")
-# Made of learners that are audited; what joins them is enumerated in tests.
+# Composed of audited learners; tests enumerate their composition.
 _OF_OTHERS = ("Segments", "Experts")
-# What learners are made from; these choose nothing by themselves.
+# Base classes of learners, which choose nothing by themselves.
 _BASES = ("OnlineLearner", "OnlineSelector")
 
 
 def cases() -> list[Case]:
-    """Every setting that is audited: each name in one at least that is quick."""
+    """All audited settings: for each name, at least one that is quick."""
     mechanisms = (_gate_choices(), _numbers(), _releases(), _sums())
     online = (cases_of(name) for name in learners())
     selectors = (_greedy(), _many_picks(), _gains(), _continuous(), _recommenders(), _estimators())
@@ -63,8 +63,8 @@ def to_audit(*modules: ModuleType | Any) -> list[str]:
     """The public names that need an audit.
 
     Mechanisms are the methods of a gate that take a sensitivity. Of the classes that modules export
-    (privacy, online and offline, if none are given) it is running sums and whatever chooses, selects or fits;
-    abstract bases and results do neither.
+    (privacy, online and offline, if none are given), they are running sums and those that choose, select or
+    fit; abstract bases and results do neither.
 
     >>> "Gate.laplace" in to_audit(), "HedgeSelector" in to_audit(), "Guarantee" in to_audit()
     (True, True, False)
@@ -81,7 +81,7 @@ def to_audit(*modules: ModuleType | Any) -> list[str]:
 
 
 def missing(*modules: ModuleType | Any) -> list[str]:
-    """The public names that need an audit and have none."""
+    """The public names that need an audit and have no setting."""
     have = audited()
     return [name for name in to_audit(*modules) if name not in have]
 
@@ -89,7 +89,7 @@ def missing(*modules: ModuleType | Any) -> list[str]:
 def _exported(module: Any, name: str) -> Any:
     try:
         return getattr(module, name)
-    except ImportError:  # needs a package that is optional and not there
+    except ImportError:  # needs an optional package that is not installed
         return None
 
 
@@ -131,7 +131,7 @@ NOISE_SAMPLER_FAULTS = ("half of the noise drawn", "noise drawn with its sign lo
 
 
 def choosing(budget: Budget) -> Play:
-    """Two picks, the second without the first, by the sums of people's scores in [0, 1]."""
+    """Two picks without replacement, by the sums of people's scores in [0, 1]."""
     change = ScoreChange(1.0, one_directional=budget.neighbours == ADD_REMOVE)
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
@@ -154,13 +154,13 @@ _EVENTS: dict[str, Any] = {
 
 
 def _calibrated(kind: str, budget: Budget, moves: float, count: int) -> tuple[float, float]:
-    """The size of the noise of ``count`` releases that one person moves so far, and the sensitivity."""
+    """The size of the noise of ``count`` releases that a person changes by ``moves``, and the sensitivity."""
     event = _EVENTS[kind].within(budget.share(), moves, count)
     return (event.sigma if kind == "gaussian" else event.scale), event.sensitivity
 
 
 def releasing(kind: str, budget: Budget, columns: int) -> Play:
-    """Sums of people's vectors in [0, 1]^d, released twice, the second time doubled."""
+    """Sums of people's vectors in [0, 1]^d, released twice."""
     most = float(columns) if kind == "laplace" else float(np.sqrt(columns)) * (1.0 + 1e-12)
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
@@ -173,7 +173,7 @@ def releasing(kind: str, budget: Budget, columns: int) -> Play:
 
 
 def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int, **options: Any) -> Play:
-    """A running sum of people's vectors in [-1, 1]^d, shortened to length 1."""
+    """A running sum of people's vectors in [-1, 1]^d, clipped to norm 1."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         gate = Gate(budget, source)
@@ -185,7 +185,7 @@ def summing(kind: type[TreeSum] | type[FactorizedSum], budget: Budget, rows: int
 
 
 def one_number(kind: str, budget: Budget) -> tuple[Play, Callable[[Floats, int, AuditRandomness], Floats]]:
-    """A single number released once, and the same for many numbers at once, each of them somebody's own."""
+    """A single number released once, and the same for many numbers at once, each of another person."""
 
     def released(values: Floats, source: AuditRandomness) -> tuple[Any, Gate]:
         gate = Gate(budget, source)
@@ -269,7 +269,7 @@ def _sums() -> Iterator[Case]:
 # --- learners ---------------------------------------------------------------------------------------
 
 
-# To prove an epsilon from outputs takes some 30 e^epsilon runs, however gross the error.
+# Proving an epsilon from outputs takes some 30 e^epsilon runs, even for gross errors.
 _MOST_PROVABLE = 5.0
 _TOO_MUCH = (
     "Outputs alone cannot reject this setting: to prove more than its large claim takes some 30 e^epsilon"
@@ -306,9 +306,9 @@ def cases_of(name: str) -> Iterator[Case]:
 
 
 def _play(name: str, example: AuditExample, feedback: Callable[[Any, Floats, Any], Any]) -> Play:
-    """A round per row, and one more decision at the end; published is what the setting says.
+    """One round per row, and one more decision at the end; ``example.publishes`` names the output.
 
-    With several visits everybody comes once, then everybody comes again.
+    With several visits, everybody comes once, then everybody comes again.
     """
     publish = _PUBLISH[example.publishes]
 
@@ -336,12 +336,12 @@ def _crowd(columns: int, *numbers: float) -> Coverage:
 
 
 def _covers(_: Any, row: Floats, __: Any) -> Coverage:
-    """Somebody who likes the items whose numbers are 1."""
+    """A person who likes the items whose numbers are 1."""
     return _crowd(row.size, *row.tolist())
 
 
 def _reward(learner: Any, row: Floats, decision: Any) -> Any:
-    """The value of the set; or, with slot feedback, which item was taken, if any."""
+    """The value of the set or, with slot feedback, the item that was taken, if any."""
     if learner.feedback == "bandit":
         return float(row[0])
     return None if row[0] < 0 else int(decision.items[int(row[0])])
@@ -355,7 +355,7 @@ _ARCS = ((0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1))
 
 
 def _arc(_: Any, row: Floats, __: Any) -> SetFunction:
-    """Costs of 1 where a set has one of two items without the other, and -1 elsewhere; 0 for nobody."""
+    """Cost 1 of sets that have the first of two items without the second, else -1; 0 for nobody."""
     if row[0] < 0.0:
         return SetFunction(lambda _: 0.0, 3, bound=1.0)
     tail, head = _ARCS[int(row[0])]
@@ -363,7 +363,7 @@ def _arc(_: Any, row: Floats, __: Any) -> SetFunction:
 
 
 class _Linear:
-    """A linear function of a point of the box, with the row as its gradient."""
+    """A linear function of a point of the box; its gradient is the row, scaled to norm at most 1."""
 
     def __init__(self, row: Floats) -> None:
         self._row = row / max(1.0, float(np.linalg.norm(row)))
@@ -391,7 +391,7 @@ _FEEDBACK: dict[str, Callable[[Any, Floats, Any], Any]] = {
 
 
 def _set(learner: Any, decision: Any) -> Floats:
-    """A set as a vector, for scores of outputs."""
+    """A set as an indicator vector, for scores of outputs."""
     row = np.zeros(learner.n_items)
     row[list(decision.items)] = 1.0
     return row
@@ -405,14 +405,14 @@ _DRAWN = ("_lists", "_current", "_sets", "shown")
 
 
 def _kept(learner: OnlineLearner, decision: Any) -> list[float]:  # noqa: ARG001
-    """Everything that a saved learner knows: all that any later decision can depend on.
+    """All state of a saved learner that a later decision can depend on.
 
-    Sets that were drawn are left out: they follow from the released numbers, by public randomness, and differ
-    by whole items where these differ slightly.
+    Sets that were drawn are left out: they follow from the released numbers by public randomness, and can
+    differ by entire items if these differ slightly.
     """
-    # As they are handed over to be written: a file takes longer than all rounds of a setting.
+    # The arrays before they are written: a file would take longer than all rounds of a setting.
     _, arrays = learner._saved()
-    # Noise that was drawn ahead has been seen by nobody.
+    # Noise that was drawn ahead is not an output yet.
     ahead = [name for name in arrays if name.split(".")[-1] in ("_kept_noise", *_DRAWN)]
     kept = sorted(name for name in arrays if name not in ahead)
     numbers = [np.asarray(arrays[name], dtype=np.float64).ravel() for name in kept]
@@ -434,18 +434,18 @@ _PUBLISH: dict[str, Callable[[Any, Any], Any]] = {
 # --- offline selectors ------------------------------------------------------------------------------
 
 
-# A row of these numbers stands for nobody: it is taken out.
+# A row of these numbers stands for nobody, and is removed.
 _ABSENT = -1.0
 
 
 def present(stream: Floats) -> Floats:
-    """The rows of people who are there."""
+    """The rows of people who are present."""
     there: Floats = stream[(stream != _ABSENT).any(axis=1)]
     return there
 
 
 def selecting(make: Callable[..., Any], publish: Callable[[Any, Coverage], Any]) -> Play:
-    """A selector, made anew, and what is published of its choice for people who like some items."""
+    """A new selector per run, and what is published of its choice for people who like some items."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         selector, rows = make(seed=source), present(stream)
@@ -488,7 +488,7 @@ def _greedy() -> Iterator[Case]:
     """`PrivateGreedy` by each of its methods, with few enough people and items to enumerate all picks."""
     one, pair = Cardinality(1), Cardinality(2)
     knapsack, all_large = Knapsack([0.6, 0.3, 0.3], 1.0), Knapsack([0.6, 0.6, 0.6], 1.0)
-    # A doubled rate is not among them: see `_FEW_PICKS`.
+    # Without a doubled rate: see `_FEW_PICKS`.
     decomposable = ("charges forgotten", CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL)
     settings: list[tuple[GreedyMethod, str, Constraint, Budget, tuple[int, int], tuple[str, ...], bool]] = [
         # method, description, constraint, budget, (people, items), injected faults, in deep audits only
@@ -516,7 +516,7 @@ def _greedy() -> Iterator[Case]:
 
 
 def _many_picks() -> Iterator[Case]:
-    """As many picks as put an account of any number of them to use; all but the first item are alike."""
+    """Enough picks to exhaust an account that is valid for any number; all but the first item are alike."""
     budget, items, picks = Budget(2.0, 0.05, ADD_REMOVE), 16, 14
     greedy = selecting(partial(PrivateGreedy, picks, budget, "decomposable", max_people=8), _picked)
 
@@ -526,7 +526,7 @@ def _many_picks() -> Iterator[Case]:
         return Played(chosen.index(0) if 0 in chosen else picks, played.account)
 
     def alike(taken: tuple[int, ...], size: int) -> list[list[int]]:
-        """Until the first item is taken it stands first among those that are left."""
+        """Until the first item is taken, it is the first of those that are left, and the others are alike."""
         return [list(range(size))] if 0 in taken else [[0], list(range(1, size))]
 
     yield ChoiceCase(
@@ -541,7 +541,7 @@ def _many_picks() -> Iterator[Case]:
 
 
 def _gains() -> Iterator[Case]:
-    """Picks, and noisy numbers of what each of them added."""
+    """Picks, and the noisy marginal gain of each."""
     doubled = ("rate doubled",)
     settings: Sequence[tuple[GreedyMethod, int, int, Budget, int, tuple[str, ...], bool]] = [
         # method, picks, items, budget, people, what else has to be noticed, only when deep
@@ -567,7 +567,7 @@ def _gains() -> Iterator[Case]:
 
 
 def _continuous() -> Iterator[Case]:
-    """Two steps of each, by picks and by noisy gradients."""
+    """Two steps of each continuous greedy algorithm, by picks and by noisy gradients."""
     one, pair, blocks = Cardinality(1), Cardinality(2), PartitionMatroid([[0, 1], [2]], 1)
     settings: Sequence[tuple[type[ContinuousGreedy], ContinuousNoise, str, Constraint, Budget, bool]] = [
         # class, noise, in words, constraint, budget, only when deep
@@ -597,7 +597,7 @@ def _continuous() -> Iterator[Case]:
 
 
 def recommending(make: Callable[..., Any], crowd: int) -> Play:
-    """A recommender fitted to people and a crowd that does not change; its model, and a set's scores."""
+    """A recommender fitted to people and a fixed crowd; it publishes popularity, scores and its size."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         rows = present(stream)
@@ -610,7 +610,7 @@ def recommending(make: Callable[..., Any], crowd: int) -> Play:
 
 
 def _recommenders() -> Iterator[Case]:
-    """Popularity alone, as there are too few people for more; and popularity and pairs."""
+    """Popularity alone, for too few people for pairs; and popularity with pairs."""
     faults = (*NOISE_FAULTS, NOISE_SAMPLER_FAULTS[0], NUMBERS_TELL, SHOWN_TELLS, PAST_THE_GATE)
     for budget, crowd, options, words, deep in (
         (Budget(1.0, 1e-5), 0, {}, "popularity of 3 items", True),
@@ -626,7 +626,7 @@ def _recommenders() -> Iterator[Case]:
 
 
 def fitting(make: Callable[..., Any], given: Callable[[Floats], tuple[Floats, ...]]) -> Play:
-    """An estimator of scikit-learn's kind, fitted to what it is ``given`` of people's numbers."""
+    """An estimator with scikit-learn's interface, fitted to what ``given`` makes of people's numbers."""
 
     def play(stream: Floats, source: AuditRandomness) -> Played:
         fitted = make(random_state=source).fit(*given(stream))
@@ -651,7 +651,7 @@ def _estimators() -> Iterator[Case]:
             (*_PICKS[:3], CHOICE_SAMPLER_FAULTS[1], CHOICES_TELL),
             only_deep=deep,
         )
-    # Somebody alone in a class of whom the first feature is 1, or else all the others: nobody moves more.
+    # A person alone in their class, with only the first feature 1, or only the others: the largest change.
     alone = np.array([1.0, 0.0, 0.0, 0.0, 1.0])
     start = Pair(np.zeros((8, 5)), alone, np.where(np.arange(5) < 4, 1.0 - alone, 1.0), (0,))
     labelled: dict[str, Any] = {"bounds": (0.0, 1.0), "classes": [0.0, 1.0], "bins": 2}

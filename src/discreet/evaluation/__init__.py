@@ -1,4 +1,4 @@
-"""Evaluation in hindsight and in the clear: regret, streams, plots, reports, simulations."""
+"""Evaluation in hindsight, without privacy: regret, streams, plots, reports, simulations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # They need every learner, or the recommender: loaded when they are asked for.
+    # Loaded on demand, as they import every learner, or the recommender.
     if name == "simulate":
         from .simulation import simulate
 

@@ -1,7 +1,7 @@
-"""The demonstration behind ``discreet demo``: private jobs on public or synthetic data, with their accounts.
+"""The demonstration behind ``discreet demo``: private tasks on public or synthetic data, with their accounts.
 
-A shop, a choice of features, everybody's own set, and the live service in a process of its own; each with
-random and best beside it.
+A shop, feature selection, personal sets, and the live service in a separate process, each compared with
+random choices and with the best without privacy.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _LIKED_BY = 0.5 * np.arange(1.0, _WARES + 1.0) ** -1.0
 _EXPERIMENT = "window"
 _NIGHT = 0.1
 _NEEDED = ("httptools", "jinja2", "msgspec", "prometheus_client", "starlette", "uvicorn")
-_SECONDS = 60.0  # until a started service has to say where it is
+_SECONDS = 60.0  # that the client waits for an answer of the service
 
 
 @dataclass
 class Shop:
-    """Who chose and how it went; the plan, and the account of what it released."""
+    """The traces, learners and accounts of all policies, by name; and the plan."""
 
     traces: dict[str, Trace] = field(default_factory=dict)
     learners: dict[str, str] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Shop:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of shoppers who take something."""
+        """The share of shoppers who take something."""
         return {name: trace.average for name, trace in self.traces.items()}
 
     def kept(self, name: str) -> float:
-        """Gain over random sets, as a part of that of the best set in hindsight."""
+        """The gain over random sets, as a part of the gain of the best set in hindsight."""
         return _kept(self.shares, name)
 
 
@@ -132,12 +132,12 @@ def show(
 
 
 def _title(number: int, text: str) -> str:
-    """The line above a part, after a blank one."""
+    """The title of a part, between blank lines."""
     return f"\n{_wrapped(f'{number}. {text}', indent='')}\n"
 
 
 def _wrapped(text: str, indent: str = "  ") -> str:
-    """Text in lines that the terminal has room for."""
+    """Text wrapped to the width of the terminal."""
     width = min(shutil.get_terminal_size().columns, 100)
     return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
@@ -152,7 +152,7 @@ def _bars(rows: dict[str, float]) -> list[list[str]]:
 
 
 def _kept(figures: dict[str, float], name: str) -> float:
-    """Gain over random, which is first, as a part of what the last one gains, which is the best."""
+    """The gain over random (the first entry), as a part of the gain of the best (the last entry)."""
     first, *_, last = figures.values()
     return (figures[name] - first) / (last - first)
 
@@ -182,7 +182,7 @@ class Figures:
 
 
 def run_shop(budget: Budget, seed: int | None) -> Shop:
-    """The main job: five products for every shopper, chosen before the shopper is seen."""
+    """The main task: five products for every shopper, chosen before the shopper is seen."""
     people = product_display(SHOPPERS, PRODUCTS, PublicRandomness.seeded(1).generator)
     shop = Shop()
     shop.traces[RANDOM], shop.learners[RANDOM] = _at_random(people), ""
@@ -224,9 +224,9 @@ def _shop_table(shop: Shop) -> tuple[list[str], list[list[str]]]:
 
 
 def _forecast(shop: Shop) -> dict[str, float | None]:
-    """What the plan said before anybody came, compared with what was observed.
+    """The plan's forecast, compared with what was observed.
 
-    Shares are of what the best fixed set takes in hindsight (greedy). Regret is per round, against 1 - 1/e
+    Shares are relative to the best fixed set in hindsight (greedy). Regret is per round, against 1 - 1/e
     times that set.
     """
     assert shop.plan is not None
@@ -250,7 +250,7 @@ def _shop_in_short(shop: Shop) -> str:
 
 
 def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
-    """The epsilon of what was released: 0 where nobody was looked at, None without privacy."""
+    """The epsilon of a policy's releases: 0 if it uses no data, None without privacy."""
     if name == RANDOM:
         return 0.0
     privacy = shop.accounts.get(name)
@@ -260,7 +260,7 @@ def _epsilon(shop: Shop, name: str, budget: Budget) -> float | None:
 
 
 def working_on(what: str) -> None:
-    """What is being worked on, on a terminal only; each line takes the place of the one before."""
+    """Show what is being worked on, on a terminal only; each line overwrites the one before."""
     if sys.stderr.isatty():
         line = f"  {what} ..." if what else ""
         print(line.ljust(70), end="\r", file=sys.stderr, flush=True)
@@ -270,10 +270,10 @@ def working_on(what: str) -> None:
 
 
 def run_features(budget: Budget, seed: int | None) -> Figures | str:
-    """Choose pixels on 70 % of the people, fit a plain model to those, ask it about the others.
+    """Choose pixels with 70 % of the people, fit a plain model on these pixels, test it on the other people.
 
-    The choice is private, the model is not. Choosing anew for each split is a study of public data: in
-    earnest it is done once.
+    The choice is private, the model is not. A new choice for each split is for this study of public data; an
+    application chooses once.
     """
     try:
         from sklearn.datasets import load_digits
@@ -325,9 +325,9 @@ def run_features(budget: Budget, seed: int | None) -> Figures | str:
 
 
 def run_personal(budget: Budget, seed: int | None) -> Figures | str:
-    """Fit to 16,000 shoppers of many tastes; of 4,000 new ones a fifth of the items is held out.
+    """Fit to 16,000 shoppers of many tastes; for 4,000 new ones, a fifth of each one's items is held out.
 
-    A set has something for a new shopper if it holds one of the items that were held out.
+    A set serves a new shopper if it contains one of the held-out items.
     """
     if not budget.delta:
         return "this part needs a delta: its sums have Gaussian noise"
@@ -362,7 +362,7 @@ def run_personal(budget: Budget, seed: int | None) -> Figures | str:
 
 @dataclass(frozen=True)
 class LiveShop:
-    """What may be seen of the experiment and of its page; ``took`` because visitors are synthetic."""
+    """What operators see of the experiment, and its page; ``took`` is known as visitors are synthetic."""
 
     display: tuple[str, ...]
     releases: int
@@ -394,7 +394,7 @@ class LiveShop:
 
 
 def run_service(budget: Budget, folder: Path) -> LiveShop | str:
-    """Start it, send visitors, stop it; or what is missing. Its store stays in ``folder``."""
+    """Start the service, send visitors, stop it; or say what is missing. Its store stays in ``folder``."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         return f"this part needs more: {install('service')} ({missing[0]})"
@@ -453,25 +453,25 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
 
 
 def _chance_of_a_set() -> float:
-    """How likely a visitor likes something of a random set."""
+    """The probability that a visitor likes an item of a random set."""
     rng = PublicRandomness.seeded(5).generator
     sets = np.array([rng.permutation(_WARES)[:_WINDOW] for _ in range(5_000)])
     return float(np.mean(1.0 - np.prod(1.0 - _LIKED_BY[sets], axis=1)))
 
 
 def _visits(client: Client, budget: Budget) -> list[bool]:
-    """Everybody says which products they like; whether one of them was in the window."""
+    """Send visitors who report the products that they like; for each, whether one of these was shown."""
     products = [f"product {number}" for number in range(1, _WARES + 1)]
     people = {"name": "visitors", "epsilon": budget.epsilon}
     client.request("POST", "/v1/populations", people)
     shop = {"name": _EXPERIMENT, "population": "visitors", "items": products, "k": _WINDOW}
     more = {"learner": "PhasedSelector", "outcome_wait": 0.1, "block_size": 50, "share": 1.0}
-    more |= {"holdout": 0.05, "measure": 0.1}  # so few visitors show no lift: nearly all are learned from
+    more |= {"holdout": 0.05, "measure": 0.1}  # small: too few visitors to show a lift
     client.request("POST", "/v1/experiments", shop | {"feedback": "full"} | more)
     rng = PublicRandomness.seeded(4).generator
     took = []
     for number in range(_CUSTOMERS):
-        if number % 100 == 0:  # a new day: yesterday's visitors have been learned from
+        if number % 100 == 0:  # a new day: outcomes of the day before are learned from in the pause
             working_on(f"a service: {number} of {_CUSTOMERS} visitors")
             time.sleep(_NIGHT)
         decision = client.decide(_EXPERIMENT, f"visitor {number}")
@@ -482,7 +482,7 @@ def _visits(client: Client, budget: Budget) -> list[bool]:
 
 
 def _settled(client: Client) -> dict[str, Any]:
-    """Where the experiment stands, once it has released something: in a second or two."""
+    """The status of the experiment after its first release, or after ten seconds."""
     deadline = time.monotonic() + 10.0
     while True:
         status: dict[str, Any] = client.request("GET", f"/v1/experiments/{_EXPERIMENT}")
@@ -501,7 +501,7 @@ def _report(
     served: LiveShop | str,
     folder: Path,
 ) -> tuple[Path, list[Path]]:
-    """Write the page of the demonstration; its path, and those of the figures beside it."""
+    """Write the report of the demonstration; returns its path, and those of its figures."""
     page = Report(
         "A shop with 30,000 visitors, and the cost of privacy",
         f"{SLOTS} of {PRODUCTS} products are on display for each shopper, chosen before the shopper is seen."

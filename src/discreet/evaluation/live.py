@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from ..core import checks
 
-HOURS = 720  # of a month
+HOURS = 720  # in a month
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody comes at an ``hour`` of the month; ``answered`` is when we hear what they like, if ever."""
+    """A person comes at an ``hour`` of the month; ``answered`` is the hour of the feedback, or None."""
 
     hour: float
     person: str
@@ -25,7 +25,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Month:
-    """A month of visits in order of time; at hour 360 some products are replaced by new ones."""
+    """A month of visits in order of time; at hour 360, some products are replaced by new ones."""
 
     name: str
     products: tuple[str, ...]  # at the beginning
@@ -49,10 +49,10 @@ def live_shop(
 ) -> Iterator[Month]:
     """Months of a shop with ``visits`` each; in the middle of a month a part of its ``products`` is replaced.
 
-    A visit is that of somebody who has been there before with chance ``returning``. What a visitor likes is
-    heard of after ``hours_late`` on average (exponentially distributed), and with chance ``lost`` never. A
-    visitor has one of ``styles`` and likes some products, mostly of that style and mostly those that appeal
-    to everybody; what appeals changes by a factor of e to the ``drift``, or so, from month to month.
+    With probability ``returning``, a visitor has come before. Feedback comes after ``hours_late`` hours on
+    average (exponentially distributed), and with probability ``lost`` never. A visitor has one of ``styles``
+    and likes some products, mostly of that style and mostly those that appeal to everybody. From month to
+    month, the appeal of a product is multiplied by e^x, with x normal of standard deviation ``drift``.
 
     >>> import numpy as np
     >>> november, december = live_shop(2, 1000, 40, np.random.default_rng(0))
@@ -69,12 +69,12 @@ def live_shop(
         checks.real(name, chance, at_least=0.0, at_most=1.0)
 
     def generated() -> Iterator[Month]:
-        """The months, one after the other; what changes in one stays in the next."""
+        """The months, one after the other; changes of one month persist in the next."""
         names = [f"product {number}" for number in range(count)]
         made = count
         style, appeal = rng.integers(styles, size=count), rng.pareto(1.5, size=count) + 0.2
         popular = 1.0 / np.arange(1.0, styles + 1.0)
-        taste = np.empty(0, dtype=np.int64)  # the style of everybody so far
+        taste = np.empty(0, dtype=np.int64)  # the style of each person so far
         for month in range(months):
             hours = np.sort(rng.uniform(0.0, HOURS, size=visits))
             who = np.empty(visits, dtype=np.int64)
@@ -124,7 +124,7 @@ def _likes(
     tastes: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> list[tuple[str, ...]]:
-    """One to six products each, by appeal and twenty times as likely in the visitor's own style."""
+    """One to six products for each visitor, weighted by appeal, and twentyfold in the visitor's own style."""
     found: list[tuple[str, ...]] = []
     for first in range(0, tastes.size, 1000):
         some = tastes[first : first + 1000]

@@ -1,8 +1,8 @@
-"""How well personal sets serve people who were not in the data: everything here is in the clear.
+"""Evaluation, without privacy, of how well personal sets serve people who were not in the training data.
 
-Strong generalisation: a model is fitted to some people; of each of the others, a part of their items is the
-history and the rest is held out. The figures are true facts about the people they were computed from, in no
-account: for data that may be looked at. Choosing settings by them is a release.
+Strong generalisation: a model is fitted to some people; of each other person, a part of their items is the
+history and the rest is held out. The figures are exact facts about the people that they are computed from, in
+no account: use them on data that may be looked at. Choosing settings by them is a release.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..personal import Recommender, movement, unit_sums
 from ..privacy import Budget, Gate, GaussianNoise, PublicRandomness
 
 Items = NDArray[np.int32]
-# Scores of all items for each of some histories: people x items.
+# From histories to scores of all items: people x items.
 Scores = Callable[[Sequence[Items]], NDArray[np.float64]]
 _AT_A_TIME = 2048
 
 
 @dataclass(frozen=True)
 class NewPeople:
-    """Some people to fit to, and others: what each of them had (``histories``), and what was ``held_out``."""
+    """People for training, and new people, with the ``histories`` and the ``held_out`` items of each."""
 
     training: Population
     histories: tuple[Items, ...]
@@ -41,7 +41,7 @@ class NewPeople:
 
     @classmethod
     def of(cls, people: RowPopulation, seed: int, *, test: float = 0.2, held_out: float = 0.2) -> Self:
-        """A random fifth of the people are new; of who has two items or more a fifth is held out."""
+        """Split at random, by these parts; new people with fewer than two items are left out."""
         checks.real("test", test, above=0.0, below=1.0)
         checks.real("held_out", held_out, above=0.0, below=1.0)
         rows = people.as_rows()
@@ -63,7 +63,7 @@ class NewPeople:
 
 @dataclass(frozen=True)
 class Quality:
-    """Averages over new people: whether any held-out item is among the k, how many are, and how high up."""
+    """Averages over new people: whether a held-out item is among the k, what part of them, how high up."""
 
     hit_rate: float
     recall: float
@@ -75,9 +75,9 @@ class Quality:
 
 
 def quality(scores: Scores | Recommender, people: NewPeople, k: int) -> Quality:
-    """How well the k items with the largest scores, which are not in the history, meet what was held out.
+    """How well the k items with the largest scores, outside of the history, match the held-out items.
 
-    Recall is divided by what could be met: the smaller of k and the number of held-out items.
+    Recall is divided by the most possible matches: the smaller of k and the number of held-out items.
     """
     k = checks.whole("k", k, at_least=1)
     hits = recall = ndcg = 0.0
@@ -102,11 +102,11 @@ def _of_model(model: Recommender) -> Scores:
     return lambda histories: np.stack([model.scores(items) for items in histories])
 
 
-# --- compared with it, without privacy ---------------------------------------------------------------------
+# --- baselines without privacy -----------------------------------------------------------------------------
 
 
 def popularity(training: Population) -> Scores:
-    """How many people have each item: the same for everybody, without privacy."""
+    """The number of people who have each item: the same scores for everybody, without privacy."""
     counts = _together(training).diagonal()
     return lambda histories: np.tile(counts, (len(histories), 1))
 
@@ -129,7 +129,7 @@ def ease(training: Population, ridge: float = 200.0) -> Scores:
 
 
 def _together(people: Population) -> NDArray[np.float64]:
-    """How many people have each pair of items; on the diagonal, each item."""
+    """The number of people who have each pair of items; on the diagonal, each item."""
     rows = people.as_rows()
     assert rows is not None
     own = rows.sparse
@@ -157,7 +157,7 @@ IN_THE_CLEAR = "NOT PRIVATE: true figures about the people who were looked at, i
 
 @dataclass(frozen=True)
 class RecommenderComparison:
-    """Qualities by name, one for each split; ``reason`` says what the private model was made of."""
+    """Qualities by name, one for each split; ``reason`` explains the private model."""
 
     k: int
     found: dict[str, list[Quality]]
@@ -168,12 +168,12 @@ class RecommenderComparison:
         return float(np.mean([getattr(one, figure) for one in self.found[name]]))
 
     def error(self, name: str, figure: str = "hit_rate") -> float:
-        """The standard error of that average; nan of one split."""
+        """The standard error of that average; nan for a single split."""
         values = [getattr(one, figure) for one in self.found[name]]
         return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.nan
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows, as text: means over the splits, and the standard error of hit rates."""
+        """Header and rows, as text: means over the splits, and the standard errors of hit rates."""
         rows = []
         for name in self.found:
             hits, recall, ndcg = (f"{self.mean(name, figure):.3f}" for figure in FIGURES)
@@ -195,10 +195,10 @@ def compare_recommenders(
     features: Any = None,
     progress: bool = False,
 ) -> RecommenderComparison:
-    """A `PrivateRecommender` against private popularity with the whole budget, and others without privacy.
+    """Compare a `PrivateRecommender` with private popularity at the full budget, and with ``baselines``.
 
-    With public ``features`` of items it is there with them as well. Each seed is a split of the people, and
-    seeds the noise as well: nothing of this is private. ``progress`` says how many models are done.
+    With public ``features`` of items, the recommender is also fitted with them. Each seed determines a split
+    of the people, and the noise: nothing of this is private. ``progress`` shows how many models are done.
 
     >>> import numpy as np, discreet as dc
     >>> tastes = np.repeat(np.eye(3), 4, axis=1)[np.arange(9000) % 3]
@@ -231,7 +231,7 @@ def compare_recommenders(
 
 
 def popular(training: Population, budget: Budget, seed: int) -> Scores:
-    """Private popularity: the sum of unit vectors with all of the budget, the strongest set for everybody."""
+    """Private popularity: the sum of unit vectors with all of the budget, the strongest single ranking."""
     gate = Gate(budget, seed)
     event = GaussianNoise.within(budget.share(), movement(budget.neighbours, training.n_items))
     sums = gate.gaussian(unit_sums(training) / UNIT, event.sigma, event.sensitivity)

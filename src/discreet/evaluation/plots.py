@@ -1,7 +1,7 @@
 """Charts of simulations, traces and plans; every function draws on matplotlib axes and returns them.
 
-Lines differ in lightness, in dashes and in markers, so that they can be told apart in greyscale and by people
-who see colours differently. Regret and rewards are facts about the people of a stream: not private.
+Lines differ in lightness, dashes and markers, so that they can be distinguished in greyscale and with colour
+blindness. Regret and rewards are exact facts about the people of a stream, without privacy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..results import Trace
     from .simulation import Results
 
-# Dark and light by turns: neighbours differ in lightness, whatever becomes of the hue.
+# Dark and light colours alternate, so that neighbouring lines differ in lightness.
 COLOURS = ("#101010", "#d98f1a", "#1d3f8f", "#58a4d0", "#8c2d19", "#9a9a9a", "#2f6b3a", "#c57fb5")
 _CHOSEN, _OTHER = "#1d3f8f", "#c4c4c4"
 DASHES: tuple[Any, ...] = (
@@ -40,7 +40,7 @@ _LEVEL = 0.95
 
 
 def require() -> None:
-    """Say what to install where matplotlib is missing."""
+    """Raise ImportError, with the command to install it, if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -62,7 +62,7 @@ def style(place: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Curve:
-    """One line with its band, if there were repeats."""
+    """One line, with its band if there are repeats."""
 
     at: NDArray[np.int64]
     mean: NDArray[np.float64]
@@ -80,10 +80,10 @@ def regret(
     alpha: float | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Regret so far, round by round, with a 95 % band of the mean where there are repeats.
+    """Regret so far, round by round, with a 95 % band of the mean if there are repeats.
 
-    ``what`` is the outcome of `simulate` (with ``stream`` and ``epsilon`` where it has several), or a name
-    for each `Trace` or `Regret`, or list of them as repeats. Traces need their ``people``.
+    ``what`` is the result of `simulate` (with ``stream`` and ``epsilon`` if it has several), or a mapping of
+    names to a `Trace` or `Regret`, or to a list of these as repeats. Traces need their ``people``.
     """
     curves, part = _regret_curves(what, people, stream, epsilon, alpha)
     ax = _drawn(ax, curves)
@@ -110,7 +110,7 @@ def rewards(
     unit: str = "reward per round",
     title: str | None = None,
 ) -> Axes:
-    """Average reward so far, round by round; ``what`` as for `regret`, without regrets."""
+    """Average reward so far, round by round; ``what`` is as for `regret`, but without `Regret`."""
     curves: dict[str, _Curve] = {}
     for name, runs in _runs(what, stream, epsilon).items():
         if _is_outcomes(runs):
@@ -119,7 +119,7 @@ def rewards(
         else:
             at = _thin(len(runs[0]))
             found = np.array([np.cumsum(one.rewards)[at - 1] / at for one in runs])
-        settled = 100 * at >= at[-1]  # an average of the first few people leaps up and down
+        settled = 100 * at >= at[-1]  # averages over the first few people vary too much
         curves[name] = _banded(at[settled], found[:, settled])
     ax = _drawn(ax, curves)
     ax.set_ylim(bottom=0.0)
@@ -134,7 +134,7 @@ def rewards(
 def epsilon_curve(
     results: Results, ax: Axes | None = None, *, stream: str | None = None, title: str | None = None
 ) -> Axes:
-    """Average reward of a whole stream by epsilon; what does not depend on it is a level line."""
+    """Average reward of an entire stream by epsilon; learners that do not depend on it are level lines."""
     rows = [row for row in results.table() if row["stream"] == _stream_name(results, stream)]
     fixed = {one.name for one in results.config.learners if one.fixed}
     ax = _axes(ax)
@@ -169,7 +169,7 @@ def epsilon_curve(
 
 
 def plan(planned: Plan, ax: Axes | None = None, *, title: str | None = None) -> Axes:
-    """What each candidate of a plan is certified to lose per round, and what not learning can lose."""
+    """The certified regret per round of each candidate of a plan, and what not learning can lose."""
     ax = _axes(ax)
     shown = list(planned.candidates)[::-1]
     losses = [one.average for one in shown]
@@ -188,7 +188,7 @@ def plan(planned: Plan, ax: Axes | None = None, *, title: str | None = None) -> 
 def bars(
     shares: Mapping[str, float], ax: Axes | None = None, *, title: str, unit: str, dark: Sequence[str] = ()
 ) -> Axes:
-    """One bar for each name, with its value; those in ``dark`` stand out."""
+    """One bar for each name, with its value; those in ``dark`` are highlighted."""
     ax = _axes(ax)
     names = list(shares)[::-1]
     colours = [_CHOSEN if name in dark else _OTHER for name in names]
@@ -241,7 +241,7 @@ def _regret_curves(
 
 
 def _regrets(traces: Sequence[Trace], people: Population | None, alpha: float) -> list[Regret]:
-    """Regrets of traces; the best set, which takes a while to find, is found once."""
+    """Regrets of traces; the best set, which takes long to find, is found once."""
     if people is None:
         raise ValueError("traces need people=, those of the stream, to know what they missed")
     if any(len(trace) != len(people) for trace in traces):
@@ -253,7 +253,7 @@ def _regrets(traces: Sequence[Trace], people: Population | None, alpha: float) -
 def _runs(
     what: Results | Mapping[str, Any], stream: str | None, epsilon: float | None
 ) -> dict[str, Sequence[Any]]:
-    """By name, the repeats."""
+    """The repeats, by name."""
     if not isinstance(what, Mapping):
         return dict(what.by_learner(stream, epsilon))
     if not what:
@@ -274,7 +274,7 @@ def _thin(rounds: int) -> NDArray[np.int64]:
 
 
 def _sampled(curve: _Curve) -> _Curve:
-    """At most this many points: more cannot be seen, and make a large file."""
+    """At most `_POINTS` points: more are not visible, and make a large file."""
     if curve.at.size <= _POINTS:
         return curve
     keep = _thin(curve.at.size) - 1
@@ -329,7 +329,7 @@ def _drawn(ax: Axes | None, curves: Mapping[str, _Curve]) -> Axes:
 def _finish(
     ax: Axes, title: str, across: str, up: str, note: str = "", order: Sequence[str] | None = None
 ) -> Axes:
-    """Title, axes, and a legend below with as many columns as the figure is wide enough for."""
+    """Add the title, the axes, and a legend below, with as many columns as the figure has space for."""
     from matplotlib.ticker import FuncFormatter
 
     figure: Any = ax.get_figure(root=True)

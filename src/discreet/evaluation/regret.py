@@ -1,6 +1,6 @@
-"""Regret: what the best fixed set, chosen in hindsight, would have brought beyond what was served.
+"""Regret: the value of the best fixed set, chosen in hindsight, minus the value of what was served.
 
-Everything here reads people's values in the clear and spends no budget: use it on data that you may look
+Everything here reads people's values without privacy and spends no budget: use it on data that you may look
 at (a simulation, a public benchmark), and publish nothing of it otherwise.
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ..results import Trace
 
 ALPHA = 1.0 - 1.0 / math.e
-# Up to this many sets of k items are gone through to the end; with more the search may stop early.
+# With up to this many sets of k items, the search may open all; with more it may stop early.
 _FEW_SETS = 50_000
 _MOST_OPENED = 5_000
-# Sets opened times people: some seconds of work.
+# The limit on opened sets times people: some seconds of work.
 _MOST_ANSWERS = 200_000_000
 METHODS = ("normal", "percentile")
 _Floats = NDArray[np.float64]
@@ -37,15 +37,15 @@ _Floats = NDArray[np.float64]
 class Regret:
     """Regret of one stream against one fixed set: a true fact about people that no account covers.
 
-    ``comparator`` is the set, ``best`` its average value over the stream. ``exact`` says that no set of that
-    size (no feasible set, if a constraint was given) has a higher one; otherwise it is the best that was
-    found (greedy in hindsight or better), and ``best_upper`` is what no set exceeds. ``total`` is
+    ``comparator`` is the set, ``best`` its average value over the stream. If ``exact``, no set of that size
+    (no feasible set, if a constraint was given) has a higher value; otherwise it is the best that was found
+    (greedy in hindsight or better), and ``best_upper`` is a bound on all sets. ``total`` is
     ``alpha * best * rounds - rewards``, ``upper`` the same with ``best_upper``, and ``curve`` the running
     total, round by round, against the same comparator.
 
-    With ``alpha`` below 1 a good learner's regret is negative: it collects more than that part of the best
-    set's value. A learner that follows a drift can also beat every fixed set. ``curve`` says so; ``positive``
-    is the curve with those stretches at 0, for log-log plots.
+    With ``alpha`` below 1, a good learner's regret is negative: it collects more than that part of the best
+    set's value. A learner that follows a drift can also beat every fixed set. ``curve`` is negative there,
+    and ``positive`` is 0, for log-log plots.
     """
 
     comparator: tuple[int, ...]
@@ -79,9 +79,8 @@ def regret(
     """Regret of ``trace`` against the best fixed set of the size that was served.
 
     ``people`` are those of the stream, in its order. ``alpha`` is the part of the best set's value that
-    counts, 1 - 1/e unless given. With ``constraint`` (a matroid or a knapsack) the comparison is with the
-    best feasible set instead, which is what a learner under that constraint could have served. How the best
-    set is found: `best_fixed_set`.
+    counts, by default 1 - 1/e. With ``constraint`` (a matroid or a knapsack), the comparison is with the best
+    feasible set instead, which a learner under that constraint could have served. See `best_fixed_set`.
 
     >>> from discreet.objectives import Coverage
     >>> from discreet.results import Trace
@@ -105,7 +104,7 @@ def regret(
 def regret_against(
     trace: Trace, people: Population, found: tuple[tuple[int, ...], bool, float], alpha: float
 ) -> Regret:
-    """Regret against what `best_fixed_set` found."""
+    """Regret against the set that `best_fixed_set` has ``found``."""
     comparator, exact, upper = found
     best = people.value(comparator)
     upper = max(best, upper)
@@ -115,16 +114,16 @@ def regret_against(
 
 
 def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, ...], bool, float]:
-    """The k items of the highest average value: (items, whether that is certain, what no set exceeds).
+    """The k items with the highest average value: (items, whether that is certain, a bound on all sets).
 
     Given a matroid or a knapsack for ``k``: the best feasible set.
 
-    Every set is considered, but those that cannot be best are left out unseen: a set S with r items to come
-    is worth at most f(S) and the r largest gains on top of it, because the functions are submodular. The most
-    promising set is opened first, starting from greedy's, and equal sets end the search; what has not been
-    opened after a while bounds the best value. That bound is never above greedy's own, the least over its
-    prefixes P of f(P) and the k largest gains on top of P, which is at most greedy / (1 - 1/e). Under a
-    constraint the completions are those of its polytope.
+    This is branch and bound: the value of a set S with r more items is at most f(S) plus the r largest
+    marginal gains at S, because the functions are submodular. The set with the largest bound is opened first,
+    starting with greedy's solution, and the search ends when no bound exceeds the best value. If it stops
+    early, the largest remaining bound bounds the best value. That is never above greedy's own bound, the
+    least over its prefixes P of f(P) plus the k largest gains at P, which is at most greedy / (1 - 1/e).
+    Under a constraint the completions are those of its polytope.
 
     >>> from discreet.objectives import Coverage
     >>> best_fixed_set(Coverage([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 1], [0, 1, 0], [0, 0, 1]]), 2)
@@ -144,7 +143,7 @@ def best_fixed_set(people: Population, k: int | Constraint) -> tuple[tuple[int, 
 
 
 class _Search:
-    """Best first, by branching on whether the item of the largest gain is in the set."""
+    """Best-first search that branches on whether the item with the largest gain is in the set."""
 
     def __init__(self, people: Population, constraint: Constraint) -> None:
         self._people, self._constraint = people, constraint
@@ -153,7 +152,7 @@ class _Search:
         state = people.start()
         self.chosen: tuple[int, ...] = ()
         self.best = 0.0
-        least = math.inf  # over greedy's prefixes, of what no set exceeds
+        least = math.inf  # the smallest bound at greedy's prefixes
         while True:
             value, gains = people.value(state.items), state.gains()
             least = min(least, value + self._completion((), gains))
@@ -162,20 +161,20 @@ class _Search:
             state.add(int(np.argmax(np.where(free, gains, -1.0))))
         self._prefix_ceiling = least
         self.chosen, self.best = tuple(state.items), value
-        self._slack = 1e-12 * value  # what rounding can do to sums of gains
+        self._slack = 1e-12 * value  # tolerance for rounding errors in sums of gains
 
     @property
     def exact(self) -> bool:
-        """Whether nothing better can be left."""
+        """Whether no better set can remain."""
         return not self._waiting or -self._waiting[0].order <= self.best + self._slack
 
     @property
     def ceiling(self) -> float:
-        """What no set exceeds, as far as the search has come."""
+        """The bound on all sets so far."""
         return min(-self._waiting[0].order, self._prefix_ceiling)
 
     def run(self) -> None:
-        """Open sets until the best is known, or there are too many."""
+        """Open sets until the best is known, or the limit is reached."""
         people, constraint = self._people, self._constraint
         self._wait((), people.value([]), people.gains([]), constraint.addable([]))
         opened, allowed = 1, _allowed(people, constraint.rank)
@@ -200,10 +199,10 @@ class _Search:
             heapq.heappush(self._waiting, _Part(-ceiling, self._number, prefix, value, gains, left))
 
     def _completion(self, prefix: tuple[int, ...], gains: _Floats) -> float:
-        """At least what any feasible set that holds ``prefix`` gains besides, by the constraint's polytope.
+        """A bound on further gains of feasible sets that contain ``prefix``, by the constraint's polytope.
 
-        Weights that put the prefix first: the best vertex holds no more of it than such a set, and so gains
-        at least as much besides.
+        With large weights on the prefix, the best vertex has at most as much of it as such a set, which has
+        all of it, and so gains at least as much from other items.
         """
         if isinstance(self._constraint, Cardinality):
             missing = self._constraint.k - len(prefix)
@@ -214,16 +213,16 @@ class _Search:
 
 
 def _allowed(people: Population, slots: int) -> int:
-    """How many sets may be opened."""
+    """The number of sets that may be opened."""
     wanted = _FEW_SETS if math.comb(people.n_items, slots) <= _FEW_SETS else _MOST_OPENED
     return min(wanted, max(slots + 1, _MOST_ANSWERS // len(people)))
 
 
 @dataclass(order=True, frozen=True)
 class _Part:
-    """All feasible sets that hold ``prefix`` and otherwise only items of ``left``."""
+    """All feasible sets that contain ``prefix`` and otherwise only items of ``left``."""
 
-    order: float  # minus the ceiling: the heap gives the smallest first
+    order: float  # minus the bound: the heap gives the smallest first
     number: int
     prefix: tuple[int, ...]
     value: float
@@ -233,7 +232,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class Bands:
-    """Regret over repeats, round by round: ``mean``, and where it lies with confidence ``level``."""
+    """Regret over repeats, round by round: the ``mean``, and a band from ``low`` to ``high`` at ``level``."""
 
     mean: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -258,12 +257,12 @@ def regret_bands(
     """Mean regret curve over repeated runs, with a band at every round.
 
     ``method="normal"``: a confidence interval of the mean, by Student's t with one degree of freedom less
-    than there are repeats. ``"percentile"``: the middle ``level`` of the repeats themselves, which says how
-    far single runs spread. Each band holds for one round at a time.
+    than there are repeats. ``"percentile"``: the middle part ``level`` of the repeats, which shows the spread
+    of single runs. Each band is pointwise: it holds for one round at a time.
 
-    ``clip=True`` puts negative stretches (see `Regret`) of every run to 0 before anything is averaged, so
-    that all three curves can be drawn on a logarithmic axis. The mean of clipped runs is never below the
-    clipped mean: a plot of it understates a good learner.
+    ``clip=True`` sets negative regret (see `Regret`) of every run to 0 before averaging, so that all three
+    curves can be drawn on a logarithmic axis. The mean of clipped runs is never below the clipped mean: a
+    plot of it understates a good learner.
     """
     checks.real("level", level, above=0.0, below=1.0)
     checks.one_of("method", method, METHODS)

@@ -1,7 +1,7 @@
-"""Reports: one HTML file that needs nothing else, readable on a screen, a phone or paper.
+"""Reports: one self-contained HTML file, readable on a screen, a phone or paper.
 
 Everything is in the file: the style sheet (`core.page`), and each chart as a drawing in two shapes, wide for
-screens and narrow for phones. A report shows what a simulation found out about its people, in the clear.
+screens and narrow for phones. A report shows exact results of a simulation about its people, without privacy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Report(Page):
     """A page with charts: each as a drawing in two shapes, wide for screens and narrow for phones."""
 
     def chart(self, draw: Callable[[Axes], Any], described: str, save: Path) -> list[Path]:
-        """A chart in both shapes; ``draw`` is called with axes for each. ``save`` is where to put it as well.
+        """Add a chart in both shapes; ``draw`` is called with axes for each. It is also written to ``save``.
 
         Without matplotlib the report says that a chart is missing, and what to install.
         """
@@ -75,7 +75,7 @@ NOT_PRIVATE = (
 
 
 def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple[Path, list[Path]]:
-    """Write ``folder/report.html`` and its charts as PNG and SVG; what was written."""
+    """Write ``folder/report.html`` and its charts as PNG and SVG; returns the paths of report and charts."""
     config, home = results.config, Path(folder)
     charts = home / "plots"
     page = Report(
@@ -129,7 +129,7 @@ def simulation_report(results: Results, folder: str | os.PathLike[str]) -> tuple
 def recommender_report(
     compared: RecommenderComparison, settings: dict[str, str], folder: str | os.PathLike[str]
 ) -> tuple[Path, list[Path]]:
-    """Write ``folder/report.html`` about personal sets, and its chart; what was written."""
+    """Write ``folder/report.html`` about personal sets, and its chart; returns the paths of both."""
     home = Path(folder)
     people = next(iter(compared.found.values()))
     page = Report(
@@ -176,7 +176,7 @@ def recommender_report(
 
 
 def plots_available() -> bool:
-    """Whether matplotlib is there."""
+    """Whether matplotlib is installed."""
     try:
         plots.require()
     except ImportError:
@@ -231,24 +231,24 @@ def _rival(results: Results) -> str:
 
 
 def level(epsilon: float | None) -> str:
-    """An epsilon as it was asked for."""
+    """An epsilon of the settings as text."""
     return "" if epsilon is None else "none" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
 def account(epsilon: float) -> str:
-    """The epsilon of an account; 0 where no data was looked at."""
+    """The epsilon of an account as text; 0 if no data was used."""
     return "not private" if math.isinf(epsilon) else at_most(epsilon, 3)
 
 
 def source(stream: StreamSpec) -> str:
-    """Which of the data is real, in words."""
+    """The source of a stream in words: real or synthetic data."""
     if stream.family == "events":
         return "real data, the people of a file of events"
     return f"synthetic people of the family {stream.family!r}"
 
 
 def planned(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The rows of the planner, and which learner it took for each."""
+    """The planner's rows, and the learner that it took for each."""
     return [
         (f"{row['learner']} at epsilon {level(row['epsilon'])}", row["planned"])
         for row in rows
@@ -279,7 +279,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _picture(figure: Any) -> str:
-    """A figure as an address that holds it."""
+    """A figure as a data URL."""
     import matplotlib
 
     drawn = io.BytesIO()

@@ -1,10 +1,10 @@
-"""Simulations: learners x streams x budgets x repeats, each cell run once, and what came of it.
+"""Simulations: learners x streams x budgets x repeats, with one run and one outcome per cell.
 
-A cell's settings decide its outcome, seeds included, and their hash names the file it is kept in: a cell that
-is there is not run again, and a change of any setting (or of an event file, or of the version of this
-library) makes another cell. A run that was interrupted and one that was not end with the same numbers.
+A cell's settings, seeds included, determine its outcome, and their hash names its file: a cell whose file
+exists is not run again, and a change of any setting (or of an event file, or of the version of this library)
+makes another cell. A run that is continued after an interruption ends with the same numbers as any other.
 
-Outcomes are facts about the people of the stream, read in the clear: they are not private.
+Outcomes are exact facts about the people of the stream, without privacy.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ EVENTS = "events"
 COMPARATORS = ("greedy", "best")
 RESULTS, CELLS = "results.parquet", "cells"
 _MADE_BY_US = ("self", "n_items", "k", "rounds", "budget", "bound", "labels", "start", "seed")
-_CANDIDATES = "candidates"  # a public list of items, the best first: what learners are given as their start
-# A new version of how a cell is run makes new cells; one that is kept without a column is run again.
+_CANDIDATES = "candidates"  # a public list of items, the best first: the start of learners
+# Incremented when cells are run differently, so that all are run again, as are stored ones without a column.
 _FORMAT = 1
-_POINTS = 200  # of each curve that is kept
+_POINTS = 200  # of each stored curve
 _RANDOM_SETS = 100  # random play shows this many sets, one after the other
 # Greedy's k items have at least this part of the value of the best k.
 _GREEDY = 1.0 - 1.0 / math.e
-_ALONE = 5.0  # seconds of work that are worth starting other processes for
+_ALONE = 5.0  # seconds of work before other processes are started
 
 
 # --- what is run ------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ _ALONE = 5.0  # seconds of work that are worth starting other processes for
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """Which people come: a family of `streams.STREAMS` with its settings, or a file of events."""
+    """A stream of people: a family of `streams.STREAMS` with its settings, or a file of events."""
 
     name: str
     family: str
@@ -70,7 +70,7 @@ class StreamSpec:
 
     @property
     def items_from_data(self) -> bool:
-        """Whether its items are those that its people have, so that accounts are conditional on the list."""
+        """Whether its list of items is read from people's data, so that accounts are conditional on it."""
         return self.family == EVENTS and "items" not in self.settings
 
     def people(self, seed: int) -> Population:
@@ -87,9 +87,9 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """Who chooses: a class of `discreet.online` by name, the planner, or a baseline; with settings.
+    """A learner with settings: a class of `discreet.online` by name, the planner, or a baseline.
 
-    With an ``epsilon`` of its own it is run at that one only, whatever the others are run at.
+    With its own ``epsilon``, it is run at that one only, and not at those of the simulation.
     """
 
     name: str
@@ -106,7 +106,7 @@ class LearnerSpec:
 
 @dataclass(frozen=True)
 class Cell:
-    """One learner on one stream at one epsilon, once. ``epsilon`` is None for baselines."""
+    """One run of one learner on one stream at one epsilon; ``epsilon`` is None for baselines."""
 
     stream: StreamSpec
     learner: LearnerSpec
@@ -120,13 +120,13 @@ class Cell:
 
     @property
     def stage(self) -> dict[str, Any]:
-        """What decides who comes: the same for every learner, so that they can be compared."""
+        """The settings that determine the people: the same for all learners, so that they are comparable."""
         kept = {name: value for name, value in self.stream.settings.items() if name != "path"}
         return {"family": self.stream.family, "settings": kept, "repeat": self.repeat, "seed": self.seed}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides the outcome; names for the reader are not among it."""
+        """All settings that determine the outcome, without names for the reader."""
         return self.stage | {
             "format": _FORMAT,
             "version": __version__,
@@ -155,7 +155,7 @@ def digest(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole simulation, checked: read it with `read_config` or `Config.of`."""
+    """The validated settings of a simulation: read them with `read_config` or `Config.of`."""
 
     streams: tuple[StreamSpec, ...]
     learners: tuple[LearnerSpec, ...]
@@ -201,7 +201,7 @@ class Config:
         return config
 
     def _check(self) -> None:
-        """Refuse settings that no run could start with."""
+        """Refuse settings with which no cell could be run."""
         from ..privacy import Budget
 
         if not self.epsilons or len(set(self.epsilons)) < len(self.epsilons):
@@ -218,13 +218,13 @@ class Config:
             raise TypeError(f"title must be text, got {self.title!r}")
         for stream in self.streams:
             count = None if stream.family == EVENTS else stream.settings.get("items")
-            if count is None:  # a file: reading it now says what is wrong with it before anything runs
+            if count is None:  # a file: reading it now reveals its errors before anything runs
                 count = stream.people(0).n_items
             if checks.whole("k", self.k, at_least=1) > count:
                 raise ValueError(f"k={self.k} exceeds the {count} items of stream {stream.name!r}")
 
     def cells(self) -> list[Cell]:
-        """Every cell, those of one stream and repeat together."""
+        """All cells, with those of one stream and repeat next to each other."""
         return [
             self._cell(stream, learner, epsilon, repeat)
             for stream in self.streams
@@ -247,7 +247,7 @@ class Config:
 
 
 def read_config(path: str | os.PathLike[str]) -> Config:
-    """A TOML file, see ``discreet simulate --help`` for an example."""
+    """Read a TOML file; ``discreet simulate --help`` has an example."""
     import tomllib
 
     file = Path(path)
@@ -326,7 +326,7 @@ def _learner(given: Mapping[str, Any], feedback: str | None) -> LearnerSpec:
 
 
 def _heard(kind: str, feedback: Feedback) -> dict[str, Any]:
-    """The setting with which a learner observes this much after a round; refused where it needs more."""
+    """The setting that gives a learner this feedback; refused if the learner needs more."""
     if kind in BASELINES:
         return {}
     if kind == PLANNER:
@@ -343,7 +343,7 @@ def _heard(kind: str, feedback: Feedback) -> dict[str, Any]:
 
 
 def learner_names() -> list[str]:
-    """Who can be simulated: every selector of `discreet.online`, the planner and the baselines."""
+    """The names to simulate: every selector of `discreet.online`, the planner and the baselines."""
     from ..online.registry import selectors
 
     return [*selectors(), PLANNER, *BASELINES]
@@ -396,7 +396,7 @@ def _list_of_tables(name: str, given: Any) -> None:
 
 
 def _distinct(what: str, specs: list[Any]) -> tuple[Any, ...]:
-    """Specs under distinct names; a second one of a name gets a number."""
+    """Specs with distinct names: later ones with the same name get a number."""
     seen: dict[str, int] = {}
     named: list[Any] = []
     for one in specs:
@@ -421,7 +421,7 @@ _POPULAR = (
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
-    """Run one cell: a row of plain values, or ``{"refused": reason}`` where its settings cannot be."""
+    """Run one cell: a row of plain values, or ``{"refused": reason}`` if its settings are impossible."""
     from ..objectives.base import value_to_each
     from ..privacy import BudgetExceeded
 
@@ -440,7 +440,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
                 rewards, account = value_to_each(people, shown), math.inf
             else:
                 learner, taken = _made(people, cell)
-                start = time.perf_counter()  # a plan is made for all repeats
+                start = time.perf_counter()  # without planning, which all repeats share
                 if cell.learner.kind == "PersonalSelector":
                     warnings.warn(_POPULAR, stacklevel=2)
                 trace = learner.run(people)
@@ -470,7 +470,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
 
 def _made(people: Population, cell: Cell) -> tuple[Any, str]:
-    """The learner of a cell, ready for its first round; and what the planner took, where it was asked."""
+    """The learner of a cell, ready for its first round; and the planner's choice, "" without planner."""
     from ..online.registry import learners
 
     seed = int(digest(cell.settings)[:15], 16)
@@ -487,7 +487,7 @@ def _made(people: Population, cell: Cell) -> tuple[Any, str]:
 
 
 def _ranked(people: Population, few: Sequence[Any], k: int) -> Any:
-    """A start with these candidates; without labels, texts are the numbers of items."""
+    """A start with these candidates; if items have no labels, texts are their numbers."""
     from ..core.names import item_numbers
     from ..online import Released
 
@@ -509,13 +509,13 @@ def _sizes(people: Population, cell: Cell) -> dict[str, Any]:
 
 
 def _account(learner: Any) -> float:
-    """The epsilon of what a learner released."""
+    """The epsilon of a learner's releases."""
     budget = learner.budget
     return float(learner.privacy.epsilon(delta=budget.delta)) if budget.private else math.inf
 
 
 def _planned(people: Population, cell: Cell, settings: Mapping[str, Any]) -> Plan:
-    """The plan of a cell; it depends on sizes and budgets only, so that the repeats of a stream share it."""
+    """The plan of a cell; it depends on sizes and budgets only, so all repeats of a stream share it."""
     from ..planning import plan
 
     asked = {"rounds": len(people)} | _sizes(people, cell) | dict(settings)
@@ -555,7 +555,7 @@ def _popular(people: Population, k: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Stage:
-    """The people of a cell, and what is known of them in hindsight."""
+    """The people of a cell, and comparison sets in hindsight."""
 
     people: Population
     greedy: list[int]
@@ -572,7 +572,7 @@ def _stage_of(cell: Cell) -> _Stage:
 
 @lru_cache(maxsize=2)
 def _staged(stage: str, path: tuple[str, ...] | None, k: int, comparator: str) -> _Stage:
-    """The stage of a cell, kept for the next cells: they mostly share it."""
+    """The stage of a cell, cached: the next cells mostly share it."""
     from ..objectives import greedy
     from ..objectives.base import value_to_each
 
@@ -593,11 +593,11 @@ def _staged(stage: str, path: tuple[str, ...] | None, k: int, comparator: str) -
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a cell; ``rewards`` and ``rival`` are running totals after the rounds in ``at``.
+    """The outcome of a cell; ``rewards`` and ``rival`` are running totals after the rounds in ``at``.
 
-    ``rival`` is what the comparator, one set fixed in hindsight, brought the same people. ``account`` is the
-    epsilon of what the learner released, at the cell's delta: infinite without privacy, 0 without data.
-    ``planned`` is the learner that the planner took, ``shown`` the items of the last round, by their labels.
+    ``rival`` is the value of the comparator, one set fixed in hindsight, for the same people. ``account`` is
+    the epsilon of the learner's releases, at the cell's delta: infinite without privacy, 0 without data.
+    ``planned`` is the planner's choice, ``shown`` the items of the last round, by their labels.
     """
 
     cell: Cell
@@ -620,7 +620,7 @@ class Outcome:
 
     @classmethod
     def of(cls, cell: Cell, row: Mapping[str, Any]) -> Outcome:
-        """From a row of plain values, as `run_cell` gives it and a file keeps it."""
+        """From a row of plain values, as in `run_cell` and in files."""
         curves = {name: np.array(row[name]) for name in ("at", "rewards", "rival")}
         sets = {name: tuple(row[name]) for name in ("comparator", "shown")}
         return cls(cell, **{**{name: row[name] for name in _COLUMNS}, **curves, **sets})
@@ -633,7 +633,7 @@ class Outcome:
         return Regret(self.comparator, self.exact, best, upper, total, most, curve, alpha)
 
 
-# What is kept of a cell, and of which type.
+# The stored columns of a cell, and their types.
 _KINDS = {
     "int": "int64",
     "float": "float64",
@@ -656,9 +656,9 @@ class Results:
     refused: tuple[tuple[Cell, str], ...] = ()
 
     def by_learner(self, stream: str | None = None, epsilon: float | None = None) -> dict[str, list[Outcome]]:
-        """The repeats of every learner on one stream at one epsilon; those that are alike at each, always.
+        """The repeats of every learner on one stream at one epsilon; also of those that do not depend on it.
 
-        With one stream, or one epsilon, it need not be named.
+        If there is only one stream, or one epsilon, it need not be given.
         """
         name = _only("stream", stream, [one.name for one in self.config.streams])
         level = _only("epsilon", epsilon, list(self.config.epsilons))
@@ -718,7 +718,7 @@ def _only(what: str, given: Any, known: list[Any]) -> Any:
 
 
 class KeptCells:
-    """A folder of finished cells, a JSON file each; in the end all of them in one Parquet file."""
+    """A folder of finished cells, one JSON file each; at the end, all of them in one Parquet file."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -730,7 +730,7 @@ class KeptCells:
         (folder / CELLS).mkdir(parents=True, exist_ok=True)
 
     def read(self, cells: Mapping[str, Cell]) -> dict[str, dict[str, Any]]:
-        """The rows of those cells that are finished; a file that cannot be read is as good as none."""
+        """The rows of those cells that are finished; unreadable files are ignored."""
         found = {}
         for key in cells:
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -743,7 +743,7 @@ class KeptCells:
             part.write_text(json.dumps(row), encoding="utf-8")
 
     def gather(self, results: Results) -> None:
-        """All outcomes in one file, a row each."""
+        """Write all outcomes to one file, one row each."""
         arrow = self._arrow
         cells = [one.cell for one in results.outcomes]
         columns: dict[str, Any] = {
@@ -781,12 +781,12 @@ def simulate(
     workers: int | None = None,
     progress: bool = False,
 ) -> Results:
-    """Run every cell that ``folder`` does not hold yet, and return them all.
+    """Run every cell that ``folder`` does not hold yet, and return all outcomes.
 
-    Each finished cell is a JSON file in ``folder/cells``, which is complete or not there;
-    ``folder/results.parquet`` holds all of them in the end. ``workers`` processes share the work; 1 works in
-    this process. Unless given, there are as many as cores, and only once this process has been at it for
-    longer than they take to start. Without a folder nothing is kept.
+    Each finished cell is a JSON file in ``folder/cells``, written atomically; at the end,
+    ``folder/results.parquet`` holds all of them. ``workers`` processes share the work; with 1, all is done in
+    this process. By default there are as many as cores, started only after this process has worked alone for
+    a few seconds. Without a folder nothing is stored.
 
     >>> config = Config.of({"rounds": 200, "items": 8, "k": 2, "repeats": 2,
     ...     "streams": [{"family": "product display"}],
@@ -821,16 +821,16 @@ def simulate(
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _rows(
     cells: list[Cell], workers: int, alone: float, progress: bool
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Cells with their outcomes, in the order in which they are done; the first ones by this process.
+    """Cells with their rows, in the order in which they are finished; the first ones from this process.
 
-    It goes on by itself for this many seconds of its work, without end where there are no other workers.
+    It works alone for ``alone`` seconds of processor time, or until the end if there are no other workers.
     """
     ticks = iter(track(range(len(cells)), "cells", progress))
     left = list(reversed(cells))
@@ -845,7 +845,7 @@ def _rows(
 
 
 def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Cells that several processes share."""
+    """Cells with their rows, from several processes."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -853,7 +853,7 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
     from ..online.registry import REGISTRY
 
     others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")  # threads of ours would not survive a fork
+    context = multiprocessing.get_context("spawn")  # this process's threads would not survive a fork
     homes = {one.home for name, one in REGISTRY.items() if name in {cell.learner.kind for cell in cells}}
     with ProcessPoolExecutor(workers, context, initializer=_as_a_worker, initargs=(homes,)) as pool:
         try:
@@ -867,7 +867,7 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
                 ' if __name__ == "__main__":; if memory ran out, finished cells are kept: run the same again,'
                 f" with fewer than workers={workers}"
             ) from error
-        except BaseException:  # an interruption: what the workers are at is lost, what is finished is not
+        except BaseException:  # an interruption: unfinished cells are lost, finished ones are not
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
@@ -875,10 +875,10 @@ def _shared(cells: list[Cell], workers: int, ticks: Iterator[int]) -> Iterator[t
 
 
 def _as_a_worker(homes: Iterable[str]) -> None:
-    """Leave an interruption to the process that started us: it ends us, and says one line.
+    """Set up a worker: Ctrl-C is handled by the parent, which ends its workers and prints one line.
 
-    If that process is killed it can end nobody, and its pipes stay open in our siblings: so we watch it.
-    ``homes`` are modules of learners, which register them.
+    A parent that is killed cannot do so, and its pipes stay open in other workers: so a thread waits for its
+    end. ``homes`` are modules of learners, which register them.
     """
     import multiprocessing
     import threading
@@ -898,7 +898,7 @@ def _as_a_worker(homes: Iterable[str]) -> None:
 
 @contextmanager
 def _children_undisturbed() -> Iterator[None]:
-    """Processes started meanwhile are deaf to Ctrl-C from their first moment; ours comes when this ends."""
+    """Processes started in this context ignore Ctrl-C from the start; for this process it is delayed."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,6 +1,6 @@
-"""Streams of people: synthetic (stationary, drifting, alternating, as hard as it gets), or out of a file.
+"""Streams of people: synthetic (stationary, drifting, alternating, hardest cases), or from a file.
 
-All are fixed before the first round (oblivious), which is what the certified regrets are about.
+All are fixed before the first round (oblivious), as the certified regrets require.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..objectives import Arcs, Coverage, GraphCut, Population, ProbabilisticCove
 def product_display(
     people: int, items: int, rng: np.random.Generator, *, clusters: int = 6, taken: int = 6
 ) -> ProbabilisticCoverage:
-    """Shoppers in clusters of taste, each with some probability of taking any of the products they like.
+    """Shoppers in clusters of taste, who take each product that they like with some probability.
 
-    The product display of paper 000, with clusters of falling size. A cluster has ``taken`` products of its
-    own, which its shoppers mostly like; everybody also likes one product at random. The most popular products
-    are all those of the largest cluster, so choosing by popularity alone leaves the others out.
+    The product display of paper 000, with clusters of decreasing size. A cluster has ``taken`` products of
+    its own, most of which its shoppers like; each shopper also likes one product at random. The most popular
+    products are all of the largest cluster, so choosing by popularity alone leaves the others out.
     """
     groups = checks.whole("clusters", clusters, at_least=1)
     own = checks.whole("taken", taken, at_least=1)
@@ -41,16 +41,16 @@ def product_display(
 
 
 def favourites(people: int, items: int, rng: np.random.Generator, *, fall: float = 0.7) -> Coverage:
-    """Each person likes one item, the next best always ``fall`` times as often as the one before."""
+    """Each person likes one item; each item is liked ``fall`` times as often as the one before it."""
     checks.real("fall", fall, above=0.0, at_most=1.0)
     chances = fall ** np.arange(items, dtype=np.float64)
     return _one_item_each(rng.choice(items, size=people, p=chances / chances.sum()), items)
 
 
 def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2) -> Coverage:
-    """Each person likes one item at random; ``best`` are likelier, by about 1 / sqrt(people x items).
+    """Each person likes one item at random; ``best`` items are likelier, by about 1 / sqrt(people x items).
 
-    No learner can tell them apart before the end: the regret of any is of the order sqrt(people).
+    No learner can find these before the end: the regret of any learner is of the order sqrt(people).
     """
     checks.whole("best", best, at_least=1, at_most=items)
     chances = np.full(items, 1.0 / items)
@@ -59,7 +59,7 @@ def near_tie(people: int, items: int, rng: np.random.Generator, *, best: int = 2
 
 
 def drifting(people: int, items: int, rng: np.random.Generator, *, turns: int = 2) -> Coverage:
-    """Each person likes one item; the favourite wanders once over all items in each of ``turns``."""
+    """Each person likes one item, mostly a favourite that moves over all items in each of ``turns``."""
     place = np.arange(people) / people * turns * items
     liked = np.where(
         rng.random(people) < 0.6, place.astype(np.int64) % items, rng.integers(items, size=people)
@@ -79,13 +79,13 @@ def alternating(people: int, items: int, rng: np.random.Generator, *, block: int
 def cuts_and_prices(
     people: int, items: int, rng: np.random.Generator, *, arcs: int = 3, priced: int = 4
 ) -> GraphCut:
-    """Costs to minimise: features that depend on each other, switched on for everybody or not.
+    """Costs to minimise: features that depend on each other, switched on or off for everybody.
 
-    Each feature is used together with two others, the same for everybody. A person minds ``arcs`` of these
-    pairs, drawn at random: the first on without the second costs them something. They also have an opinion of
-    ``priced`` features, a cost or a gain that spreads around the feature's own worth (uniform between a
-    cost of 1 and a gain of 1). Everybody's weights are scaled so that their largest cost or gain is
-    one: each has the same say, and bound 1 holds.
+    Each feature depends on two others, the same for everybody. For a person, ``arcs`` of these pairs, drawn
+    at random, have a cost if the first feature is on without the second. A person also has a cost or gain
+    from each of ``priced`` features, which varies around a common value of the feature (uniform between a
+    cost of 1 and a gain of 1). Each person's weights are scaled so that their costs and gains are within 1:
+    all have the same influence, and bound 1 holds.
     """
     count = checks.whole("items", items, at_least=3)
     few = checks.whole("arcs", arcs, at_least=1, at_most=2 * count)
@@ -109,11 +109,11 @@ def cuts_and_prices(
 def baskets(
     people: int, items: int, rng: np.random.Generator, *, recipes: int = 8, size: int = 4
 ) -> Coverage:
-    """Baskets filled for one of several recipes: worth 1 to a shopper if anything shown is in theirs.
+    """Baskets filled for one of several recipes; a set has value 1 for a shopper if it meets their basket.
 
-    Recipes of ``size`` products each are shopped for with falling frequency; a shopper takes most of one, and
-    one product at random. The products of the commonest recipe sell best and are worth little next to each
-    other: one of each recipe serves more people.
+    Recipes of ``size`` products each have decreasing frequency; a shopper takes most products of one, and one
+    product at random. The products of the most frequent recipe sell best, but have small marginal gains next
+    to each other: one product of each recipe serves more people.
     """
     count = checks.whole("recipes", recipes, at_least=1, at_most=items)
     own = min(checks.whole("size", size, at_least=1), max(1, items // count))
@@ -130,7 +130,7 @@ EVENT_OBJECTIVES = ("Coverage", "ProbabilisticCoverage")
 ORDERS = ("shuffled", "given")
 
 
-# What a stream's settings may say about its file: keywords of `Coverage.from_events`.
+# Settings of a stream about its file: keywords of `Coverage.from_events`.
 READING = (
     "person",
     "item",
@@ -156,9 +156,9 @@ def event_file(
 ) -> Population:
     """The people of a file of events (CSV, Parquet or Feather), or of several, as a stream.
 
-    ``reading`` says which columns are meant, as in `Coverage.from_events`: ``person`` and ``item`` at least.
-    ``order="shuffled"`` puts people in a random order, ``"given"`` in that of their first event; ``people``
-    takes only this many of them, from its front.
+    ``reading`` names the columns, as in `Coverage.from_events`: ``person`` and ``item`` at least.
+    ``order="shuffled"`` puts people in random order, ``"given"`` in that of their first events; with
+    ``people``, only that many are taken, from the beginning of this order.
     """
     checks.one_of("objective", objective, EVENT_OBJECTIVES)
     checks.one_of("order", order, ORDERS)
@@ -192,7 +192,7 @@ def _cuts(
     weights: NDArray[np.float64],
     modular: NDArray[np.float64],
 ) -> GraphCut:
-    """People with a few arcs each of one graph, without a matrix for every one of them."""
+    """People with a few arcs each of a common graph, without a matrix for each person."""
     tails, heads = np.nonzero(shared)
     ends = np.arange(0, arcs.size + 1, arcs.shape[1])
     minded = Arcs(tails, heads, ends, arcs.ravel().astype(np.int32), weights.ravel(), modular)

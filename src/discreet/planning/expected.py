@@ -1,9 +1,9 @@
-"""What to expect: what learners serve on simulated streams, over catalogues that differ.
+"""What to expect: the shares that learners serve on simulated streams, over different catalogues.
 
-A certificate bounds the worst stream. What to expect depends on people who are not there yet, and real
+A certificate bounds the regret on the worst stream. What to expect depends on future people, and real
 catalogues differ: in how steeply popularity falls, how many items a person has, and how much tastes overlap.
-So a share is expected over a family of synthetic catalogues (`CATALOGUES`), or from a public sample, and
-comes with an interval that holds all of them. Nobody's private data is looked at.
+So the expected share is simulated over a family of synthetic catalogues (`CATALOGUES`), or over a public
+sample, and has an interval that contains all of them. No private data is used.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from ..privacy import PublicRandomness
 if TYPE_CHECKING:
     from ..online import OnlineLearner
 
-# Sizes that are simulated; larger questions are answered by these.
+# The largest simulated sizes; they stand for larger questions.
 _MOST_ROUNDS, _MOST_ITEMS = 20_000, 50_000
-_MOST_WANTED = 600_000  # items of all people of a stream, about
+_MOST_WANTED = 600_000  # about how many items all people of a stream want together
 _CLUSTERS = 5
 _RANDOM_SETS = 30
-_WIDER = 0.2  # of its length, to either side of an interval
-_LEAST_GAIN = 0.1  # of the way from random sets to the best one: what is less is hardly better than random
+_WIDER = 0.2  # the part of its length by which an interval is widened on either side
+_LEAST_GAIN = 0.1  # the part of the way from random sets to the best that is clearly better than random
 
 
 class Taste(NamedTuple):
     """What people of a synthetic catalogue want.
 
     The popularity of an item falls with its rank as (rank + ``flat``)^-``steep`` (``flat`` is a tenth of the
-    items at most). People have ``items`` of
-    them on average, at least one, and ``own`` is the part of these that follows the order of a cluster of
-    taste, not the common one.
+    items at most). People have ``items`` items on average, at least one; the part ``own`` of these follows
+    the ranking of the person's cluster of taste, the rest a common ranking.
     """
 
     steep: float
@@ -49,8 +48,8 @@ class Taste(NamedTuple):
     own: float
 
 
-# The first is hard to learn, the second easy and the third in between; the others are within what data sets
-# of visits, purchases, ratings and friends show.
+# The first is hard to learn, the second easy and the third in between; the others are in the range of data
+# sets of visits, purchases, ratings and friends.
 CATALOGUES = (
     Taste(0.5, 50.0, 10.0, 0.5),
     Taste(1.1, 1.0, 100.0, 0.2),
@@ -62,13 +61,13 @@ CATALOGUES = (
     Taste(0.7, 3.0, 2.0, 0.5),
     Taste(0.8, 1.0, 15.0, 0.5),
 )
-FEWEST = 3  # catalogues at the least
+FEWEST = 3  # the least number of catalogues to simulate
 
 
 def synthetic_people(rounds: int, n_items: int, seed: int, taste: Taste = CATALOGUES[2]) -> Coverage:
     """People who want a few items each, of a catalogue whose popularity falls with the rank.
 
-    Everybody belongs to a cluster of taste; the j-th cluster has 1/j as many people as the first.
+    Each person belongs to a cluster of taste; the j-th cluster has about 1/j as many people as the first.
 
     >>> people = synthetic_people(1000, 50, seed=0)
     >>> len(people), people.n_items
@@ -89,7 +88,7 @@ def synthetic_people(rounds: int, n_items: int, seed: int, taste: Taste = CATALO
     own = rng.random(who.size) < taste.own
     items = orders[np.where(own, homes[who], _CLUSTERS), np.minimum(ranks, n_items - 1)]
     wanted = sp.csr_array((np.ones(who.size), (who, items)), shape=(rounds, n_items))
-    wanted.data[:] = 1.0  # what was drawn twice is wanted once
+    wanted.data[:] = 1.0  # an item that was drawn twice counts once
     return Coverage(wanted)
 
 
@@ -103,16 +102,16 @@ class Size:
 
     @classmethod
     def of(cls, rounds: int, n_items: int, k: int) -> Size:
-        """What stands for a question: the question's own size, or the largest that takes seconds."""
+        """The size to simulate for a question: its own, up to the largest that takes seconds."""
         items = min(n_items, max(_MOST_ITEMS, 2 * k))
         return cls(min(rounds, _MOST_ROUNDS), items, k)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Share of the best fixed set's value: the median over simulated catalogues, in a wide interval.
+    """Share of the best fixed set's value: the median over simulated catalogues, with a wide interval.
 
-    It is from the least to the most of them, and a fifth longer on either side: there are other catalogues.
+    The interval spans all of them and a fifth of its length more on either side, as others exist.
     """
 
     share: float
@@ -121,7 +120,7 @@ class Expected:
 
     @classmethod
     def of(cls, shares: Sequence[float]) -> Expected:
-        """Of one number for each catalogue."""
+        """From the shares on the catalogues."""
         least, most = min(shares), max(shares)
         wider = _WIDER * (most - least)
         return cls(float(np.median(shares)), max(0.0, least - wider), max(most, min(1.0, most + wider)))
@@ -132,11 +131,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Crowd:
-    """The people of one simulated stream, with what its best set and random ones are worth to them."""
+    """The people of one simulated stream, with the values of the best set and of random sets for them."""
 
     people: Population
     best: float
-    at_random: float  # share of the best
+    at_random: float  # mean share of random sets
 
     @classmethod
     def of(cls, people: Population, constraint: Constraint, run: int) -> Crowd:
@@ -154,9 +153,9 @@ def crowds(
     bound: float = 1.0,
     sample: Population | None = None,
 ) -> list[Crowd]:
-    """Simulated streams, from number ``first`` to ``count``; ``items`` of a person, where that is known.
+    """Simulated streams, number ``first`` to ``count`` - 1, drawn from a public ``sample`` if it is given.
 
-    Those of a public ``sample`` are drawn from it.
+    ``items`` is the mean number of items of a person, if it is known.
     """
     found = []
     for run in range(first, count):
@@ -173,7 +172,7 @@ def crowds(
 
 
 def best_value(people: Population, constraint: Constraint) -> float:
-    """The value of the best fixed set to these people, by greedy; with costs, by cost-benefit as well."""
+    """The value of the best fixed set for these people, by greedy; with costs, by cost-benefit as well."""
     costs = costs_of(constraint)
     weights = [np.ones(people.n_items)] + ([] if costs is None else [costs.weights])
     values = []
@@ -186,7 +185,7 @@ def best_value(people: Population, constraint: Constraint) -> float:
 
 
 def _at_random(people: Population, best: float, constraint: Constraint, run: int) -> float:
-    """The share of sets that are drawn at random."""
+    """The mean share of sets that are drawn at random."""
     rng, values = PublicRandomness.seeded([20_003, run]).generator, []
     for _ in range(_RANDOM_SETS):
         chosen: list[int] = []
@@ -200,19 +199,19 @@ def _at_random(people: Population, best: float, constraint: Constraint, run: int
 def served(
     make: Callable[[int], OnlineLearner], crowd: Crowd, run: int, visits: Sequence[int] | None = None
 ) -> NDArray[np.float64]:
-    """What a learner serves in each round, of what the best fixed set would on average.
+    """What a learner serves in each round, relative to the best fixed set's average.
 
-    ``visits`` says who comes, where that matters.
+    ``visits`` are the ids of people, if the learner needs them.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few rounds; a plan says what comes of them
+        warnings.simplefilter("ignore")  # about few rounds; a plan shows their effect
         learner = make(run)
     rewards: NDArray[np.float64] = learner.run(crowd.people, person_ids=visits).rewards
     return rewards / crowd.best if crowd.best else np.ones(rewards.size)
 
 
 def share_after(served: NDArray[np.float64], rounds: int) -> float:
-    """The average share of ``rounds`` rounds: beyond those simulated, as in the last quarter of them."""
+    """The average share over ``rounds`` rounds; those beyond the simulation are like its last quarter."""
     share = float(served.mean())
     if rounds <= served.size:
         return share
@@ -221,9 +220,9 @@ def share_after(served: NDArray[np.float64], rounds: int) -> float:
 
 
 def people_needed(served: Sequence[NDArray[np.float64]], at_random: Sequence[float]) -> int | None:
-    """From how many people on a stream is served clearly better than by random sets; None if it never is.
+    """The number of people from which on a learner is clearly better than random sets; None if it never is.
 
-    By a tenth of the way to the best set, averaged over catalogues. To two digits.
+    Clearly: by a tenth of the way to the best set, averaged over catalogues. Rounded up to two digits.
     """
     gained = np.zeros(served[0].size)
     for one, chance in zip(served, at_random, strict=True):

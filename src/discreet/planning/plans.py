@@ -34,20 +34,20 @@ from .questions import (
 
 STREAMS = ("adversarial", "stationary")
 GOALS = ("expected", "certified")
-# A certificate about people as they are is preferred up to this factor to one about people cut short.
+# A certificate without a cut of people's items is preferred to one with it, up to this factor.
 _PREFERRED = 2.0
-_ALIKE = 0.02  # expected shares that differ by less are alike
-_WORTH = 0.5  # a certificate below this part of what any play can lose is worth something
-_KEPT = 0.95  # ... with this part of what is expected at most
-_LAST_PEOPLE = 300_000  # how far the search for enough people goes
+_ALIKE = 0.02  # expected shares that differ by less count as equal
+_WORTH = 0.5  # a useful certificate is below this part of what any play can lose
+_KEPT = 0.95  # a learner with one is preferred if its share is at least this part of the largest
+_LAST_PEOPLE = 300_000  # where the search for enough people ends
 _LARGE_EPSILON = 10.0
-_SECONDS = 1.0  # that the chosen learner may be simulated for, roughly
-_MOST_SETS, _FEWEST_SETS = 200, 20  # that learners with many of them are simulated with, in all
-_SLOW = 0.3  # seconds of a simulated stream from which on a learner without a guarantee is not tried
+_SECONDS = 1.0  # about how long the chosen learner may be simulated
+_MOST_SETS, _FEWEST_SETS = 200, 20  # bounds on the sets in a simulation of a learner that draws many
+_SLOW = 0.3  # a learner without a guarantee is not tried if a stream takes this many seconds
 _RESAMPLING = ("HedgeSelector", "RunningSumSelector", "BestOfBothSelector", "MetaFrankWolfe")
 
 
-Shares = dict[tuple[Any, ...], list[float]]  # of each kind, stream by stream
+Shares = dict[tuple[Any, ...], list[float]]  # the shares on each stream, by kind
 
 
 # --- questions --------------------------------------------------------------------------------------
@@ -71,30 +71,31 @@ def plan(
 ) -> Plan:
     """Compare every learner that fits the question, and take the best by ``goal``.
 
-    ``goal="expected"``: the one that serves most on simulated streams (synthetic people of catalogues that
-    differ, `planning.expected`, or drawn from a public ``sample``). A share comes with an interval: about
-    four of five catalogues lie within. For any order of people one with a certificate below
-    half of what any play can lose is taken, if it serves 95 % of that. ``"certified"``: the smallest
-    certified regret.
+    ``goal="expected"``: the one that serves most on simulated streams (synthetic people of different
+    catalogues, `planning.expected`, or drawn from a public ``sample``). A share has an interval, which
+    contains about four of five catalogues. With ``stream="adversarial"``, a learner with a certificate below
+    half of what any play can lose is preferred if it serves at least 95 % of the most. ``"certified"``: the
+    smallest certified regret.
 
-    ``stream="adversarial"``: any order of people that was fixed in advance. ``"stationary"``: people come as
-    in a random order, which also admits `PhasedSelector`; its privacy does not depend on that, its regret
-    does. ``items_per_person`` is how many items people have: this many are simulated on average, and running
-    sums count at most that many, which lets them do with less noise; what they certify is then about people
-    cut to that many items, so up to a factor of two a candidate that needs no cut is preferred.
+    ``stream="adversarial"``: any order of people that was fixed in advance. ``"stationary"``: people come in
+    random order, which also admits `PhasedSelector`; its regret depends on that, its privacy does not.
+    ``items_per_person`` is how many items people have: simulated people have this many on average, and
+    running sums count at most this many, which reduces their noise. Their certificates are then about people
+    cut to that many items, so a candidate without a cut is preferred up to a factor of two.
 
     ``feedback="full"``: the person's whole function is seen after the round; ``"bandit"``: only the value of
-    the shown set; ``"slots"``: which of the shown items was taken. In place of k a matroid or a knapsack may
-    stand, with full feedback.
+    the shown set; ``"slots"``: which of the shown items was taken. Instead of a number, ``k`` may be a
+    matroid or a knapsack, with full feedback.
 
-    ``min_separation`` is for people who return, ``max_rounds_per_person`` times in all and after at least
-    that many rounds. Learners on running sums then have noise for what these rounds can move together, count
-    a person once in a batch, and need a ``person_id`` from everybody; theirs is in batches.
+    ``min_separation`` is for people who return, up to ``max_rounds_per_person`` times in all, and never
+    before that many rounds. Learners on running sums then calibrate noise to the joint sensitivity of these
+    rounds, count a person once in a batch, and need a ``person_id`` in every round; their own option of this
+    name is in batches.
 
-    ``progress``: say how far the simulation is (by default on a terminal, after two seconds).
+    ``progress``: show the progress of the simulation (by default on a terminal, after two seconds).
 
-    Nothing here looks at private data: the question is public. All bounds are on the expected regret against
-    (1 - 1/e) times the best fixed set (see `discreet.bounds`).
+    No private data is used: the question is public. All bounds are on the expected regret against (1 - 1/e)
+    times the best fixed set (see `discreet.bounds`).
 
     >>> import discreet as dc
     >>> found = plan(100, 10, 10**6, dc.Budget(1.0, 1e-6), goal="certified")
@@ -111,7 +112,7 @@ def plan(
         raise ValueError(f"labels has {len(labels)} entries; there are {items} items")
     cap = items_per_person
     if cap is not None and checks.whole("items_per_person", cap, at_least=1) >= items:
-        cap = None  # nobody has more items than there are
+        cap = None  # nobody can have more items
     if min_separation is not None:
         checks.whole("min_separation", min_separation, at_least=1)
     kind: type[ItemQuestion] = FullInformation if feedback == "full" else Bandit
@@ -151,11 +152,11 @@ def plan_minimization(
     empty_is_free: bool = False,
     labels: Sequence[Any] | None = None,
 ) -> Plan:
-    """Compare what is certified for the learners that choose a cheap set every round, and take the best.
+    """Compare the certified regret of learners that choose a cheap set every round, and take the best.
 
     Costs are submodular with values in [-bound, bound]. ``feedback="full"``: the person's function is seen
-    after the round, ``"bandit"``: only what the chosen set cost. ``empty_is_free`` declares that the empty
-    set costs nobody anything. Nothing here looks at data.
+    after the round, ``"bandit"``: only the cost of the chosen set. ``empty_is_free`` declares that the empty
+    set has cost 0 for everybody. No data is used.
 
     >>> import discreet as dc
     >>> plan_minimization(20, 10**6, dc.Budget(1.0, 1e-6)).best.name
@@ -187,11 +188,11 @@ def plan_convex(
     bound: float | tuple[float, float] | None = None,
     adversary: Adversary = "oblivious",
 ) -> Plan:
-    """Compare what is certified for the learners that play a point every round, and take the best.
+    """Compare the certified regret of learners that play a point every round, and take the best.
 
-    Costs are convex with gradients no longer than ``lipschitz`` on the domain, curved by ``strong_convexity``
-    (0: merely Lipschitz), or linear. ``feedback="bandit"``: only what the point cost is seen, a number within
-    ``bound``. Nothing here looks at data.
+    Costs are convex with gradients of norm at most ``lipschitz`` on the domain and ``strong_convexity``
+    (0: merely Lipschitz), or linear. ``feedback="bandit"``: only the cost of the point is seen, a number
+    within ``bound``. No data is used.
 
     >>> import discreet as dc
     >>> found = plan_convex(dc.domains.Ball(10, 1.0), 10**5, dc.Budget(1.0, 1e-6), lipschitz=1.0)
@@ -223,11 +224,11 @@ def plan_convex(
 
 @dataclass(frozen=True)
 class Simulation:
-    """What every kind of candidate served on simulated streams, compared with sets drawn at random.
+    """What every kind of candidate served on simulated streams, compared with random sets.
 
-    ``best`` is the kind to take; ``crowds`` how many streams it was tried on, of ``people`` people each.
-    ``needed`` is from how many people on it serves clearly more than random sets; None if that was not found.
-    ``slots`` is what is expected where it is seen which of the shown items is taken, if that is more.
+    ``best`` is the kind to take, and ``crowds`` the number of its streams, of ``people`` people each.
+    ``needed`` is the number of people from which on it is clearly better than random sets; None if none was
+    found. ``slots`` is the expected share with feedback "slots", if that is more than with "bandit".
     """
 
     shares: dict[tuple[Any, ...], Expected]
@@ -244,7 +245,7 @@ class Simulation:
         return self.needed is None or self.needed > rounds or share - chance < _ALIKE * (1.0 - chance)
 
     def says(self, question: ItemQuestion) -> list[str]:
-        """What to expect, in words: first what matters most."""
+        """What to expect, in words, the most important first."""
         share, chance = self.shares[self.best], f"{100 * self.at_random.share:.0f} %"
         about = f"about {100 * share.share:.0f} % of what the best fixed set would serve"
         range_ = f"{100 * share.low:.0f} to {100 * share.high:.0f} % over catalogues that differ"
@@ -279,11 +280,10 @@ class Simulation:
 class Plan:
     """Candidates for one question, the chosen one, and the reason.
 
-    ``candidates``, one for each learner, in order of preference. With ``goal="expected"`` that is falling
-    expected share, and ``simulation`` is what the shares come from. Otherwise it is rising bound, and
-    ``rounds_needed`` and ``epsilon_needed`` are filled in when no candidate is certified to beat not learning
-    at all: from how many rounds on, and from which epsilon on, one would be (None where the search found
-    none).
+    ``candidates``, one for each learner, are in order of preference. With ``goal="expected"`` that is
+    decreasing expected share, and ``simulation`` is the source of the shares. Otherwise it is increasing
+    bound; if no candidate is certified to beat not learning, ``rounds_needed`` and ``epsilon_needed`` are the
+    smallest rounds and epsilon with which one would be (None if the search found none).
     """
 
     question: Question
@@ -318,10 +318,10 @@ class Plan:
         return self.simulation is not None and self.simulation.hopeless(self.rounds)
 
     def learner(self, seed: Seed = None, **more: Any) -> Any:
-        """The chosen learner, ready for its first round; ``seed`` as for every learner.
+        """The chosen learner, ready for its first round; ``seed`` is as for every learner.
 
-        ``more`` of its options can be given, such as ``start=``. With a warning where nothing is expected to
-        do better than chance.
+        ``more`` are further options of it, such as ``start=``. Warns if no candidate is expected to do better
+        than chance.
         """
         if self.hopeless:
             warnings.warn(self.reason, stacklevel=2)
@@ -335,7 +335,7 @@ class Plan:
         return f"{self.question.headline}; epsilon {at_most(budget.epsilon)}{delta} ({budget.neighbours})"
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
-        """The candidates in words: the header of a table and its rows; the chosen one has a star."""
+        """The candidates as a table: its header and its rows; the chosen one has a star."""
         rows = []
         found = self.simulation
         for one in self.candidates:
@@ -370,7 +370,7 @@ class Plan:
 def _decide(
     question: Question, goal: str = "certified", sample: Population | None = None, *, progress: bool = False
 ) -> Plan:
-    """Compare every learner that fits the question, and take the best by what is asked for."""
+    """Compare every learner that fits the question, and take the best by ``goal``."""
     candidates = sorted(question.candidates(), key=lambda one: (one.certified, one.formula))
     if not candidates:
         raise ValueError(f"no learner fits: {question.headline}")
@@ -385,7 +385,7 @@ def _decide(
 
 
 def _one_each(candidates: Sequence[Candidate], best: Candidate) -> tuple[Candidate, ...]:
-    """The first candidate of each learner; of the chosen one's, the chosen one."""
+    """The first candidate of each learner; for the learner of ``best``, that one."""
     rows: dict[str, Candidate] = {}
     for one in candidates:
         rows.setdefault(one.name, best if one.name == best.name else one)
@@ -399,7 +399,7 @@ def _most_served(question: ItemQuestion, candidates: Sequence[Candidate], found:
         for one in _kinds(candidates)
         if one.kind in found.shares
     ]
-    # In steps, so that of variants of a learner that serve as much the surer one comes first.
+    # Shares are rounded, so that among variants that serve about as much the best certificate comes first.
     every.sort(key=lambda one: (-round(found.shares[one.kind].share / _ALIKE), one.certified))
     best = next(one for one in every if one.kind == found.best)
     bound = f"Its certified regret is {_number(best.certified)}."
@@ -417,7 +417,7 @@ def _most_served(question: ItemQuestion, candidates: Sequence[Candidate], found:
 
 
 def _smallest_bound(candidates: Sequence[Candidate], question: Question) -> tuple[Candidate, str]:
-    """The candidate to take, of those given in order of rising bound, and why in words."""
+    """The candidate to take, of those given in order of increasing bound, and the reason in words."""
     first = candidates[0]
     name, chance = question.without_learning
     if chance == 0.0:
@@ -458,7 +458,7 @@ def _remedy(rounds: int | None, epsilon: float | None, question: Question) -> st
 
 
 def _number(value: float) -> str:
-    """A regret, readable."""
+    """A regret as readable text."""
     return f"{value:.3g}" if value < 100.0 else f"{value:,.0f}" if value < 1e9 else f"{value:.1e}"
 
 
@@ -489,9 +489,9 @@ def _on_synthetic_people(question: ItemQuestion, progress: bool) -> Simulation:
 
 
 def _compared(question: ItemQuestion, sample: Population | None, progress: bool) -> Simulation:
-    """Every kind of candidate on a few streams, and the best of each learner on more, as time allows.
+    """Simulate every kind of candidate on a few streams, and the best of each learner on more if time allows.
 
-    The chosen one is among the best two or three of the few streams.
+    The chosen one is among the best two or three on the few streams.
     """
     size = Size.of(question.rounds, question.n_items, question.k)
     if sample is not None or isinstance(question.sets, Constraint):
@@ -505,7 +505,7 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
     def shares() -> Shares:
         return {kind: [share_after(run, question.rounds) for run in runs] for kind, runs in tried.items()}
 
-    own = {one.kind: one for one in _kinds(question.candidates())}  # with what they certify at full size
+    own = {one.kind: one for one in _kinds(question.candidates())}  # with certificates at full size
     rivals = [own[one.kind] for one in kinds if one.kind in own]
     found = shares()
     first = _best_kind(question, rivals, found)
@@ -533,7 +533,7 @@ def _compared(question: ItemQuestion, sample: Population | None, progress: bool)
 
 
 def _worth_trying(question: ItemQuestion) -> list[Candidate]:
-    """One candidate of each kind, without slow ones that guarantee nothing."""
+    """One candidate of each kind, without slow ones that have no guarantee."""
     kinds, (_, chance) = _kinds(question.candidates()), question.without_learning
     quick = [one for one in kinds if one.name not in _RESAMPLING or _seconds(one, question) < _SLOW]
     sure = [one for one in kinds if one.certified < min(chance, _WORTH * question.trivial)]
@@ -541,10 +541,10 @@ def _worth_trying(question: ItemQuestion) -> list[Candidate]:
 
 
 def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Shares) -> tuple[Any, ...]:
-    """The kind that serves most; of those that serve about as much, the surest, or the first.
+    """The kind that serves most; of those that serve about as much, the best certified, or the first.
 
-    For any order of people, one with a certificate that is worth something, unless it serves much less. About
-    as much: within two standard errors of the difference, stream by stream.
+    For adversarial streams, one with a useful certificate is preferred, unless it serves much less. About as
+    much: the mean difference over streams is within two standard errors, or below `_ALIKE`.
     """
 
     def served(one: Candidate) -> float:
@@ -569,13 +569,13 @@ def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Share
 def _served(
     question: ItemQuestion, one: Candidate, crowds: Sequence[Crowd], first: int = 0
 ) -> list[NDArray[np.float64]]:
-    """What a candidate serves to each crowd; ``first`` is the number of the first."""
+    """What a candidate serves to each crowd; ``first`` is the number of the first crowd."""
     make, visits = partial(question.build, _resampled(one, question)), question.visits(question.rounds)
     return [served(make, crowd, first + run, visits) for run, crowd in enumerate(crowds)]
 
 
 def _people_needed(question: ItemQuestion, one: Candidate, more: dict[str, Any]) -> int | None:
-    """From how many people on a candidate does clearly better than random sets, by longer streams."""
+    """As `people_needed`, for a candidate, on longer streams."""
     rounds = question.rounds
     while (rounds := 4 * rounds) <= _LAST_PEOPLE:
         longer = question.at_size(Size(rounds, question.n_items, question.k))
@@ -589,7 +589,7 @@ def _people_needed(question: ItemQuestion, one: Candidate, more: dict[str, Any])
 
 
 def _kinds(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """One candidate of each kind: the one that certifies most."""
+    """One candidate of each kind: the one with the smallest bound."""
     found: dict[tuple[Any, ...], Candidate] = {}
     for one in candidates:
         best = found.get(one.kind)
@@ -599,12 +599,12 @@ def _kinds(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _sets(question: ItemQuestion) -> int:
-    """How many sets are drawn in a simulated stream, where there would be very many."""
+    """The most sets that are drawn in a simulated stream."""
     return min(_MOST_SETS, max(_FEWEST_SETS, int(0.05 / (NUMBER * question.n_items * question.k))))
 
 
 def _seconds(one: Candidate, question: ItemQuestion) -> float:
-    """About how long a simulated stream takes."""
+    """About how many seconds a simulated stream takes."""
     n, k, rounds = question.n_items, question.k, question.rounds
     rolling = 0.3 * math.sqrt(rounds) * k * n
     numbers = {
@@ -618,7 +618,7 @@ def _seconds(one: Candidate, question: ItemQuestion) -> float:
 
 
 def _resampled(one: Candidate, question: ItemQuestion) -> Candidate:
-    """The candidate with fewer new sets, where it would draw one in almost every round."""
+    """The candidate with fewer new sets, if it might draw more than `_sets`."""
     least = max(1, question.rounds // _sets(question))
     every = one.settings.get("resample_every", 1)
     if one.name not in _RESAMPLING or (every != "auto" and every >= least):

@@ -1,4 +1,4 @@
-"""Questions that are planned for: which learners fit each of them, what they certify, how they are built."""
+"""Questions for the planner: which learners fit each of them, what they certify, how they are built."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .expected import Expected, Size
 if TYPE_CHECKING:
     from ..online import OnlineLearner
 
-# How far the search for enough rounds, and for enough epsilon, goes.
+# Where the searches for enough rounds, and for enough epsilon, end.
 _LAST_ROUNDS, _LAST_EPSILON = 1 << 40, 1e6
 # Beyond this many rounds the rounding errors of factorised sums come near their noise, and they are refused.
 _MOST_FILTERED = 1 << 25
-_SETS = 160  # new sets of weighted running sums, in all
-# What a noisy number costs, and what all of them may: where there are many items, new sets are drawn less
-# often, whatever a certificate would gain.
+_SETS = 160  # number of sets that weighted running sums draw
+# Seconds to draw one noisy number, and at most for all of them: with many items, new sets are drawn less
+# often, even if the certificate would gain from more.
 NUMBER, _MOST_SECONDS = 40e-9, 10.0
 
 
@@ -37,10 +37,10 @@ class Candidate:
     """One learner with its settings, and the regret that is certified for it.
 
     ``certified`` bounds the expected regret over all rounds, ``average`` the same per round. ``formula`` is
-    the bound before it is cut off at what any play can lose; it ranks candidates none of which does better.
-    ``cut`` marks a certificate about people with at most ``items_per_person`` items each, not about people
-    as they are. ``proven`` is False where no bound better than that of any play is known, at any size.
-    ``expected`` is what it serves on simulated streams, where that was asked for.
+    the bound before it is clipped at what any play can lose; it ranks candidates that are clipped. ``cut``
+    marks a certificate about people whose items were cut (to ``items_per_person``) or weighted, not about
+    people as they are. ``proven`` is False if no bound below that of any play is known, at any size.
+    ``expected`` is the share on simulated streams, if it was asked for.
     """
 
     name: str
@@ -55,17 +55,17 @@ class Candidate:
 
     @property
     def without_guarantee(self) -> str:
-        """Why nothing is guaranteed, where nothing is."""
+        """The reason why nothing is guaranteed, if that is so."""
         return "no guarantee at this size" if self.proven else "no bound is known"
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """The learner and how it works: candidates of one kind differ in settings that are calibrated."""
+        """The learner and its variant: candidates of one kind differ in calibrated settings only."""
         return (self.name, *(self.settings.get(name) for name in ("method", "exploration", "weights")))
 
     @property
     def shown_settings(self) -> str:
-        """The settings as they would be written in a call, rounded."""
+        """The settings as in a call, rounded."""
         return ", ".join(f"{name}={short(value)}" for name, value in self.settings.items())
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Question(ABC):
-    """What is asked, checked: public, all of it.
+    """A question for the planner, validated. All of it is public.
 
     Subclasses know which learners fit, what each certifies, and how to build one.
     """
@@ -89,7 +89,7 @@ class Question(ABC):
 
     @cached_property
     def share(self) -> Share:
-        """The whole budget, at a gate of its own: as a learner is given it."""
+        """All of the budget, at a separate gate, in the form that learners take."""
         return spend_from(self.budget)
 
     @property
@@ -100,22 +100,22 @@ class Question(ABC):
     @property
     @abstractmethod
     def without_learning(self) -> tuple[str, float]:
-        """What there is to beat: its name, and what it can lose over all rounds."""
+        """The baseline to beat: its name, and what it can lose over all rounds."""
 
     @property
     @abstractmethod
     def trivial(self) -> float:
-        """What any play can lose."""
+        """What any play can lose, over all rounds."""
 
     @abstractmethod
     def candidates(self) -> Iterator[Candidate]: ...
 
     @abstractmethod
     def asked(self, name: str) -> tuple[Any, ...]:
-        """What a learner of this name is asked for, before the budget."""
+        """The arguments of a learner of this name that come before the budget."""
 
     def options(self, name: str) -> dict[str, Any]:  # noqa: ARG002
-        """What the question says in addition."""
+        """Further arguments that follow from the question."""
         return {}
 
     def build(self, candidate: Candidate, seed: Seed, **more: Any) -> OnlineLearner:
@@ -129,7 +129,7 @@ class Question(ABC):
         return Candidate(name, settings, most, most / self.rounds, formula, **more)
 
     def _sums(self, pure: Sequence[str]) -> list[tuple[str, str]]:
-        """The running sums that can be had, with their noise; ``pure``: those that need no delta."""
+        """The possible running sums with their noise; ``pure``: kinds of noise that need no delta."""
         if not self.budget.private:
             return [("sqrt", "gaussian")]
         factorised = {"sqrt": _MOST_FILTERED, "blt": longest_buffered(), "tree": self.rounds}
@@ -142,7 +142,7 @@ class Question(ABC):
         return any(one.certified < limit for one in replace(self, fineness=1).candidates())
 
     def rounds_needed(self) -> int | None:
-        """From how many rounds on; by doubling and bisection, to 1 %."""
+        """The fewest rounds with which `beats_chance` holds; by doubling and bisection, to 1 %."""
         low, high = self.rounds, 2 * self.rounds
         while not replace(self, rounds=high).beats_chance():
             low, high = high, 2 * high
@@ -154,7 +154,7 @@ class Question(ABC):
         return high
 
     def epsilon_needed(self) -> float | None:
-        """From which epsilon on, at the same delta; by doubling and bisection, to 1 %."""
+        """The smallest such epsilon, at the same delta; by doubling and bisection, to 1 %."""
 
         def enough(epsilon: float) -> bool:
             return replace(self, budget=replace(self.budget, epsilon=epsilon)).beats_chance()
@@ -173,13 +173,13 @@ class Question(ABC):
 
 
 def _tight(name: str, *asked: Any, **options: Any) -> Any:
-    """The calibrated settings of a learner of `discreet.online`, which is loaded when it is asked for."""
+    """The calibrated settings of a learner of `discreet.online`, which is loaded on demand."""
     return getattr(online, name)._settings_type.tight(*asked, **options)
 
 
 @dataclass(frozen=True)
 class ItemQuestion(Question):
-    """A set of items per round: at most ``sets`` of them, or one that this constraint allows."""
+    """A set of items per round: of at most ``sets`` items, or one that this constraint allows."""
 
     n_items: int = 0
     sets: int | Constraint = 1
@@ -188,7 +188,7 @@ class ItemQuestion(Question):
     cap: int | None = None
     bound: float = 1.0
     labels: tuple[Any, ...] | None = None
-    separation: int | None = None  # rounds after which people return, where that is declared
+    separation: int | None = None  # the declared least number of rounds between a person's visits
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,15 +234,15 @@ class ItemQuestion(Question):
         return _tight(name, self.n_items, self.k, self.rounds, self.share, bound=self.bound, **options)
 
     def apart(self, batch: int) -> dict[str, Any]:
-        """The option for people who return, of a learner with batches of this many rounds.
+        """The option for people who return, for a learner with batches of this many rounds.
 
-        Rounds that are r apart are in batches at least r // batch apart; in batches that are longer than that
-        somebody counts once.
+        Rounds that are r apart are in batches at least r // batch apart. If batches are longer than r, a
+        person counts once in a batch.
         """
         return {} if self.separation is None else {"min_separation": max(1, self.separation // batch)}
 
     def visits(self, rounds: int) -> list[int] | None:
-        """Who comes in each simulated round: everybody as often and as soon as declared."""
+        """The person of each simulated round; all come as often, and return as soon, as declared."""
         if self.separation is None:
             return None
         cycle, apart = self.budget.max_rounds_per_person * self.separation, self.separation
@@ -277,7 +277,7 @@ class FullInformation(ItemQuestion):
             yield from (self._phased(method) for method in ("subsampled", "composed"))
             if self.budget.private and self.budget.delta > 0.0:
                 yield self._candidate("LeaderSelector", self.apart(self._longest), math.inf, proven=False)
-        if self.budget.private:  # without noise running sums are Hedge
+        if self.budget.private:  # without noise, running sums are the same as Hedge
             yield from self._running_sums()
             yield from self._weighted_sums()
         yield from self._hedges()
@@ -290,12 +290,12 @@ class FullInformation(ItemQuestion):
 
     @property
     def shortest(self) -> int:
-        """The fewest rounds between two sets whose noisy numbers can be drawn in time."""
+        """The fewest rounds between two sets with which all noisy numbers take at most `_MOST_SECONDS`."""
         return max(1, math.ceil(NUMBER * self.rounds * self.n_items * self.k / _MOST_SECONDS))
 
     @property
     def _batches(self) -> list[int]:
-        """Batch lengths worth trying: a few per doubling, each the shortest for its number of batches."""
+        """Batch lengths to try: a few per doubling, each the shortest for its number of batches."""
         doublings = self.fineness * self.rounds.bit_length()
         counts = {round(2.0 ** (i / self.fineness)) for i in range(doublings + 1)}
         least = self.shortest
@@ -303,7 +303,7 @@ class FullInformation(ItemQuestion):
         return sorted(length for length in lengths if length >= least)
 
     def _windows(self, name: str, **settings: Any) -> dict[str, Any]:
-        """Settings of a learner with windows: the first is a quarter of the rounds at most."""
+        """Settings of a learner with windows, the first of at most a quarter of the rounds."""
         shape = (self.n_items, self.k, self.share)
         usual = _tight(name, *shape, bound=self.bound, **settings).first_window
         most = max(self.k, self.rounds // 4)
@@ -352,7 +352,7 @@ class FullInformation(ItemQuestion):
         return self._tight("RunningSumSelector", rate=rate, **options)
 
     def _weighted_sums(self) -> Iterator[Candidate]:
-        """Weighted people: of the running sums these serve most, alone or with a leader before them."""
+        """Running sums of weighted people, which serve most, alone or with a leader before them."""
         if ("sqrt", "gaussian") not in self._sums(()):
             return
         note = "of people weighted by their items"
@@ -433,7 +433,7 @@ def _regret(settings: Any) -> float:
 
 @dataclass(frozen=True)
 class Minimization(Question):
-    """A set of any size per round, as cheap as can be."""
+    """The cheapest set, of any size, per round."""
 
     n_items: int = 0
     bound: float = 1.0
@@ -474,7 +474,7 @@ class Minimization(Question):
             try:
                 formula = _tight(name, self.share, form=form, **shape).certified_regret
             except HorizonTooShort:
-                continue  # no learner could be made of it
+                continue  # the learner would refuse this form
             proven = form != "thompson"
             yield self._candidate(name, {"form": form}, formula, proven=proven, note="pure epsilon")
 
@@ -524,7 +524,7 @@ class Convex(Question):
                 yield from self._tried("LinearLeader", settings, note)
 
     def _tried(self, name: str, settings: dict[str, Any], note: str) -> Iterator[Candidate]:
-        """The candidate, if there is one: what does not fit (a horizon too short, say) is left out."""
+        """The candidate, or none if the settings do not fit, for example because the horizon is too short."""
         options = self.options(name) | settings
         try:
             found = _tight(name, self.share, domain=self.domain, rounds=self.rounds, **options)
@@ -545,7 +545,7 @@ class Convex(Question):
 
 
 def short(value: Any) -> str:
-    """A setting, readable."""
+    """A setting as readable text."""
     return (
         f"{value:.3g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
     )

@@ -1,8 +1,8 @@
-"""The JSON routes: decisions and their outcomes for applications, and what people who run experiments use.
+"""The JSON routes: decisions and outcomes for applications, and the administration of experiments.
 
-Besides, the verbs of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward its
-outcome. What people are like is not read: features are skipped by the parser, and are in no log and no table.
-docs/service/personalizer.md says what is the same, and what is not.
+There are also the calls of Azure Personalizer (API v1.0) over an experiment: a rank is a decision, a reward
+its outcome. Features of people are not read: the parser skips them, and no log or table holds them.
+docs/service/personalizer.md lists what is the same and what is not.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-# --- refusals, as RFC 9457 has them: texts are fixed, and repeat nothing of what was sent ---------------
+# --- refusals, in the format of RFC 9457: texts are fixed, and repeat nothing of what was sent ----------
 
 
 @dataclass(frozen=True)
 class Problem(Exception):
-    """A refusal: a status, a name that programs go by, and a sentence."""
+    """A refusal: an HTTP status, a name for programs, and a sentence for people."""
 
     status: int
     name: str
@@ -69,7 +69,7 @@ class Problem(Exception):
         return msgspec.json.encode(record | self.more)
 
     def with_(self, **more: Any) -> Problem:
-        """The same with more to go by; public facts only."""
+        """The same with further fields; public facts only."""
         return Problem(self.status, self.name, self.title, {**self.more, **more}, self.retry_after)
 
 
@@ -159,7 +159,7 @@ _PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
 
 
 def problem_of(error: Exception) -> Problem:
-    """What is said of an error; its own text may quote what was asked for."""
+    """The answer to an error, without the error's own text, which may quote the request."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, LookupError) and not isinstance(error, KeyError | IndexError):
@@ -177,7 +177,7 @@ def refusal(problem: Problem) -> Response:
 
 
 def over_budget(refused: BudgetExceeded) -> Problem:
-    """What was spent, asked for and allowed: all of it public."""
+    """The refusal with what was spent, asked for and allowed, all of which is public."""
     shown = refused.preview
     detail = (
         f"Of epsilon {at_most(shown.limit)} of this period {at_most(shown.spent, 3)} is spent or reserved."
@@ -188,7 +188,7 @@ def over_budget(refused: BudgetExceeded) -> Problem:
     )
 
 
-# --- what requests hold ---------------------------------------------------------------------------------
+# --- bodies of requests ---------------------------------------------------------------------------------
 
 
 Person = Annotated[str, Meta(max_length=1024)]
@@ -196,11 +196,11 @@ Event = Annotated[str, Meta(min_length=1, max_length=256, pattern="^[^/]*$")]
 
 
 class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Who it is for, how many, in which segment, and which items cannot be shown (public facts only).
+    """Who decisions are for, how many, in which segment, and which items to exclude (public facts only).
 
-    ``people`` asks for a decision for each of them. ``event`` is an id of the application's: asked again with
-    it, the decision is the same, and its outcome can be reported under it. ``history`` is for personal sets:
-    what the person had. It is used for the answer, and is in no table and no log.
+    ``people`` asks for a decision for each of them. ``event`` is an id chosen by the application: a request
+    that repeats it gets the same decision, and the outcome can be reported under it. ``history`` is for
+    personal sets: the person's items so far. It is used for the answer, and is in no table and no log.
     """
 
     person: Person | None = None
@@ -213,7 +213,7 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OutcomeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What came of a decision: one of the first three. ``served`` is for personal sets, with likes."""
+    """The outcome of a decision: one of the first three. ``served`` is for personal sets, with likes."""
 
     taken: str | msgspec.UnsetType | None = msgspec.UNSET
     value: float | msgspec.UnsetType = msgspec.UNSET
@@ -228,13 +228,13 @@ class OutcomeOf(OutcomeRequest, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewPopulation(PopulationConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A population to be made."""
+    """A population to create."""
 
     name: str
 
 
 class NewExperiment(ExperimentConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An experiment to be made, about the people of a population."""
+    """An experiment to create, about the people of a population."""
 
     name: str
     population: str
@@ -248,7 +248,7 @@ class Changes(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """An API key to be made; ``experiments`` limits it to these, and it ends after ``days`` days."""
+    """An API key to create; ``experiments`` limits it to these, and it ends after ``days`` days."""
 
     name: ShortText
     role: Literal["app", "analyst", "operator", "admin"]
@@ -257,32 +257,32 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, forbid_unknown_fields=True):
-    """A new key for an old one, which is still taken for ``grace`` seconds."""
+    """A new key for an old one, which is still accepted for ``grace`` seconds."""
 
     grace: Annotated[float, Meta(ge=0, le=604800)] = 0.0
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose browser it is for, and for how long."""
+    """Whose browser the token is for, and for how long."""
 
     person: Person | None = None
     seconds: Annotated[int, Meta(ge=10, le=3600)] = 900
 
 
 class NewWebhook(msgspec.Struct, forbid_unknown_fields=True):
-    """Where releases are sent: over https, to an address that everybody can reach."""
+    """Where to send releases: an https URL with a public address."""
 
     url: Annotated[str, Meta(max_length=1000)]
 
 
 class Erasure(msgspec.Struct, forbid_unknown_fields=True):
-    """People to be forgotten, as decisions name them."""
+    """People to erase, by the names that decisions use."""
 
     people: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MANY)]
 
 
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be chosen for whom, for a forecast."""
+    """The sizes, budget and settings to forecast for."""
 
     items: Annotated[int, Meta(ge=1, le=100_000)]
     k: Annotated[int, Meta(ge=1, le=1000)]
@@ -298,7 +298,7 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Operation(NamedTuple):
-    """A route: by which method, what a key must be allowed to do, what it takes and what it answers."""
+    """A route: its method, the action that a key must be allowed, its body and its answer."""
 
     method: str
     path: str
@@ -312,7 +312,7 @@ class Operation(NamedTuple):
 
     @property
     def role(self) -> str:
-        """The least role that may; "" if no key is needed."""
+        """The least role that is allowed to use it; "" if no key is needed."""
         return next((role for role, allowed in ROLES.items() if self.action in allowed), "")
 
 
@@ -346,7 +346,7 @@ _NEW = {
 }
 Work = Callable[[Request], Awaitable[Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
-# Those of every visitor first.
+# Routes of every visit come first: they are tried in this order.
 OPERATIONS = (
     Operation("POST", "/v1/decisions/{decision}/outcome", "outcome", "decide", "What came of a decision",
               OutcomeRequest, {"taken": "blue"}, {"status": "recorded", "counted": True}),
@@ -442,16 +442,16 @@ class Api:
         self.side_process = SideProcess()
 
     def routes(self) -> list[Route]:
-        """All of them, for Starlette."""
+        """All routes, for Starlette."""
         return [
             Route(one.path, self.endpoint(one, self._checked(one), refusal), methods=[one.method])
             for one in OPERATIONS
         ]
 
     def endpoint(self, one: Operation, work: Work, to_response: Callable[[Problem], Response]) -> Endpoint:
-        """A route's function: it does ``work``, and answers with what comes of it, or with the problem.
+        """A route's function: it awaits ``work``, and answers with the result, or with the problem.
 
-        What is not an answer already is encoded as JSON; ``to_response`` makes an answer of a problem.
+        A result that is not a response or bytes is encoded as JSON; ``to_response`` converts a problem.
         """
 
         async def respond(request: Request) -> Response:
@@ -469,9 +469,9 @@ class Api:
         return respond
 
     def _checked(self, one: Operation) -> Work:
-        """For keys whose role allows an action, and that are not limited to other experiments.
+        """The handler, behind a check of the key: of its role, its rate and the experiment of the path.
 
-        Which experiment an outcome is of, only its decision says: the handler checks that.
+        The experiment of an outcome follows from its decision only, so the handler checks that.
         """
         handler: Work = getattr(self, one.handler)
         decides = one.action == "decide"
@@ -496,7 +496,7 @@ class Api:
     def key_of(
         self, token: bytes | None, action: str, missing: Problem = NO_KEY, *, outcome: bool = False
     ) -> Key:
-        """The key of a request whose experiment is not known yet: `Key.may` has to be asked once it is."""
+        """The key of a request, with its role and rate checked; the caller checks its experiments."""
         if token is not None and token.startswith(_BROWSER):
             key = self.keys.bound(self.engine.secrets.read_token(token.decode("latin-1")))
         else:
@@ -512,8 +512,8 @@ class Api:
         return key
 
     def audit(self, key: str, request: Request) -> None:
-        """Who did what to which experiment, population or key: people are in no path."""
-        made = request.scope.get("made")  # what the path does not name yet
+        """Log who did what to which experiment, population or key: no path names a person."""
+        made = request.scope.get("made")  # a new object, which the path does not name
         action = f"{request.method} {request.url.path}" + (f": {made}" if made else "")
         with self.engine.store.transaction() as tx:
             audit(tx, action, key)
@@ -521,7 +521,7 @@ class Api:
     # --- decisions and outcomes ------------------------------------------------------------------
 
     async def decide(self, request: Request) -> bytes:
-        """Decisions for somebody. A request with an idempotency key is answered once, and again alike."""
+        """Make decisions. A request that is repeated with its idempotency key gets the same answer."""
         name, engine = request.path_params["name"], self.engine
         raw = await body(request.receive, LARGEST * 16)
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
@@ -557,7 +557,7 @@ class Api:
         spare: list[int] = []
         for number, person in enumerate(whom):
             pseudonym = engine.pseudonym(live, person) if bound is None else bound.pseudonym
-            if live.config.sticky or bound is not None:  # the same by a key and by a token
+            if live.config.sticky or bound is not None:  # the same with an API key and with a token
                 person = None if pseudonym == NOBODY else pseudonym.hex()
             answer, altered, spare = await self._made(live, pseudonym, asked.exclude)
             made.append(answer)
@@ -570,19 +570,19 @@ class Api:
             if any(pseudonym != one.pseudonym for pseudonym, one in found):
                 raise OTHERS_EVENT
             made = [one.answer.encode() for _, one in found]
-        if personal:  # after all that is written down, and nothing of it is
+        if personal:  # after everything was recorded: a person's own set is not
             made = [live.own_set(one, spare, asked.history or (), asked.exclude) for one in made]
         one_alone = asked.people is None and asked.count == 1
         return made[0] if one_alone else b'{"decisions":[' + b",".join(made) + b"]}"
 
     async def _made(self, live: Live, pseudonym: bytes, exclude: list[str]) -> tuple[bytes, bool, list[int]]:
-        """The next decision, whether it shows other items than were allocated, and what may stand in.
+        """The next decision, whether it shows other items than were allocated, and the spare items.
 
-        With personal sets, what everybody would see: `Live.own_set` makes somebody's own of it.
+        With personal sets, the set is the one for everybody: `Live.own_set` replaces it by the person's own.
         """
         block, offset = await self.engine.next_decision(live, pseudonym)
         altered, propensity = False, b"null"
-        if exclude and not live.config.personal:  # others are likelier then, also where nothing is replaced
+        if exclude and not live.config.personal:  # which changes propensities, even if nothing is replaced
             try:
                 labels, altered = live.without(block, offset, set(exclude))
             except NotEnoughItems:
@@ -604,7 +604,7 @@ class Api:
         return answer, altered, block.spare
 
     async def model(self, request: Request) -> Response:
-        """The public model, for a device that decides by itself; 304 for clients that have it."""
+        """The public model, for devices that compute sets themselves; 304 for clients that have it."""
         live = await self.engine.live(request.path_params["name"])
         check_bound(live, request.scope["key"])
         if not live.config.personal:
@@ -619,7 +619,7 @@ class Api:
         return Response(await run_in_threadpool(lambda: found.exported), 200, told, "application/json")
 
     async def token(self, request: Request) -> Any:
-        """A token for a browser; a client with one makes no other."""
+        """Issue a token for a browser; refused to a client that itself uses such a token."""
         key = request.scope["key"]
         if key.bound is not None:
             raise WRONG_ROLE
@@ -638,7 +638,7 @@ class Api:
         return acknowledged(*await written)
 
     async def event_outcome(self, request: Request) -> bytes:
-        """The answer to the outcome of an event, which is late if nothing is known of it any more."""
+        """Record the outcome of an event; "late" if the event is not known, or not any more."""
         if request.scope["key"].bound is not None:
             raise WRONG_ROLE
         asked = decoded(await body(request.receive), _outcome)
@@ -650,24 +650,24 @@ class Api:
         return acknowledged(*await self.engine.record(decision, reported))
 
     def event_number(self, live: Live, event: str) -> bytes:
-        """What an event is known by."""
+        """The id of an event's request: a keyed hash."""
         return self.engine.secrets.request(live.id, _encode(["event", event]))
 
     async def decision_of_event(self, live: Live, number: bytes) -> DecisionId | None:
-        """The decision of an event; None where nothing is known of it any more, or never was."""
+        """The decision of an event; None if the event is not known, or not any more."""
         found = await run_in_threadpool(groups.request, self.engine.store, live.id, number)
         if found is None:
             return None
         return DecisionId(live.id, found.epoch, found.sequence, found.pseudonym, found.altered)
 
     async def _added(self, live: Live, decision: DecisionId, asked: OutcomeRequest) -> bool:
-        """Whether what was taken is an item that another process has added, and is not known here yet."""
+        """Whether the taken item was added by another process and is not known in this one yet."""
         if not isinstance(asked.taken, str) or asked.taken in live.known or decision.epoch != live.epoch:
             return False
         return await self.engine.was_added(live, asked.taken)
 
     async def outcomes(self, request: Request) -> bytes:
-        """The answers to many outcomes: in one group, or a few."""
+        """Record many outcomes, in one group or a few; one answer each."""
         parts = parts_of(await body(request.receive, LARGEST * 16))
         if len(parts) > MANY:
             raise TOO_LARGE
@@ -708,7 +708,7 @@ class Api:
     # --- populations and experiments -------------------------------------------------------------
 
     async def ask(self, query: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        """Something of `queries`."""
+        """Run one of `queries` in a thread."""
         return await run_in_threadpool(query, self.engine.store, *given, **more)
 
     async def populations(self, request: Request) -> Any:  # noqa: ARG002
@@ -758,7 +758,7 @@ class Api:
         return {"name": asked.name}
 
     async def _make(self, make: Callable[..., Any], *given: Any) -> Any:
-        """Do what an operator asks for. Reasons are made of that and of public facts, of nobody's data."""
+        """Do what an operator asks for. Refusals quote that and public facts, and nobody's data."""
         try:
             return await run_in_threadpool(make, *given)
         except BudgetExceeded as refused:
@@ -779,7 +779,7 @@ class Api:
             raise BAD_BODY.with_(at=at, detail=str(error)) from None
 
     async def status(self, request: Request) -> Any:
-        """How it stands, what it waits for, and when the first numbers come: what the page tells."""
+        """The status, what is waited for, and when the first numbers come, as on the page."""
         found = await self.ask(queries.status, request.path_params["name"])
         live = await self.engine.live(found["name"])
         plan = await run_in_threadpool(release_plan, live.config, live.people)
@@ -867,7 +867,7 @@ class Api:
         return {"status": "erased"}
 
     async def forget(self, population: str, person: str) -> None:
-        """Erase somebody, whose name is kept nowhere."""
+        """Erase a person, whose name is not stored."""
         pseudonym = partial(self.engine.secrets.pseudonym, person=person)
         await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
 
@@ -913,17 +913,17 @@ class Api:
         return {"status": "revoked"}
 
 
-# --- what requests say -----------------------------------------------------------------------------------
+# --- checks and parsing of requests ----------------------------------------------------------------------
 
 
 def check_nul(request: Request) -> None:
-    """No name has a NUL, which PostgreSQL does not take."""
+    """Refuse a NUL, which no name has and PostgreSQL does not store."""
     if b"%00" in request.scope["query_string"] or "\0" in request.scope["path"]:
         raise NUL
 
 
 def check_bound(live: Live, key: Key) -> BrowserToken | None:
-    """The token of a browser, of this experiment and its epoch; None for an ordinary key."""
+    """The browser token, if it is of this experiment and epoch, else refused; None for an ordinary key."""
     bound = key.bound
     if bound is not None and (bound.experiment, bound.epoch) != (live.id, live.epoch):
         raise TOKEN
@@ -936,7 +936,7 @@ def check_runs(live: Live) -> None:
 
 
 def check_decides(live: Live, person: str | None) -> None:
-    """Refuse decisions of what does not run, and for nobody where it has to be somebody."""
+    """Refuse decisions of an experiment that does not run, or without a person where one is required."""
     check_runs(live)
     if (person is None or name_of(person) is None) and not live.people.anonymous:
         raise PERSON
@@ -945,10 +945,10 @@ def check_decides(live: Live, person: str | None) -> None:
 def _known_by(
     live: Live, asked: DecisionRequest, key: str | None, number: int, person: str | None
 ) -> tuple[bytes | None, float]:
-    """What a decision can be asked for by again, or None; and for how much longer than others.
+    """What identifies a repeated request for a decision, or None; and for how much longer it is kept.
 
-    With sticky sets that is who asks, in which stretch of ``sticky`` seconds, from midnight of 1 January 1970
-    on: somebody who asks again within it gets the decision that they have, which counts once.
+    With sticky sets that is the person and the interval of ``sticky`` seconds, counted from midnight of
+    1 January 1970: a person who asks again within it gets the same decision, which counts once.
     """
     sticky = live.config.sticky
     if sticky and person is not None:
@@ -976,9 +976,9 @@ _TAKES = {
 
 
 def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest, *, added: bool = False) -> bytes:
-    """What is written down of an outcome; refused where the experiment learns from something else.
+    """The stored form of an outcome; refused if the experiment learns from something else.
 
-    ``added``: what was taken is an item, though it is not known here yet.
+    ``added``: the taken item is in the catalogue, though this process does not know it yet.
     """
     unset = msgspec.UNSET
     kind = live.config.feedback
@@ -992,7 +992,7 @@ def outcome_body(live: Live, decision: DecisionId, asked: OutcomeRequest, *, add
         wrong = not 0.0 <= found <= live.config.bound
     if not wrong and kind == "full" and len(found) > MANY:
         raise TOO_LARGE.with_(at="$.likes", detail=takes)
-    if not wrong and kind == "slots" and decision.epoch == live.epoch:  # labels of others may be gone
+    if not wrong and kind == "slots" and decision.epoch == live.epoch:  # of others, labels may be gone
         wrong = not (found is None or found in live.known or added)
     if wrong:
         raise WRONG_OUTCOME.with_(at=f"$.{key}", detail=takes)
@@ -1037,20 +1037,20 @@ async def body(receive: Receive, most: int = LARGEST) -> bytes:
 
 
 def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """A body, or where it is wrong."""
+    """A decoded body; refused with the place of its first error."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise BAD_BODY.with_(**_where(str(error), decoder.type)) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: of a thousand brackets
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # the last: deeply nested brackets
         raise BAD_BODY.with_(at="$", detail="It is not JSON.") from None
 
 
 def parts_of(raw: bytes) -> list[Any]:
-    """The parts of a list, each to be decoded by itself: what one person says refuses nobody else's."""
+    """The parts of a list, each decoded by itself: an invalid outcome does not invalidate the others."""
     with suppress(msgspec.DecodeError):
         return list(_parts.decode(raw))
-    with suppress(ValueError, RecursionError):  # this takes half a character, and leaves it to its part
+    with suppress(ValueError, RecursionError):  # accepts half a surrogate pair; decoding its part refuses it
         if isinstance(found := json.loads(raw), list):
             return [json.dumps(one).encode() for one in found]
     raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
@@ -1060,7 +1060,7 @@ _expiries: dict[float, tuple[int, bytes]] = {}
 
 
 def expiry(wait: float) -> bytes:
-    """Until when an outcome counts, at the least; worked out once a second."""
+    """Until when an outcome is accepted, at the least; computed once a second."""
     now = int(time.time())
     found = _expiries.get(wait)
     if found is None or found[0] != now:
@@ -1070,7 +1070,7 @@ def expiry(wait: float) -> bytes:
 
 
 def forecast(asked: PlanRequest) -> dict[str, Any]:
-    from .. import planning  # when somebody asks: the service starts sooner without it
+    from .. import planning  # on demand: the service starts faster without it
 
     found = planning.plan(
         n_items=asked.items,
@@ -1085,7 +1085,7 @@ def forecast(asked: PlanRequest) -> dict[str, Any]:
 
 
 def minimum_detectable(asked: PlanRequest) -> dict[str, Any] | None:
-    """The minimum detectable lift, as set and with other settings; None without a hold-out."""
+    """The minimum detectable lift, with these and with other settings; None without a hold-out."""
     people = PopulationConfig(
         epsilon=asked.epsilon, delta=asked.delta, definition="gdp" if asked.delta else "pure"
     )
@@ -1111,7 +1111,7 @@ def paged(request: Request) -> dict[str, Any]:
 
 
 def exported(form: str, found: Any, table: Callable[[Any], str], name: str) -> Response:
-    """What was found, as a file: "json" or "csv"."""
+    """The result as a file: "json" or "csv"."""
     if form not in ("json", "csv"):
         raise BAD_BODY.with_(detail="format is one of json and csv; accounts have html, too.")
     text, kind = (table(found), "text/csv") if form == "csv" else (_encode(found), "application/json")
@@ -1120,20 +1120,20 @@ def exported(form: str, found: Any, table: Callable[[Any], str], name: str) -> R
 
 
 def rows_table(found: list[dict[str, Any]]) -> str:
-    """Records that are alike, as CSV."""
+    """Records with the same fields, as CSV."""
     header = list(found[0]) if found else []
     return queries.as_csv(header, [list(one.values()) for one in found])
 
 
 def page_of(document: str) -> Response:
-    """A document with a style sheet of its own, and nothing else."""
+    """A document whose policy allows its own style sheet, and nothing else."""
     own = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{own}'; frame-ancestors 'none'; base-uri 'none'"
     return Response(document, 200, {**HEADERS, "content-security-policy": policy}, "text/html")
 
 
 async def read(request: Request, kind: type[Any]) -> Any:
-    """The body of a request, with where it is wrong."""
+    """The decoded body of a request; refused with the place of its first error."""
     raw = await body(request.receive, 1 << 26 if kind in (NewExperiment, Changes) else LARGEST * 16)
     return decoded(raw or b"{}", msgspec.json.Decoder(kind))
 
@@ -1142,7 +1142,7 @@ _REGEX = re.compile(r"Expected `str` matching regex .*")
 
 
 def _where(text: str, kind: Any) -> dict[str, str]:
-    """Where a body is wrong and what is allowed there, in words that repeat nothing of it.
+    """Where a body is wrong and what is allowed there, without repeating any of the body.
 
     What msgspec expects, and which field is missing, follows from the type alone.
     """
@@ -1170,7 +1170,7 @@ def check_name(name: str) -> None:
         )
 
 
-# --- the verbs of Personalizer -------------------------------------------------------------------------
+# --- the calls of Personalizer -------------------------------------------------------------------------
 
 PREFIX, SCOPED = "/personalizer/v1.0", "/v1/experiments/{name}/personalizer/v1.0"
 _SUBSCRIPTION = b"ocp-apim-subscription-key"
@@ -1196,7 +1196,7 @@ class Action(msgspec.Struct):
 
 
 class RankRequest(msgspec.Struct, rename="camel"):
-    """What can be shown; context features are not read. ``person`` is an addition: see decisions."""
+    """The actions to rank; context features are not read. ``person`` is an addition: see decisions."""
 
     actions: Annotated[list[Action], Meta(max_length=MANY)]
     excluded_actions: list[str] | None = None
@@ -1230,13 +1230,13 @@ _reward = msgspec.json.Decoder(RewardRequest)
 
 
 class Personalizer:
-    """The routes of the facade, for Starlette."""
+    """Azure Personalizer's routes over experiments."""
 
     def __init__(self, api: Api) -> None:
         self._api, self._engine = api, api.engine
 
     def routes(self) -> list[Route]:
-        """Each at the plain path, and under the experiment's."""
+        """Each route twice: at Personalizer's own path, and below an experiment's."""
         return [
             Route(
                 one.path.replace(SCOPED, prefix),
@@ -1264,7 +1264,7 @@ class Personalizer:
         return work
 
     async def _live(self, name: str | None, key: Key) -> Live:
-        """The experiment that is meant: the one that the path names, or the only one of the key."""
+        """The experiment that the path names, or the only one of the key."""
         if name is None:
             if key.experiments is None or len(key.experiments) != 1:
                 raise WHICH
@@ -1276,14 +1276,14 @@ class Personalizer:
         live = await self._engine.live(name)
         if live.config.feedback != "bandit":
             raise NO_VALUES
-        if live.segments:  # of which these requests name none
+        if live.segments:  # these requests cannot name one
             raise SEGMENT
         if live.config.sticky:
             raise STICKY
         return live
 
     async def rank(self, live: Live, request: Request) -> Any:
-        """What to show: the set that was allocated first, then the rest by what was released."""
+        """The actions in order: the allocated set first, then the others, ranked by releases."""
         asked = decoded(await body(request.receive, LARGEST * 16), _rank)
         given = [action.id for action in asked.actions]
         excluded = set(asked.excluded_actions or ())
@@ -1298,7 +1298,7 @@ class Personalizer:
         block, offset = await self._engine.next_decision(live, pseudonym)
         order, altered = ranked(live, block, offset, [a for a in given if a not in excluded])
         answer = _response(given, excluded, order)
-        if event is None and not asked.defer_activation:  # the id says it all
+        if event is None and not asked.defer_activation:  # the signed id is enough
             return _ranked(answer, secrets.sign(decision_of(block, offset, pseudonym, altered)))
         if number is None:
             event = new_token(16)
@@ -1310,7 +1310,7 @@ class Personalizer:
         return _ranked(msgspec.json.decode(kept.answer), event)
 
     async def reward(self, live: Live, request: Request) -> None:
-        """What came of an event; the first one counts."""
+        """Record the value of an event; the first one counts."""
         asked = decoded(await body(request.receive, LARGEST * 16), _reward)
         if not 0.0 <= asked.value <= live.config.bound:
             raise BAD_VALUE
@@ -1325,11 +1325,11 @@ class Personalizer:
         await self._engine.record(decision, _encode(asked.value))
 
     async def activate(self, live: Live, request: Request) -> None:
-        """An event whose activation was deferred has been seen."""
+        """Record that an event with deferred activation was shown."""
         await self._engine.activate(live.id, self._number(live, request.path_params["event"]))
 
     async def configuration(self, live: Live, request: Request) -> Any:  # noqa: ARG002
-        """How rewards are waited for; nothing can be set here."""
+        """The settings in Personalizer's format; read only."""
         return {
             "rewardWaitTime": f"PT{live.config.outcome_wait:g}S",
             "defaultReward": 0.0,
@@ -1347,7 +1347,7 @@ class Personalizer:
 
 
 class _Others:
-    """Everything but these."""
+    """A container of all labels except these."""
 
     def __init__(self, these: Iterable[str]) -> None:
         self._these = frozenset(these)
@@ -1357,13 +1357,13 @@ class _Others:
 
 
 def ranked(live: Live, block: DecisionBlock, offset: int, available: list[str]) -> tuple[list[str], bool]:
-    """The available labels in order, and whether other items come first than were allocated.
+    """The available labels in order, and whether the first ones differ from the allocated set.
 
-    The set of the decision comes first, then what is best by releases, then the rest as it was given.
+    The set of the decision comes first, then the best items by releases, then the others as they were given.
     """
     try:
         shown, altered = live.without(block, offset, _Others(available))
-    except NotEnoughItems:  # of those that are known to be good
+    except NotEnoughItems:  # too few available items among the allocated and spare ones
         shown, altered = [], True
     spare = [live.labels[item] for item in block.spare]
     wanted = set(available)
@@ -1375,13 +1375,13 @@ def _response(given: list[str], excluded: set[str], order: list[str]) -> dict[st
     """The ranking; excluded actions stay where they were given."""
     rest = iter(order)
     ranking = [action if action in excluded else next(rest) for action in given]
-    # The draw was made, and committed, before anybody asked: it is certain by now.
+    # The set was drawn, and committed, before the request: its probability is 1 by now.
     shown = [{"id": one, "probability": float(one == order[0])} for one in ranking]
     return {"ranking": shown, "rewardActionId": order[0]}
 
 
 def _ranked(answer: dict[str, Any], event: str | None) -> dict[str, Any]:
-    """An answer in the order of that service's."""
+    """An answer with its fields in Personalizer's order."""
     return {"ranking": answer["ranking"], "eventId": event, "rewardActionId": answer["rewardActionId"]}
 
 
@@ -1389,7 +1389,7 @@ _CODES = {400: "BadRequest", 404: "ResourceNotFound"}
 
 
 def personalizer_refusal(problem: Problem) -> Response:
-    """A refusal as that service words it, with a fixed text."""
+    """A refusal in Personalizer's format, with a fixed text."""
     status = 400 if problem.status == 422 else problem.status
     code = "InternalServerError" if status >= 500 else _CODES.get(status, str(status))
     error = {"code": code, "message": problem.title, "innerError": {"code": problem.name}}

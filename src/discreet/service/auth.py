@@ -1,14 +1,14 @@
 """Secrets outside the database, API keys, and sessions of people who look at pages.
 
-A decision id says which decision it was: experiment, epoch and decision, the lease of its block, the
+A decision id encodes the decision: experiment, epoch and sequence number, the lease of its block, the
 pseudonym of the person, and whether other items were shown than allocated. It ends with a keyed hash of the
-rest, so that the service keeps no table of decisions and still believes nobody. The database holds hashes of
-API keys only.
+rest, so that ids cannot be forged, though the service keeps no table of decisions. The database holds only
+hashes of API keys.
 
-The cookie of a session holds the id of a key, a number of its own and the time at which it ends, under a
-keyed hash. It is useless once the key is not valid any more. Browsers send it to this site only, and no
-script can read it. What changes something needs more: a request that comes from a page of this site
-(`same_site`), and the token of the session, which is in every form.
+The cookie of a session holds the id of a key, a session number and the time at which it ends, with a keyed
+hash. It is useless once the key is not valid any more. Browsers send it to this site only, and no script can
+read it. Requests that change something must also come from a page of this site (`same_site`), with the token
+of the session, which is in every form.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ _BODY = struct.Struct(f">BIIQI{PSEUDONYM}s")  # with the hash 45 bytes, which ba
 _VERSION = 0x20
 _ALTERED = 0x01
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_+/=", b"+/---")  # "-" is no letter of the usual ones
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/---")  # "-" is not in the usual alphabet, and is refused
 
 
 class DecisionId(NamedTuple):
-    """What a decision id says."""
+    """The content of a decision id."""
 
     experiment: int
     epoch: int
     sequence: int
     pseudonym: bytes = NOBODY
     altered: bool = False
-    lease: int = 0  # the number that was drawn when its block was leased; 0 where that is not known
+    lease: int = 0  # the number that was drawn when its block was leased; 0 if unknown
 
 
 class Secrets:
     """The keys of a service, in a file that only its owner may read.
 
-    ``pseudonym`` turns an identity into 12 bytes under the key of a population's period. Without the key a
-    pseudonym tells nothing about anybody. That key follows from the one of all people, which is in the file:
-    pseudonyms are deleted with their period.
+    ``pseudonym`` hashes an identity to 12 bytes under the key of a population's period. Without the key a
+    pseudonym reveals nothing about anybody. That key is derived from the one for all people, which stays in
+    the file: what ends with a period are its pseudonyms, which are deleted.
     """
 
     def __init__(self, keys: dict[str, bytes]) -> None:
@@ -74,7 +74,7 @@ class Secrets:
 
     @classmethod
     def fresh(cls, path: str | os.PathLike[str] | None = None) -> Secrets:
-        """New keys, written to ``path`` if there is one."""
+        """New keys, written to ``path`` if it is given."""
         made = cls({name: system.token_bytes(32) for name in ("decisions", "people", "sessions")})
         if path is not None:
             write_secret(path, json.dumps({name: key.hex() for name, key in made.keys.items()}))
@@ -94,17 +94,17 @@ class Secrets:
     # --- people ----------------------------------------------------------------------------------
 
     def pseudonym(self, population: int, period: str, person: str) -> bytes:
-        """What is kept of an identity: a keyed hash, another one in every period."""
+        """The stored form of an identity: a keyed hash, under another key in every period."""
         keyed = self._periods.get((population, period))
         if keyed is None:
             text = f"{population}/{period}".encode()
             key = hmac.digest(self.keys["people"], text, "sha256")
             self._periods[population, period] = keyed = hashlib.blake2b(key=key, digest_size=PSEUDONYM)
-        name = name_of(person)  # of somebody without one, the text as it stands
+        name = name_of(person)  # None for a text that names nobody, which is hashed as it is
         return _hashed(keyed, str(person if name is None else name).encode())
 
     def request(self, experiment: int, known_by: bytes) -> bytes:
-        """What is kept of what a request is known by, which an application chose, perhaps after people."""
+        """The stored form of a request's id: a keyed hash, as applications may build ids from names."""
         key = self._requests.get(experiment)
         if key is None:
             key = hmac.digest(self.keys["people"], f"requests/{experiment}".encode(), "sha256")
@@ -114,14 +114,14 @@ class Secrets:
     # --- browsers --------------------------------------------------------------------------------
 
     def token(self, made: BrowserToken) -> str:
-        """A token for a browser, under a keyed hash."""
+        """A token for a browser, with a keyed hash."""
         fields = (made.key, made.experiment, made.epoch, made.pseudonym.hex(), made.until)
         body = json.dumps(fields).encode()
         raw = body + hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")
         return BROWSER + base64.urlsafe_b64encode(raw).decode()
 
     def read_token(self, text: str) -> BrowserToken | None:
-        """What a token says; None for one that was not made here."""
+        """The content of a token; None if this service did not make it."""
         try:
             raw = base64.b64decode(text.removeprefix(BROWSER), b"-_", validate=True)
         except (ValueError, binascii.Error):
@@ -133,7 +133,7 @@ class Secrets:
         return BrowserToken(key, experiment, epoch, bytes.fromhex(pseudonym), until)
 
     def webhook(self, number: str) -> str:
-        """The secret that releases are signed with, for a webhook."""
+        """The secret of a webhook, which signs the releases sent to it."""
         return hmac.digest(self.keys["sessions"], f"webhook/{number}".encode(), "sha256").hex()
 
     # --- decisions -------------------------------------------------------------------------------
@@ -145,10 +145,10 @@ class Secrets:
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL).decode()
 
     def verify(self, text: str) -> DecisionId | None:
-        """The decision of an id; None for what this service has not signed."""
+        """The content of a decision id; None if this service did not sign it."""
         try:
             raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL), strict_mode=True)
-        except ValueError:  # also of letters that are none of these
+        except ValueError:  # also for letters outside of ASCII
             return None
         body, mac = raw[: _BODY.size], raw[_BODY.size :]
         if not hmac.compare_digest(mac, _hashed(self._decisions, body)):
@@ -160,14 +160,14 @@ class Secrets:
 
 
 def _hashed(keyed: hashlib.blake2b, text: bytes) -> bytes:
-    """The hash of a text under a key that has been taken in already."""
+    """The hash of a text, by a hash object that has absorbed the key already."""
     found = keyed.copy()
     found.update(text)
     return found.digest()
 
 
 def write_secret(path: str | os.PathLike[str], text: str) -> None:
-    """A new file that only its owner may read: nobody reads half of it, or writes over another's."""
+    """Write a new file that only its owner may read, atomically; an existing file is never overwritten."""
     draft = f"{os.fspath(path)}.{owner_name()}"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -181,22 +181,22 @@ def write_secret(path: str | os.PathLike[str], text: str) -> None:
 
 
 def owner_name() -> str:
-    """A name for one process among the others."""
+    """A unique name for a process."""
     return f"{os.getpid()}-{system.token_hex(8)}"
 
 
 def new_lease() -> int:
-    """A number for one lease of a block among the others."""
+    """A random number, not 0, for one lease of a block."""
     return 1 + system.randbelow((1 << 32) - 1)
 
 
 def new_token(size: int) -> str:
-    """Secret bytes, as letters and digits."""
+    """``size`` secret bytes, as hexadecimal digits."""
     return system.token_hex(size)
 
 
-# What each role may do. An application asks for decisions and reports outcomes; an analyst sees what was
-# released and what it cost; an operator runs experiments; an admin also gives out keys.
+# What each role may do. An application asks for decisions and reports outcomes; an analyst sees releases and
+# their privacy cost; an operator runs experiments; an admin also issues keys.
 ROLES: dict[str, frozenset[str]] = {
     "app": frozenset({"decide"}),
     "analyst": frozenset({"read"}),
@@ -205,31 +205,31 @@ ROLES: dict[str, frozenset[str]] = {
 }
 _PREFIX = "dk_"
 _TOKEN = re.compile(rf"{_PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{48}}")
-_GIVEN = re.compile(r"[!-~]{32,256}")  # a key that somebody else made
+_GIVEN = re.compile(r"[!-~]{32,256}")  # a key that was not made here
 DAY = 86400.0
-_NOTED = 60.0  # seconds between two notes of when a key was used
+_NOTED = 60.0  # seconds between two updates of when a key was last used
 
 
 class LastAdmin(Exception):
-    """The last key that gives out others cannot be ended; nothing was changed."""
+    """The last admin key cannot be ended; nothing was changed."""
 
 
 class BrowserToken(NamedTuple):
-    """What a browser may do for a while: decisions of one experiment for one pseudonym, and their outcomes.
+    """A browser's right to decisions of one experiment for one pseudonym, and to report their outcomes.
 
-    A pseudonym is that of a period: a token ends with its epoch, so that nobody counts under two of them.
+    Pseudonyms differ between periods: a token ends with its epoch, so that nobody counts under two of them.
     """
 
-    key: str  # the id of the API key that made it; it ends with that
+    key: str  # the id of the API key that made it; the token ends with that key
     experiment: int
-    epoch: int  # which no other experiment of this number has, also after a restore
+    epoch: int  # unique for this experiment's number, also after a restore
     pseudonym: bytes
     until: int
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key as it is known here; ``experiments`` is None for all of them, ``expires`` None for never."""
+    """An API key; ``experiments`` is None for all of them, ``expires`` None for never."""
 
     id: str
     name: str
@@ -248,7 +248,7 @@ class Key:
 
 
 class Throttle:
-    """``burst`` tries of one name at once, and ``rate`` a second; the oldest names are forgotten."""
+    """Allows ``burst`` tries of one name at once, and ``rate`` a second; the oldest names are forgotten."""
 
     def __init__(self, burst: float, rate: float, most: int = 10_000) -> None:
         self._burst, self._rate, self._most = burst, rate, most
@@ -270,7 +270,7 @@ class Throttle:
 
 
 def network_of(address: str) -> str:
-    """An address of version 4, or what one site has of version 6."""
+    """An IPv4 address as it is, or the /64 network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -283,18 +283,18 @@ def network_of(address: str) -> str:
 
 
 class Keys:
-    """The keys of a service, as they were read last: what another process revoked ends within seconds."""
+    """The keys of a service when they were last read: a revocation by another process takes some seconds."""
 
     def __init__(self, store: Database, rate: float | None = None) -> None:
         self._store = store
-        # Of outcomes apart: whether a decision is refused must not depend on who has reported something.
+        # Outcomes have a limit of their own: whether a decision is refused must not depend on reports.
         self._throttles = None if rate is None else [Throttle(2 * rate, rate) for _ in range(2)]
         self._known: dict[bytes, Key] = {}
-        self._used: dict[str, float] = {}  # when, as far as that is not written down yet
-        self._noted: dict[str, float] = {}
+        self._used: dict[str, float] = {}  # when keys were last used
+        self._noted: dict[str, float] = {}  # the times of these in the database
 
     def within_rate(self, key: Key, *, outcome: bool = False) -> bool:
-        """Whether a key, or the browser of one visitor, may ask once more now, or report an ``outcome``."""
+        """Whether a key, or the browser of one visitor, may send one more request (``outcome``: report)."""
         if self._throttles is None:
             return True
         throttle = self._throttles[outcome]
@@ -305,7 +305,7 @@ class Keys:
         return True
 
     def bound(self, token: BrowserToken | None) -> Key | None:
-        """The key of a browser's token, as long as the one that made it is valid."""
+        """The key of a browser's token, if the key that made the token is valid."""
         key = None if token is None or token.until <= time.time() else self.of(token.key)
         if key is None or "decide" not in ROLES[key.role]:
             return None
@@ -319,11 +319,11 @@ class Keys:
         return next((key for key in self._known.values() if key.id == number and not key.over), None)
 
     def used(self, key: Key) -> None:
-        """It was used now. Not for outcomes: when there were some is nobody's business."""
+        """Note that a key is used now. Not for outcomes: when there were some is not public."""
         self._used[key.id] = time.time()
 
     def refresh(self) -> None:
-        """Read them from the database: at the start, after a change, and every few seconds."""
+        """Read keys from the database: at the start, after a change, and every few seconds."""
         noted = {
             number: at
             for number, at in list(self._used.items())
@@ -340,7 +340,7 @@ class Keys:
         for digest, number, name, role, experiments, expires in rows:
             scope = None if experiments is None else frozenset(json.loads(experiments))
             known[bytes(digest)] = Key(number, name, role, scope, expires)
-        self._known = known  # at once: requests are answered meanwhile
+        self._known = known  # atomically: other threads answer requests meanwhile
 
     def create(
         self,
@@ -351,9 +351,9 @@ class Keys:
         days: float | None = None,
         token: str | None = None,
     ) -> tuple[str, str]:
-        """A new key, valid for ``days`` days: (its id, the key itself, which is shown this once).
+        """A new key, valid for ``days`` days; returns its id and the key itself, which is shown this once.
 
-        ``token`` is one that somebody else made; what is kept is a hash of it.
+        ``token`` is a key that was made elsewhere. Only a hash of a key is stored.
         """
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}")
@@ -367,7 +367,7 @@ class Keys:
         return made
 
     def rotate(self, number: str, grace: float = 0.0) -> tuple[str, str]:
-        """A new key in the place of another, which ends in ``grace`` seconds: (its id, the key itself)."""
+        """Replace a key, which ends in ``grace`` seconds; returns the new key's id and the key itself."""
         with self._store.transaction() as tx:
             found = tx.locked(
                 "SELECT name, role, experiments, expires FROM api_key WHERE id = ? AND revoked IS NULL"
@@ -387,9 +387,9 @@ class Keys:
         return made
 
     def revoke(self, number: str) -> None:
-        """End a key (`LookupError` where there is none), unless it is the last of an admin (`LastAdmin`)."""
+        """End a key; `LookupError` if there is none, `LastAdmin` if it is the last admin key."""
         with self._store.transaction() as tx:
-            admins = tx.locked(  # so that two of them do not end each other
+            admins = tx.locked(  # so that two admins do not end each other's keys
                 "SELECT id FROM api_key WHERE role = 'admin' AND experiments IS NULL AND revoked IS NULL"
                 " AND (expires IS NULL OR expires > ?) ORDER BY id",
                 tx.now(),
@@ -416,14 +416,14 @@ class Keys:
 
 
 def new_key() -> str:
-    """A key that nobody has seen."""
+    """A new random key."""
     return f"{_PREFIX}{new_token(6)}_{new_token(24)}"
 
 
 def _insert(
     tx: Transaction, token: str | None, name: str, role: str, scope: str | None, expires: float | None
 ) -> tuple[str, str]:
-    """Write a key down: (its id, the key itself)."""
+    """Store a key, or a new one; returns its id and the key itself."""
     token = token or new_key()
     digest = digest_of(token.encode())
     known = _TOKEN.fullmatch(token)
@@ -443,7 +443,7 @@ def digest_of(token: bytes) -> bytes:
 COOKIE = "discreet_session"
 LIFE = 12 * 3600  # seconds
 
-# No script, style, frame or request but this site's own; nothing is stored on the way.
+# Only this site's own scripts, styles, images and requests, and no frames; nothing is cached.
 HEADERS: Mapping[str, str] = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -461,7 +461,7 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Session:
-    """Who looks at a page: the id of an API key, until when, and the token of forms."""
+    """A session of pages: the id of its API key, its end, and the token for forms."""
 
     key: str
     number: str
@@ -470,9 +470,9 @@ class Session:
 
 
 class Sessions:
-    """Signs and reads cookies; those that were ended are refused until they would have ended.
+    """Signs and reads cookies; those of sessions that were ended are refused until they expire.
 
-    The store knows them: other processes hear of it with their next `refresh`, and it outlives a restart.
+    Ended sessions are in the store: other processes learn of them at their next `refresh`.
     """
 
     def __init__(self, secrets: Secrets, store: Database) -> None:
@@ -484,7 +484,7 @@ class Sessions:
         return base64.urlsafe_b64encode(body + self._mac(b"cookie", body)).decode()
 
     def read(self, cookie: str | None) -> Session | None:
-        """The session of a cookie; None for what was not signed here, or is over."""
+        """The session of a cookie; None if this service did not sign it, or it has ended."""
         try:
             raw = base64.urlsafe_b64decode((cookie or "").encode("ascii"))
         except (ValueError, binascii.Error):
@@ -507,7 +507,7 @@ class Sessions:
         self._ended |= {session.number}
 
     def refresh(self) -> None:
-        """Read from the database which ones were ended."""
+        """Read from the database which sessions were ended."""
         with self._store.transaction() as tx:
             rows = tx.all("SELECT number FROM ended_session")
         self._ended = frozenset(number for (number,) in rows)
@@ -517,7 +517,7 @@ class Sessions:
 
 
 def set_cookie(request: Request, response: Response, cookie: str) -> None:
-    """Give a browser the cookie of a session; an empty one takes it away."""
+    """Set the cookie of a session in a browser; an empty one deletes it."""
     response.set_cookie(
         COOKIE,
         cookie,
@@ -530,12 +530,12 @@ def set_cookie(request: Request, response: Response, cookie: str) -> None:
 
 
 def _by_tls(request: Request) -> bool:
-    """Whether the browser came over TLS, which a proxy may have ended: the origin of its form says so."""
+    """Whether the browser uses TLS, by the origin of its form if a proxy has terminated TLS."""
     return "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
 
 
 def same_site(request: Request) -> bool:
-    """Whether a request comes from a page of this site, as every browser says of unsafe requests."""
+    """Whether a request comes from a page of this site, by headers of browsers for unsafe requests."""
     fetched, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if fetched is None and origin is None:
         return False

@@ -1,9 +1,9 @@
 """Backups, restores and checks of a service's store.
 
-A backup is a budget of its own: a service that goes on from an older state would release again about people
-of whom the newer state has released. So a restored experiment is frozen for the rest of the period in which
-it is restored, nothing new begins about its people, what was open is invalidated, and the account says what
-happened.
+A restored backup knows less of the budget than was spent: a service that continued from it would release
+again about people about whom the newer state has released. Therefore a restored experiment is frozen for the
+rest of the period of the restore, no new experiment begins about its people, open blocks are invalidated, and
+the account states what happened.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .worker import (
 def backup(url: str, out: str | os.PathLike[str]) -> None:
     """Copy a store, also while a service runs on it, to a new SQLite file that only its owner may read.
 
-    The file is there once all of it is.
+    The file appears only when it is complete.
     """
     source, draft = None if _served(url) else _there(url), f"{os.fspath(out)}.{owner_name()}"
     if Path(out).exists():
@@ -60,7 +60,7 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
 
 
 def _check_backup(saved: str | os.PathLike[str]) -> None:
-    """Refuse what no service has written: an empty file would be restored as a service without anything."""
+    """Refuse a file that no service has written: an empty one would be restored as an empty service."""
     try:
         with closing(_opened(_there(f"sqlite:///{saved}"))) as file:
             file.execute("SELECT 1 FROM migration").fetchone()
@@ -71,9 +71,9 @@ def _check_backup(saved: str | os.PathLike[str]) -> None:
 
 
 def copy(source: Database, target: Database, file: Database) -> None:
-    """Copy every row, as it was at one moment; ``file`` is the one of the two that is a SQLite file.
+    """Copy every row, in one snapshot; ``file`` is the one of the two that is a SQLite file.
 
-    Columns that the other one does not have yet keep their defaults. Processes and their leases are left out.
+    It determines the columns: others keep their defaults. Processes and their leases are left out.
     """
     with file.transaction() as tx:
         rows = tx.all("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY rowid")
@@ -94,17 +94,17 @@ def copy(source: Database, target: Database, file: Database) -> None:
 
 
 def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
-    """Make a store, which must not be there, from a backup, once it is frozen; the names of what is."""
+    """Make a new store from a backup, and freeze it before it is in place; names of frozen experiments."""
     _check_backup(saved)
     target = None if _served(url) else _file(url)
-    for file in (target, Path(f"{target}-wal")):  # with the log, which has what is not in the file yet
+    for file in (target, Path(f"{target}-wal")):  # the log has commits that are not in the file yet
         if target and file and file.exists():
             raise FileExistsError(f"{file} is there; stop the service, and move {target.name}* away first")
     with tempfile.TemporaryDirectory(dir=target and target.parent) as folder:
         draft = f"{folder}/draft"
         backup(f"sqlite:///{saved}", draft)
         with closing(open_store(f"sqlite:///{draft}")) as copied:
-            copied.migrate()  # it may be of an earlier release
+            copied.migrate()  # the backup may be of an earlier version
             frozen = freeze_after_restore(copied)
             if target is None:
                 _into_server(copied, url)
@@ -120,39 +120,39 @@ def _into_server(file: Database, url: str) -> None:
         with store.transaction() as tx:
             if tx.one("SELECT 1 FROM population LIMIT 1") is not None:
                 raise FileExistsError("the database has populations; restore into an empty one")
-            tx.do("DELETE FROM api_key")  # those of a start without anything
+            tx.do("DELETE FROM api_key")  # written when a service started on the empty database
             tx.do("DELETE FROM audit")
         copy(file, store, file)
 
 
 def _served(url: str) -> bool:
-    """Whether a URL is that of a database server."""
+    """Whether a URL is of a database server."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
 def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[str]:
     """Freeze every experiment of a restored store; call it after restoring PostgreSQL, too.
 
-    Nothing begins in the period that it is now: what was spent in it is not known. It may be a later one than
-    that of the restored state. What is open is invalidated: it would not be learned, and the period
-    may last. Populations that are made in that period begin, as they may be of other people; their accounts
-    say what happened.
+    Nothing begins in the current period, because what was spent in it is unknown. It may be later than the
+    period of the restored state. Open blocks are invalidated: their outcomes could not be learned in this
+    period, which may be long. New populations may begin in it, as they may be of other people; their accounts
+    state what happened.
     """
     worker = worker or Worker(store)
     with store.transaction() as tx:
         tx.locked("SELECT experiment FROM lease ORDER BY experiment")  # in the order of workers
         tx.locked("SELECT first FROM block ORDER BY experiment, epoch, first")
-        tx.locked("SELECT id FROM population ORDER BY id")  # nothing is begun meanwhile
-        # Who has read an experiment reads it again: what is begun, resumed or ended goes by its status.
+        tx.locked("SELECT id FROM population ORDER BY id")  # nothing begins meanwhile
+        # Workers read experiments again, so that they see the new status before they begin, resume or end.
         store.fence_off(tx, [number for (number,) in tx.all("SELECT id FROM experiment ORDER BY id")])
-        tx.do(  # what waited is gone
+        tx.do(  # their waiting outcomes are deleted below
             "DELETE FROM private_state WHERE experiment IN (SELECT id FROM experiment WHERE status = ?)",
             ENDING,
         )
         tx.do("UPDATE experiment SET status = ? WHERE status = ?", ENDED, ENDING)
         going = tx.all("SELECT name FROM experiment WHERE status <> ? ORDER BY id", ENDED)
         tx.do("UPDATE experiment SET resumes = 0 WHERE status = ?", PAUSED)
-        # Nobody knows what they have released meanwhile: nothing of this period is ever given back.
+        # Releases since the backup are unknown: used > 0, so that nothing of this period is given back.
         tx.do(
             "UPDATE experiment SET status = ?, used = used + 1 WHERE status IN (?, ?)",
             *(FROZEN, RUNNING, PAUSED),
@@ -172,7 +172,7 @@ def freeze_after_restore(store: Database, worker: Worker | None = None) -> list[
 
 
 def verify(store: Database) -> list[str]:
-    """What is wrong with a store: chains of releases, states, charges. An empty list is what is hoped for."""
+    """Check a store's chains of releases, states and charges; returns the problems found."""
     wrong = []
     with store.transaction() as tx:
         rows_of = tx.all("SELECT id, name, seq, chain, status FROM experiment ORDER BY id")
@@ -211,13 +211,13 @@ def verify(store: Database) -> list[str]:
             most = periods.budget.epsilon
             over = [period for period in periods.names if periods.account(period).epsilon() > most]
         except Exception:
-            over = ["some period"]  # a gate refuses such charges, and those that it cannot read
+            over = ["some period"]  # a gate refuses charges beyond the budget, and unreadable ones
         wrong += [f"{name}: more was spent in {period} than allowed" for period in over]
     return wrong
 
 
 def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
-    """`verify` the store of a URL, there and not in use; what is wrong, and how much was looked at."""
+    """`verify` the existing store of a URL that is not in use; the problems, and row counts by table."""
     if url.startswith("sqlite:///") and not _whole(_there(url)):
         return ["the file is damaged, or no store"], {}
     with closing(open_store(url)) as store:
@@ -228,7 +228,7 @@ def verify_url(url: str) -> tuple[list[str], dict[str, int]]:
 
 
 def _whole(file: Path) -> bool:
-    """Whether a file is a SQLite database, and no page of it is damaged."""
+    """Whether a file is a store in SQLite without damaged pages."""
     try:
         with closing(_opened(file)) as database:
             database.execute("SELECT 1 FROM experiment LIMIT 1")
@@ -238,12 +238,12 @@ def _whole(file: Path) -> bool:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    """A SQLite file for reading, whatever its name: a URI ends the path at "?" and "#"."""
+    """A SQLite file for reading; a URI with escapes, as "?" and "#" in its name would end the path."""
     return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
 
 
 def _there(url: str) -> Path:
-    """The SQLite file of a URL; nothing is made where it is missing."""
+    """The SQLite file of a URL, which must exist."""
     if not (found := _file(url)).exists():
         raise FileNotFoundError(f"there is no {found}")
     return found

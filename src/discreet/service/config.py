@@ -1,4 +1,4 @@
-"""What experiments and populations are asked to be, and the settings of a service, checked as a whole."""
+"""Configurations of experiments and populations, and the settings of a service, with validation."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..core.options import Adjacency, Feedback
 from ..privacy import Budget
 
 Period = Literal["none", "day", "week", "month"]
-# What can be shown, and written to any database.
+# Text that can be shown, and stored in any database.
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$(?!\n)"  # for Python "$" is also before a last line break
 ShortText = Annotated[str, Meta(min_length=1, max_length=100, pattern=_PRINTABLE)]
 Label = Annotated[str, Meta(min_length=1, max_length=512, pattern=_PRINTABLE)]
 Epsilon = Annotated[float, Meta(gt=0, le=1e6)]
 WEEK = 7 * 86400.0  # seconds
-# The key of an outcome, by feedback: what is sent.
+# The field of an outcome that is sent, by feedback.
 OUTCOMES: dict[Feedback, str] = {"full": "likes", "slots": "taken", "bandit": "value"}
 
 
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the database holds as JSON."""
+    """A configuration that the database stores as JSON."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -40,9 +40,10 @@ class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class PopulationConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """People with one budget per period, for all experiments about them.
 
-    ``neighbours``: what one person reports is compared with anything else ("replace") or with nothing
-    ("add_remove"). Which decisions there are, and for whom, is public under both. ``anonymous``: decisions
-    need not say whom they are for. Nobody is counted then, and ``max_rounds_per_person`` is believed.
+    ``neighbours``: neighbouring inputs differ in one person's outcomes, which are replaced by any others
+    ("replace") or left out ("add_remove"). Which decisions there are, and for whom, is public under both.
+    ``anonymous``: decisions need not say whom they are for. ``max_rounds_per_person`` is then a declaration,
+    which is not enforced.
     """
 
     epsilon: Epsilon
@@ -68,20 +69,20 @@ class ConstraintConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A few of these items for everybody who comes.
+    """An experiment: chooses ``k`` of these ``items`` for each visitor.
 
     ``feedback`` is what is known of a person after a decision: "full" (all items that they would take,
     whatever was shown), "slots" (which of the shown items was taken, or none) or "bandit" (the value of the
     set, from 0 to ``bound``). An outcome names what it holds: `OUTCOMES`. ``share`` is the part of the
     population's budget, and ``measure`` the part of that for the released shares of people served.
     ``outcome_wait`` seconds after its block is over, a decision without an outcome counts as "took nothing".
-    ``holdout`` is the part of decisions that show ``control``, a set to compare with, or random sets where
-    that is empty. ``block_size`` is how many decisions are allocated at a time; by default as many as come in
-    a few seconds. ``sticky`` seconds, from one full stretch of them to the next, the same person has the same
-    set. ``segments`` are the values of a public attribute, such as countries: each has a learner of its own,
-    and every decision names one. ``candidates`` are the items that alone can be shown, a public list with the
-    best first, which is what is shown until something was released; the next period knows no other items.
-    ``seed`` is for tests: anyone who knows it can undo the noise, and the account says so.
+    ``holdout`` is the part of decisions that show ``control``, a set to compare with, or random sets if that
+    is empty. ``block_size`` is how many decisions are allocated at a time; by default, as many as arrive in a
+    few seconds. Within each interval of ``sticky`` seconds, a person gets the same set again. ``segments``
+    are the values of a public attribute, such as countries: each has its own learner, and every decision
+    names one. ``candidates``, if given, are the only items that can be shown: a public list with the best
+    first, which is shown until the first release. The next period has no other items. ``seed`` is for tests:
+    anyone who knows it can undo the noise, and the account says so.
     """
 
     items: Annotated[list[Label], Meta(min_length=1, max_length=1_000_000)]
@@ -106,12 +107,12 @@ class ExperimentConfig(Stored, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def personal(self) -> bool:
-        """Whether everybody has a set of their own, from their history and a public model."""
+        """Whether each person gets their own set, from their history and a public model."""
         return self.learner == "PersonalSelector"
 
     @property
     def queues(self) -> list[str]:
-        """The segments, each with blocks of its own; one without a name where there are none."""
+        """The segments, each with its own blocks; a single "" if there are none."""
         return self.segments or [""]
 
 
@@ -119,17 +120,16 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where a service listens and keeps what it knows; every setting has a default.
+    """The addresses, files and limits of a service; every setting has a default.
 
     ``store``: ``sqlite:///FILE``, or ``postgresql://...`` for several processes. ``secrets``: the file of
     keys for pseudonyms and decision ids; keep it apart from backups of the store. ``admin_key``: the first
     admin key; else it is read from ``admin_key_file``, or made and written there (by default
-    ``discreet.admin-key`` beside the secrets). ``rate``: requests a second of one API key; 0 for no limit.
-    ``connections``: how many are open at a time. ``operator_port``: where metrics are, for operators only.
-    ``proxies``: addresses of proxies whose word counts for where a request came from. ``telemetry``: where an
-    OpenTelemetry collector takes spans (OTLP over HTTP); none sends none. ``origins``: sites whose pages may
-    ask with tokens of browsers, such as https://shop.example. ``webhook_networks``: private networks that
-    releases may be sent to.
+    ``discreet.admin-key`` beside the secrets). ``rate``: requests per second of one API key; 0 for no limit.
+    ``connections``: how many may be open at a time. ``operator_port``: the port of metrics, for operators
+    only. ``proxies``: addresses of proxies whose forwarded client addresses are trusted. ``telemetry``: the
+    URL of an OpenTelemetry collector for spans (OTLP over HTTP), if any. ``origins``: sites whose pages may
+    use browser tokens, such as https://shop.example. ``webhook_networks``: private networks to send to.
     """
 
     store: str = "sqlite:///discreet.db"
@@ -150,7 +150,7 @@ class ServiceSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_settings(path: str | os.PathLike[str] | None = None) -> ServiceSettings:
-    """The settings of a file, with environment variables such as DISCREET_STORE on top."""
+    """The settings of a file; environment variables such as DISCREET_STORE override them."""
     found = {} if path is None else tomllib.loads(Path(path).read_text())
     for name in ServiceSettings.__struct_fields__:
         if (given := os.environ.get(f"DISCREET_{name.upper()}")) is not None:
@@ -162,7 +162,7 @@ def read_settings(path: str | os.PathLike[str] | None = None) -> ServiceSettings
 
 
 def checked(settings: ServiceSettings) -> ServiceSettings:
-    """Settings of which some were given otherwise; refused where one is not what it may be."""
+    """Validate settings of which some were set in code."""
     try:
         return msgspec.convert(msgspec.to_builtins(settings), ServiceSettings)
     except msgspec.ValidationError as error:

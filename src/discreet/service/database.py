@@ -1,15 +1,15 @@
 """The service's database: statements in plain SQL, written once, on SQLite or on PostgreSQL.
 
-`Database` has what both share: migrations, which processes live, who works for an experiment, and leases of
-blocks. `SQLiteDatabase` is one file for one process: a write-ahead log, forced to the disk at every commit.
-`postgres.PostgresDatabase` is for several processes. They differ in how a transaction is had, in how rows
-are locked, and in what is left of deleted rows.
+`Database` has what both share: migrations, liveness of processes, leases of experiments and of blocks.
+`SQLiteDatabase` is one file for one process: a write-ahead log, forced to the disk at every commit.
+`postgres.PostgresDatabase` is for several processes. They differ in how transactions begin, in how rows are
+locked, and in what remains of deleted rows.
 
-Locks are taken in one order, so that nobody waits in a circle. Groups lock their blocks (KEY SHARE: any
-number of groups at once), then write requests, people and outcomes, each in the order of their key. A worker
-locks its lease, then the blocks that it closes (UPDATE, in the same order: it waits for groups in flight, and
-later groups wait for it and find the blocks closed). A transaction that erases or freezes locks leases first,
-too. How far blocks were served is written by their owner alone.
+Locks are taken in one order, so that there are no deadlocks. Groups lock their blocks (KEY SHARE: any number
+of groups at once), then write requests, people and outcomes, each in the order of their key. A worker locks
+its lease, then the blocks that it closes (UPDATE, in the same order: it waits for groups in flight, and later
+groups wait for it and find the blocks closed). A transaction that erases or freezes locks leases first, too.
+Only the owner of a block writes how far it was served.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PSEUDONYM = 12  # bytes of a person's pseudonym
 NOBODY = bytes(PSEUDONYM)  # the pseudonym of decisions without a person
 # States of a block, in order.
 ALLOCATED, OPEN, CLOSING = range(3)
-# What `DecisionBlock.read` takes.
+# The columns that `DecisionBlock.read` takes.
 BLOCK = "experiment, epoch, first, count, body, chain, served, altered, segment, uncounted, lease"
-# Which connections a transaction uses, where there are several: those of groups and of the process's own
-# lease wait for no reader.
+# Which connection a transaction uses, where there are several: transactions of groups and of the process's
+# own lease do not wait for others.
 Lane = Literal["any", "groups", "process"]
 
 
@@ -45,7 +45,7 @@ class Fenced(Exception):
 
 
 class Frozen(Fenced):
-    """The store is older than decisions already made; nothing is released in this period, or was written."""
+    """The store is older than decisions already made: no releases in this period; nothing was written."""
 
 
 class Ended(Exception):
@@ -61,13 +61,13 @@ class StoreError(Exception):
 
 
 class Transaction:
-    """Statements that happen together or not at all, with ``?`` for values; here those of SQLite."""
+    """Statements that take effect together or not at all, with ``?`` for values; this class is SQLite's."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     def execute(self, sql: str, values: Sequence[Any]) -> Any:
-        """Carry out a statement; its cursor."""
+        """Execute a statement; returns its cursor."""
         return self.connection.execute(sql, values)
 
     def one(self, sql: str, *values: Any) -> Any:
@@ -78,19 +78,19 @@ class Transaction:
         return found
 
     def locked(self, sql: str, *values: Any, strength: str = "UPDATE") -> list[Any]:  # noqa: ARG002
-        """All rows, which nobody else changes or counts on before this transaction ends.
+        """All rows of a query, locked until this transaction ends.
 
-        ``strength`` is PostgreSQL's: of a weaker lock, or of one that waits for nobody. A transaction of
-        SQLite has the whole file.
+        ``strength`` is PostgreSQL's lock clause: weaker than UPDATE, or one that does not wait. A transaction
+        of SQLite locks the whole file.
         """
         return self.all(sql, *values)
 
     def do(self, sql: str, *values: Any) -> int:
-        """Carry out a statement; how many rows it was about."""
+        """Execute a statement; returns how many rows it has changed."""
         return int(self.execute(sql, values).rowcount)
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Carry out a statement for each of these rows."""
+        """Execute a statement for each of these rows."""
         self.connection.executemany(sql, rows)
 
     def now(self) -> float:
@@ -102,27 +102,27 @@ class Database(ABC):
     """A database of the service."""
 
     url: str
-    patience = math.inf  # seconds for which a process is believed to live after its last `beat`
-    dialect: ClassVar[Mapping[str, str]]  # for what is in braces in migrations
+    patience = math.inf  # seconds for which a process counts as alive after its last `beat`
+    dialect: ClassVar[Mapping[str, str]]  # replaces placeholders in braces in migrations
 
     def __init__(self) -> None:
         self._leases: dict[int, tuple[str, int | None, float]] = {}  # holder, fence, when it was asked for
-        self._leased: dict[tuple[int, int, str, str], Any] = {}  # perhaps: nobody knows if it was committed
+        self._leased: dict[tuple[int, int, str, str], Any] = {}  # blocks whose lease may have been committed
 
     @abstractmethod
     def transaction(self, lane: Lane = "any") -> AbstractContextManager[Transaction]:
-        """Commits when it is left, and is rolled back by an exception."""
+        """A transaction that is committed at the end, and rolled back by an exception."""
 
     @abstractmethod
     def scrub(self) -> None:
-        """Leave nothing behind of rows that were deleted, as far as this database can."""
+        """Erase the remains of deleted rows, as far as this database can."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it."""
+        """Close all connections."""
 
     def hold(self, tx: Transaction) -> None:  # noqa: B027
-        """From here on this transaction sees one moment, and may take its time."""
+        """Make this transaction read one snapshot from here on, without a time limit."""
 
     def renumber(self, tx: Transaction) -> None:  # noqa: B027
         """Number new rows after those that were copied."""
@@ -130,7 +130,7 @@ class Database(ABC):
     # --- tables ----------------------------------------------------------------------------------
 
     def migrate(self) -> int:
-        """Bring the tables up to this release; the number of the last migration."""
+        """Migrate the tables to this version; returns the number of the last migration."""
         with self.transaction() as tx:
             self._lock_tables(tx)
             tx.do(
@@ -147,14 +147,14 @@ class Database(ABC):
             return last
 
     def _lock_tables(self, tx: Transaction) -> None:  # noqa: B027
-        """Nobody else migrates before this transaction ends."""
+        """Keep others from migrating before this transaction ends."""
 
     # --- processes -------------------------------------------------------------------------------
 
     def beat(self, owner: str, *, new: bool = False) -> bool:
-        """This process lives, for `patience` from now on; False once it was taken for dead.
+        """Count this process as alive for another `patience` seconds; False if it was declared dead before.
 
-        A process that was taken for dead goes on under another name (``new``). Its blocks may be closed.
+        A process that was declared dead continues under another name (``new``). Its blocks may be closed.
         """
         with self.transaction("process") as tx:
             until = tx.now() + self.patience
@@ -164,24 +164,24 @@ class Database(ABC):
             return bool(tx.do("UPDATE process SET until = ? WHERE name = ?", until, owner))
 
     def leave(self, owner: str) -> None:
-        """This process ends: others may take over what it worked for."""
+        """Record that this process ends, so that others may take over its experiments."""
         with self.transaction("process") as tx:
             tx.do("DELETE FROM process WHERE name = ?", owner)
 
     def recover(self, owner: str) -> None:
-        """Blocks of processes that are gone are closed; ``owner`` is not gone.
+        """Close blocks of processes that are gone; ``owner`` is this process.
 
-        Nobody is served from them again. What is not written down as served takes no outcome, and is
-        not a round.
+        No decision is served from them again. Decisions that are not recorded as served accept no outcome,
+        and are not rounds.
         """
         with self.transaction() as tx:
-            alone = self.patience == math.inf  # whoever else is written down was here before
+            alone = self.patience == math.inf  # every other recorded process has ended
             gone = ("name <> ?", owner) if alone else ("until < ?", tx.now())
             names = tx.locked(
                 f"SELECT name FROM process WHERE {gone[0]}", gone[1], strength="UPDATE SKIP LOCKED"
             )
             tx.many("DELETE FROM process WHERE name = ?", names)
-        with self.transaction() as tx:  # whoever has a block in its name was there before it leased that
+        with self.transaction() as tx:  # a process is recorded before it leases a block
             blocks = tx.locked(
                 "SELECT experiment, epoch, first FROM block WHERE state = ? AND closed_at IS NULL"
                 " AND NOT EXISTS (SELECT 1 FROM process WHERE name = block.owner)"
@@ -198,10 +198,10 @@ class Database(ABC):
     # --- leases ----------------------------------------------------------------------------------
 
     def lease_block(self, experiment: int, epoch: int, owner: str, segment: str = "", lease: int = 0) -> Any:
-        """The next block of a segment that waits, as `DecisionBlock.read` takes it; None where none does.
+        """Lease the next waiting block of a segment, as `DecisionBlock.read` takes it; None if none waits.
 
-        ``lease`` is a number that no other lease has: an outcome names it, and so tells of a block that was
-        served in a state which this store has lost.
+        ``lease`` is a number that no other lease has: outcomes name it, which reveals a block that was served
+        in a state that this store has lost.
         """
         key, row = (experiment, epoch, owner, segment), None
         try:
@@ -234,9 +234,9 @@ class Database(ABC):
         return row
 
     def lease(self, experiment: int, holder: str, *, force: bool = False) -> int | None:
-        """Become, or stay, the worker of an experiment; the fence number, or None while another is.
+        """Become, or stay, the worker of an experiment; the fence number, or None while another one is.
 
-        ``force`` takes it from a worker that lives, who is fenced off from then on.
+        ``force`` takes it from a live worker, which is fenced off from then on.
         """
         known = self._leases.get(experiment)
         now = time.monotonic()
@@ -251,13 +251,13 @@ class Database(ABC):
         return fence
 
     def check_fence(self, tx: Transaction, experiment: int, holder: str, fence: int) -> None:
-        """Refuse to go on (`Fenced`) when another worker has taken over; nobody does before the end."""
+        """Refuse (`Fenced`) if another worker has taken over; lock the lease until the transaction ends."""
         if tx.locked("SELECT holder, fence FROM lease WHERE experiment = ?", experiment) != [(holder, fence)]:
             self._leases.pop(experiment, None)
             raise Fenced("another worker has taken over")
 
     def fence_off(self, tx: Transaction, experiments: Iterable[int]) -> None:
-        """Any process that works on these experiments, or is about to, begins its step again."""
+        """Make every process that works on these experiments, or is about to, begin its step again."""
         for experiment in experiments:
             tx.do(
                 "INSERT INTO lease (experiment, holder, fence) VALUES (?, '', 1)"
@@ -267,7 +267,7 @@ class Database(ABC):
             self._leases.pop(experiment, None)
 
 
-_ASK_AGAIN = 0.5  # seconds after which it is asked again whether a lease is free
+_ASK_AGAIN = 0.5  # seconds between checks whether a lease is free
 
 
 def _lease(tx: Transaction, experiment: int, holder: str, force: bool) -> int | None:
@@ -331,7 +331,7 @@ class SQLiteDatabase(Database):
         self._sync_folder()
 
     def _lock_file(self) -> None:
-        """One process at a time serves from it."""
+        """Ensure that one process at a time serves from the file."""
         self._lock = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -346,7 +346,7 @@ class SQLiteDatabase(Database):
         return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
 
     def _sync_folder(self) -> None:
-        """New names are on the disk, and the journal that made the file is not: it would undo it."""
+        """Make new names durable, and the removal of the journal that made the file, which would undo it."""
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -372,7 +372,7 @@ class SQLiteDatabase(Database):
 
     def recover(self, owner: str) -> None:
         super().recover(owner)
-        self.scrub()  # whoever was here before may have ended between a release and its scrub
+        self.scrub()  # an earlier process may have ended between a release and its scrub
 
     def scrub(self) -> None:
         with self._turn:
@@ -389,7 +389,7 @@ class SQLiteDatabase(Database):
 def open_store(url: str, *, beside: bool = False) -> Database:
     """The store of a URL: ``sqlite:///path``, a path, or ``postgresql://...``.
 
-    ``beside`` a service that runs: it must be there, and is for short transactions about keys.
+    ``beside`` opens an existing store next to a running service, for short transactions about keys.
     """
     if url.startswith(("postgresql://", "postgres://")):
         try:
@@ -404,8 +404,8 @@ def open_store(url: str, *, beside: bool = False) -> Database:
 
 # --- failpoints ----------------------------------------------------------------------------------------
 
-# Named points at which tests stop the process, to show that nothing is lost there; in the order of a
-# decision's life. docs/service/failures.md says what holds at each.
+# Named points at which tests stop the process, to show that nothing is lost there, in the order in which a
+# decision passes them. docs/service/failures.md states what holds at each.
 POINTS = (
     "allocated, not committed",
     "block committed",
@@ -420,6 +420,6 @@ failpoints: dict[str, Callable[[], object]] = {}
 
 
 def reach(point: str) -> None:
-    """This point has been reached; nothing happens unless a test wants it."""
+    """Run a test's action at this point, if there is one."""
     if failpoints and (action := failpoints.get(point)) is not None:
         action()

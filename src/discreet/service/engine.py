@@ -1,9 +1,9 @@
 """The service in one process: decisions out of leased blocks, outcomes committed in groups, and its worker.
 
-A decision waits for no disk, unless it may be asked for again: then it is answered after the commit of its
-group, as an outcome is. Whatever comes while one group is being written is the next one. Every decision
-begins a group, in which it is written down whom it was for: reports change of which decisions a crash leaves
-that unknown by the time of a commit at most (`groups`).
+A decision does not wait for the disk, unless it may be asked for again: then it is answered after the commit
+of its group, as an outcome is. Everything that arrives while one group is being written forms the next one.
+Every decision begins a group, which records whom it was for. Reports therefore influence which decisions a
+crash leaves unrecorded by the time of one commit at most (`groups`).
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from .learning import DecisionBlock, constraint_of
 from .worker import ENDED, ENDING, Worker
 
 logger = logging.getLogger("discreet.service")
-_SURE = 0.8  # of a database's patience: answers take a while, and clocks differ
+_SURE = 0.8  # the part of a database's patience to rely on: answers take a while, and clocks differ
 _IDLE = 0.05  # seconds between looks at what is due
-_OLD = 60.0  # seconds for which a block is served, or as long as it waits for outcomes if that is longer
+_OLD = 60.0  # seconds for which a block is served; its wait for outcomes if that is longer
 _AGAIN = 1.0  # seconds until the worker tries again
 _LOOK = 1.0  # seconds between looks at what others have changed
-_FLUSH = 0.1  # seconds after which what could not be written down, or was early, is tried again
-_SEVERAL, _COMPANY = 8, 0.003  # where a group had that many decisions, the next one waits for company
-_EARLY = 5.0  # seconds for which an outcome waits until another process has done so
+_FLUSH = 0.1  # seconds after which failed writes and early outcomes are tried again
+_SEVERAL, _COMPANY = 8, 0.003  # after a group of that many decisions, seconds to gather the next one
+_EARLY = 5.0  # seconds for which an outcome waits until another process has recorded its decision
 _END = 1.5  # seconds for which a stop waits for the worker
-_FORGET = 60.0  # seconds between looks for requests that are not sent again any more
+_FORGET = 60.0  # seconds between deletions of expired requests and pseudonyms
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:
-    """Seconds that go on while this process, or its whole machine, is stopped."""
+    """Seconds; they also pass while this process is stopped, and where possible while the machine sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -67,25 +67,25 @@ class NotEnoughItems(Exception):
 
 
 class Unavailable(Exception):
-    """No decision can be had at the moment."""
+    """No decision can be made at the moment."""
 
 
 class ProcessLease:
-    """A name, and until when (by `clock`) its holder counts as alive."""
+    """The name of this process, and until when (by `clock`) it counts as alive."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
         self.owner, self.until = owner_name(), -math.inf
 
     def begin(self) -> None:
-        """Under a new name, unless it lives already."""
+        """Register under a new name, unless the lease is valid."""
         if clock() >= self.until:
             owner, now = owner_name(), clock()
             self._store.beat(owner, new=True)
             self.owner, self.until = owner, now + _SURE * self._store.patience
 
     def renew(self) -> None:
-        """Tell the others; it is over if they took it for dead."""
+        """Extend the lease in the database; it ends if others have declared this process dead."""
         now = clock()
         lives = self._store.beat(self.owner)
         self.until = now + _SURE * self._store.patience if lives else -math.inf
@@ -93,7 +93,7 @@ class ProcessLease:
 
 @dataclass(frozen=True)
 class PublicModel:
-    """The latest model of personal sets, by the number of its release; ``policy`` names it."""
+    """The latest model of personal sets, with the number of its release; ``policy`` names it."""
 
     seq: int
     policy: str
@@ -112,7 +112,7 @@ class PublicModel:
 
 @dataclass
 class Live:
-    """What a process knows of an experiment that it serves, or of one of its segments."""
+    """In-memory state of an experiment that this process serves, or of one of its segments."""
 
     id: int
     population: int
@@ -140,7 +140,7 @@ class Live:
                 self.segments[one] = replace(self, segment=one, segments={}, blocks=deque(), rendered={})
 
     def renew(self, status: str, catalogue: int, labels: list[str] | None) -> None:
-        """Take up what has changed within an epoch; labels only if they have."""
+        """Take over changes within an epoch; ``labels`` is None if they have not changed."""
         for live in (self, *self.segments.values()):
             live.status = status
             if labels is not None:
@@ -148,7 +148,7 @@ class Live:
                 live.rendered.clear()
 
     def items(self, block: DecisionBlock, offset: int) -> tuple[bytes, bytes]:
-        """The labels of a decision, and how likely they were, as JSON."""
+        """The labels of a decision, and their propensity, as JSON."""
         number = block.which[offset]
         key = (block.first, number)
         found = self.rendered.get(key)
@@ -166,10 +166,11 @@ class Live:
     def own_set(
         self, answer: bytes, spare: Collection[int], history: Collection[str], exclude: Collection[str]
     ) -> bytes:
-        """The answer with somebody's own set, from the public model and their history, which is not kept.
+        """The answer with a person's own set, from the public model and their history, which is not kept.
 
-        In the hold-out it is the most popular items that are not in the history; before there is a model, the
-        set of the block without those. There are fewer items where fewer are left: refusals are counted.
+        In the hold-out: the most popular items that are not in the history. Before there is a model: the
+        block's set without items of the history, filled up from ``spare``. If too few items are left, the
+        set is smaller: the request is not refused, because refusals are counted.
         """
         told, model, k = msgspec.json.decode(answer), self.model, self.config.k
         if model is None:
@@ -185,7 +186,7 @@ class Live:
         return msgspec.json.encode(told)
 
     def without(self, block: DecisionBlock, offset: int, exclude: Container[str]) -> tuple[list[str], bool]:
-        """The labels of a decision without excluded items, filled up from ``spare``; whether altered."""
+        """The labels of a decision without excluded items, filled up from the spare ones; whether altered."""
         allocated = block.lists[block.which[offset]]
         labels = self.labels
         chosen = [item for item in allocated if labels[item] not in exclude]
@@ -197,23 +198,23 @@ class Live:
             fits = self.constraint is None or self.constraint.can_add(chosen, item)
             if item not in chosen and labels[item] not in exclude and fits:
                 chosen.append(item)
-        block.altered.add(offset)  # public: it is written down with what was served, not with an outcome
+        block.altered.add(offset)  # public: it is recorded with the decision, not with an outcome
         if len(chosen) < len(allocated) and self.constraint is None:
             raise NotEnoughItems
         return [labels[item] for item in chosen], True
 
     @property
     def queues(self) -> Collection[Live]:
-        """What there are blocks of: its segments, or itself."""
+        """Its segments, each with blocks of its own; itself if there are none."""
         return self.segments.values() or (self,)
 
 
 def decision_of(block: DecisionBlock, offset: int, pseudonym: bytes, altered: bool) -> DecisionId:
-    """What the id of a decision of a block says."""
+    """The content of the id of a decision of a block."""
     return DecisionId(block.experiment, block.epoch, block.first + offset, pseudonym, altered, block.lease)
 
 
-_Waiting = tuple[ReportedOutcome, asyncio.Future[Acknowledged], float]  # the last: when it is too late
+_Waiting = tuple[ReportedOutcome, asyncio.Future[Acknowledged], float]  # the last: its deadline, by `clock`
 
 
 class DecisionEngine:
@@ -226,8 +227,8 @@ class DecisionEngine:
         self._live: dict[str, Live] = {}
         self._by_number: dict[int, Live] = {}
         self._queue: list[_Waiting] = []
-        self._early: list[_Waiting] = []  # they are asked about again
-        # Served and not written down yet; with whom to tell what is known of the request.
+        self._early: list[_Waiting] = []  # to be tried again
+        # Decisions that were served and are not recorded yet; the future is for the request's stored answer.
         self._served: list[tuple[ServedDecision, asyncio.Future[KeptRequest] | None]] = []
         self._activated: list[tuple[tuple[int, bytes], asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
@@ -240,7 +241,7 @@ class DecisionEngine:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, *, work: bool = True, every: Callable[[], object] | None = None) -> None:
-        """Take up what was there, and begin; ``every`` is done now and every second, where the writer is."""
+        """Recover, and begin to serve; ``every`` is called now and each second, in the writer's thread."""
         await self._do(self.store.migrate)
         await self._do(self._begin)
         await self._do(self.store.recover, self.process.owner)
@@ -252,7 +253,7 @@ class DecisionEngine:
         self._tasks = [asyncio.create_task(one) for one in tasks]
 
     async def stop(self) -> None:
-        """Write down what was served, and let go."""
+        """Record what was served, and release the database."""
         self._stop.set()
         self._wake.set()
         for task in self._tasks:
@@ -266,7 +267,7 @@ class DecisionEngine:
         self._queue += self._early
         await self._flush_now(closing=True)
         if self._working.is_alive():
-            await asyncio.to_thread(self._working.join, _END)  # else it ends as it would by a crash
+            await asyncio.to_thread(self._working.join, _END)  # a later end is safe, as a crash is
         with contextlib.suppress(StoreError):
             await self._do(self.store.leave, self.process.owner)
         self._writer.shutdown()
@@ -277,7 +278,7 @@ class DecisionEngine:
         self.worker.holder = self.process.owner
 
     async def _beat(self) -> None:
-        """Tell others that this process lives; if they took it for dead, it lets go of its blocks."""
+        """Renew the lease of this process; if that has failed for too long, close its blocks."""
         while self.store.patience < math.inf:
             await asyncio.sleep(self.store.patience / 5)
             with contextlib.suppress(StoreError):
@@ -286,7 +287,7 @@ class DecisionEngine:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Serve no more of any block: this process was stopped, or cut off, for too long."""
+        """Close all blocks: this process was stopped, or without its database, for too long."""
         self.process.until = -math.inf
         self._close_all(self._queues())
 
@@ -310,7 +311,7 @@ class DecisionEngine:
         await self._do(ask)
 
     async def _do(self, work: Any, *given: Any) -> Any:
-        """Something with the database, in the thread that writes."""
+        """Do something with the database, in the writer's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *given)
 
     # --- experiments -----------------------------------------------------------------------------
@@ -324,17 +325,17 @@ class DecisionEngine:
         return found if found is not None else await self._refresh("id", decision.experiment)
 
     async def refresh(self, name: str) -> Live:
-        """Read an experiment again: after it was made, paused or changed, or a new epoch has begun."""
+        """Read an experiment again: after it was created, paused or changed, or a new epoch has begun."""
         return await self._refresh("name", name)
 
     async def _refresh(self, column: str, value: str | int) -> Live:
-        """Read an experiment again, and renew what is kept of it here."""
+        """Read an experiment again, and update its `Live`, or make one for a new epoch."""
         row, read = await self._do(self._read, column, value)
         number, name, epoch, catalogue, status, population, period = row
-        old = self._live.get(name)  # others may have asked for it at the same time: there is one of each
+        old = self._live.get(name)  # a concurrent call may have made it: there is one `Live` per experiment
         if old is not None and (old.id, old.epoch) == (number, epoch):
             old.renew(status, catalogue, None if read is None else read[2])
-            if status in (ENDING, ENDED) or read is not None:  # or what they show may have been retired
+            if status in (ENDING, ENDED) or read is not None:  # blocks may show items that were retired
                 self._close_all(old.queues)
             await self._look_for_model(old)
             return old
@@ -347,14 +348,14 @@ class DecisionEngine:
     async def was_added(self, live: Live, label: str) -> bool:
         """Whether an item was added by another process since the catalogue was read here.
 
-        That is not taken up now, but when it is looked for anyway: what is shown next would otherwise depend
-        on what somebody has reported.
+        The new catalogue is not adopted now, but at the next regular look: otherwise, what is shown next
+        would depend on an outcome.
         """
         _, read = await self._do(self._read, "id", live.id)
         return read is not None and label in read[2]
 
     async def _look_for_model(self, live: Live) -> None:
-        """Take up the latest model of personal sets, if it is a new one; nobody's commit waits for that."""
+        """Load the latest model of personal sets if there is a new one, outside of the writer's thread."""
 
         def newer(seq: int) -> PublicModel | None:
             with self.store.transaction() as tx:
@@ -368,7 +369,7 @@ class DecisionEngine:
             live.model = found or live.model
 
     def _read(self, column: str, value: str | int) -> tuple[Any, Any]:
-        """The row of an experiment; its config, its people's, and labels, unless these are known."""
+        """The row of an experiment; its config, its population's, and labels, or None if these are known."""
         with self.store.transaction() as tx:
             row = tx.one(
                 "SELECT id, name, epoch, catalogue, status, population, period FROM experiment"
@@ -395,7 +396,7 @@ class DecisionEngine:
         return NOBODY if person is None else self.secrets.pseudonym(live.population, live.period, person)
 
     def take(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int] | None:
-        """The next decision, for a pseudonym, out of memory; None when no leased block has one."""
+        """The next decision, for a pseudonym, from memory; None if no leased block has one left."""
         if clock() >= self.process.until:
             self._let_go()
         blocks = live.blocks
@@ -420,7 +421,7 @@ class DecisionEngine:
         return None
 
     async def next_decision(self, live: Live, pseudonym: bytes = NOBODY) -> tuple[DecisionBlock, int]:
-        """The next decision; waits for a block where none is there. `keep` it before anything is awaited."""
+        """The next decision; waits for a block if there are none. Call `keep` before any other await."""
         for _ in range(200):
             if (found := self.take(live, pseudonym)) is not None:
                 return found
@@ -429,20 +430,20 @@ class DecisionEngine:
                 self._wake.set()
                 await asyncio.sleep(_IDLE)
                 if self._live.get(live.name, live).epoch != live.epoch:
-                    break  # whoever asks again gets one of the new epoch
+                    break  # a repeated request gets a decision of the new epoch
         raise Unavailable
 
     def take_back(self) -> None:
-        """The decision that was just taken is nobody's: it was refused, and counts for no person."""
+        """Drop the record of the decision that was just taken: it was refused, and counts for no person."""
         self._served.pop()
 
     def keep(
         self, number: bytes, altered: bool, answer: str, *, active: bool = True, stays: float = 0.0
     ) -> asyncio.Future[KeptRequest]:
-        """Write down, with the decision that was just taken, what was answered to a request of this number.
+        """Record the answer to a request of this number together with the decision that was just taken.
 
-        What is known by the number is told after the commit: this, or what was answered before. Then the
-        decision is left out of everything.
+        After the commit, the future holds what is stored under the number: this request, or an earlier one,
+        in which case the new decision is left out of everything.
         """
         one, _ = self._served.pop()
         where = one.experiment, number, one.epoch, one.first + one.offset
@@ -452,7 +453,7 @@ class DecisionEngine:
         return future
 
     def activate(self, experiment: int, number: bytes) -> asyncio.Future[None]:
-        """Write down that somebody has seen what was decided for a request."""
+        """Record that the decision of a request was shown."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._activated.append(((experiment, number), future))
         self._begin_group()
@@ -460,7 +461,7 @@ class DecisionEngine:
 
     def _start_lease(self, live: Live) -> asyncio.Task[None]:
         live.leasing = task = asyncio.ensure_future(self._lease_next(live))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits hears of it
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # raised in `next_decision`
         return task
 
     async def _lease_next(self, live: Live) -> None:
@@ -477,17 +478,17 @@ class DecisionEngine:
             newest = max(map(max, [[0, *block.spare], *block.lists]))
             known = False
             try:
-                if newest >= len(live.labels):  # of a catalogue that is newer
+                if newest >= len(live.labels):  # from a newer catalogue
                     await self.refresh(live.name)
                 known = owner == self.process.owner
-            finally:  # nobody else closes a block of a process that lives
+            finally:  # other processes do not close a block of a live process
                 live.blocks.append(block) if known else self._close(block)
             self._wake.set()
         finally:
             live.leasing = None
 
     def _close_old(self, live: Live) -> None:
-        """Blocks are aggregated in order: nobody keeps one while others go on, nor what was said about it."""
+        """Close blocks leased long ago: blocks are aggregated in order, so an open one delays later ones."""
         longest = max(_OLD, live.config.outcome_wait)
         while live.blocks and clock() - live.blocks[0].since > longest:
             self._close(live.blocks.popleft())
@@ -495,12 +496,12 @@ class DecisionEngine:
     # --- groups ----------------------------------------------------------------------------------
 
     def record(self, decision: DecisionId, body: bytes) -> asyncio.Future[Acknowledged]:
-        """Write an outcome down with the next group; its answer comes after the commit."""
+        """Record an outcome with the next group; the future is set after the commit."""
         experiment, epoch, sequence, pseudonym, altered, lease = decision
         outcome = ReportedOutcome(experiment, epoch, sequence, altered, body, pseudonym, lease)
         future: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
         self._queue.append((outcome, future, clock() + _EARLY))
-        if not self._dirty:  # else that is on its way, or is tried again, whoever reports what
+        if not self._dirty:  # else a group is on its way, or tried again soon, whatever is reported
             self._begin_group()
         return future
 
@@ -511,7 +512,7 @@ class DecisionEngine:
     async def _flush(self) -> None:
         try:
             written = True
-            while written and (self._queue or self._dirty or self._activated):  # also what has come meanwhile
+            while written and (self._queue or self._dirty or self._activated):  # also new arrivals
                 if self._decided >= _SEVERAL:
                     await asyncio.sleep(_COMPANY)
                 written = await self._flush_now()
@@ -519,7 +520,7 @@ class DecisionEngine:
             self._flushing = None
 
     async def _flush_now(self, *, closing: bool = False) -> bool:
-        """Write down what waits; whether that was possible."""
+        """Write what waits as one group; returns whether that succeeded."""
         batch, self._queue = self._queue, []
         dirty, self._dirty = self._dirty, {}
         served, self._served = self._served, []
@@ -558,23 +559,23 @@ class DecisionEngine:
                 _answer(heard, Acknowledged(LATE, False) if answer.status in (EARLY, LOST) else answer)
         for (outcome, *_), answer in zip(batch, written.outcomes, strict=True):
             if answer.status in (LATE, LOST):
-                with contextlib.suppress(StoreError):  # the next one will tell
+                with contextlib.suppress(StoreError):  # the next such outcome is checked, too
                     await self._do(self._check_late, outcome, answer.status == LOST)
         return True
 
     async def unknown(self, decision: DecisionId) -> None:
-        """A decision that we signed, of an experiment that is not there."""
+        """Check a decision with a valid signature whose experiment does not exist."""
         outcome = ReportedOutcome(*decision[:3], decision.altered, b"", decision.pseudonym)
         await self._do(self._check_late, outcome)
 
     def _check_late(self, outcome: ReportedOutcome, lost: bool = False) -> None:
-        """A decision that we signed, and that is not known here: an older state was restored. Freeze."""
+        """Freeze all experiments if the store never allocated this signed decision: it was restored."""
         if lost or self.worker.beyond(outcome.experiment, outcome.epoch, outcome.sequence):
             freeze_after_restore(self.store, self.worker)
             logger.error("all experiments are frozen: the store is older than decisions already made")
 
     def _cursors(self, dirty: dict[tuple[int, int, int], DecisionBlock], closing: bool) -> list[Cursor]:
-        """How far blocks were served, in the order of ``dirty``; all that are leased, when ``closing``."""
+        """How far blocks were served, in the order of ``dirty``; when ``closing``, also all leased blocks."""
         if closing:
             leased = {block.key: block for live in self._queues() for block in live.blocks}
             dirty = dirty | {key: block for key, block in leased.items() if key not in dirty}
@@ -589,10 +590,10 @@ class DecisionEngine:
             for block in dirty.values()
         ]
 
-    # --- again and again -------------------------------------------------------------------------
+    # --- loops -----------------------------------------------------------------------------------
 
     async def _write_down(self) -> None:
-        """What is to be tried again, and blocks that nobody is served from again."""
+        """Retry failed writes and early outcomes, and record blocks that were closed."""
         while True:
             await asyncio.sleep(_FLUSH)
             early, self._early = self._early, []
@@ -601,7 +602,7 @@ class DecisionEngine:
                 self._begin_group()
 
     async def _look(self, every: Callable[[], object] | None) -> None:
-        """What others have changed."""
+        """Close old blocks, and read changes by other processes and the worker."""
         while True:
             await asyncio.sleep(_LOOK)
             if every is not None:
@@ -619,12 +620,12 @@ class DecisionEngine:
             self.forget(live)
 
     def forget(self, live: Live) -> None:
-        """The experiment was deleted: it never had a decision."""
+        """Discard the in-memory state of an experiment that was deleted."""
         self._live.pop(live.name, None)
         self._by_number.pop(live.id, None)
 
     async def _tried(self, work: Awaitable[object]) -> None:
-        """Do something that is done again soon, whatever comes of it."""
+        """Await something that is repeated soon; an error is logged at most."""
         try:
             await work
         except (LookupError, StoreError):
@@ -635,7 +636,7 @@ class DecisionEngine:
     def _work(self) -> None:
         """The loop of the thread that learns and releases, until the engine stops."""
         looked_at, forgot_at = clock(), -math.inf
-        again: dict[int, float] = {}  # when what has failed is tried again: others do not wait for it
+        again: dict[int, float] = {}  # when to retry an experiment that failed; others do not wait for it
         while not self._stop.is_set():
             busy = False
             try:

@@ -1,22 +1,22 @@
-"""Groups: what was served and what was reported, written down together, and who counts.
+"""Groups: served decisions and reported outcomes, committed together; and which decisions count.
 
-A round counts by its decision, whatever comes of it. Whom a decision was for is written down in the order of
-serving, and a person's first ``max_rounds_per_person`` decisions of a period count, over all experiments of
-the population. The others are left out: of sums, of shares, of the number of rounds. An outcome is taken of a
-decision that is written down, so that its answer says whether it counts.
+Whether a round counts depends on its decision, not on the outcome. Whom decisions are for is recorded in the
+order of serving, and the first ``max_rounds_per_person`` decisions of a person in a period count, over all
+experiments of the population. The others are left out of sums, of shares and of the number of rounds. An
+outcome is accepted only once its decision is recorded, so that the answer says whether it counts.
 
-*Guarantee.* Compare two inputs with the same decisions, of which one person's outcomes differ: they are
-anything else ("replace"), or there are none ("add_remove"). Whatever is released differs as the account says.
-*Proof.* Which decisions count is a function of the decisions: of their order, their people, and the requests
-that were sent again. No outcome enters it, nor does erasing, so the rounds that learners see, their number
-and their order are the same in both inputs. At most ``max_rounds_per_person`` of them are this person's, and
-only in these can an outcome differ, by what a round moves under either relation: the account multiplies what
-one round costs by their number. A round without an outcome is one in which nothing was taken: it stays one,
-as whether somebody reports is theirs to protect, too.
+*Guarantee.* Take two inputs with the same decisions that differ in one person's outcomes: these are replaced
+by any others ("replace"), or left out ("add_remove"). The distributions of all releases then differ by at
+most the loss in the account. *Proof.* Which decisions count is a function of the decisions: of their order,
+their people, and the repeated requests. It depends neither on outcomes nor on erasure, so the rounds that
+learners see, their number and their order are the same in both inputs. At most ``max_rounds_per_person`` of
+them are this person's, and an outcome can differ in these only, by the sensitivity of a round under either
+relation: the account multiplies the privacy loss of one round by their number. A round without an outcome is
+one in which nothing was taken: it stays a round, as whether somebody reports is protected, too.
 
-What is not covered: which decisions there were, when, and for whom. Two processes write down what they served
-in the order of their commits, and a crash leaves decisions unknown that were served within the last commit or
-two. Both are times: they depend on reports as far as commits take longer with more in them.
+What is not covered: which decisions there were, when, and for whom. Several processes record what they served
+in the order of their commits, and a crash leaves decisions of the last one or two commits unrecorded. Both
+are effects of timing, which depends on reports only in that larger commits take longer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 from .database import CLOSING, NOBODY, Database, Transaction, reach
 
 RECORDED, DUPLICATE, LATE = "recorded", "duplicate", "late"
-EARLY = "early"  # another process has not written down yet whom the decision was for: ask again
+EARLY = "early"  # another process has not recorded the decision yet: try again
 LOST = "lost"  # its block was leased in a state that this store has lost
 
 
 class ReportedOutcome(NamedTuple):
-    """What came of a decision: to be written down before it is acknowledged."""
+    """The outcome of a decision, to be committed before it is acknowledged."""
 
     experiment: int
     epoch: int
@@ -41,11 +41,11 @@ class ReportedOutcome(NamedTuple):
     altered: bool
     body: bytes
     pseudonym: bytes  # `NOBODY` for none
-    lease: int = 0  # of the block, where it is known
+    lease: int = 0  # of the block; 0 if unknown
 
 
 class Acknowledged(NamedTuple):
-    """What is said of an outcome, and whether its decision is one that is learned from."""
+    """The status of an outcome, and whether its decision counts."""
 
     status: str
     counted: bool
@@ -58,12 +58,12 @@ class Cursor(NamedTuple):
     epoch: int
     first: int
     served: int
-    over: float | None  # how many seconds ago its last decision was served
+    over: float | None  # how many seconds ago its last decision was served; None while it is served from
     altered: str = ""  # offsets of decisions that showed other items than were allocated
 
 
 class KeptRequest(NamedTuple):
-    """A decision that may be asked for again, by a keyed hash of what the request is known by."""
+    """A decision that may be asked for again; its id is a keyed hash of what identifies the request."""
 
     experiment: int
     id: bytes
@@ -71,13 +71,13 @@ class KeptRequest(NamedTuple):
     sequence: int
     altered: bool
     pseudonym: bytes
-    active: bool  # whether what was decided was shown, as far as that is told
+    active: bool  # False while activation is deferred: not reported as shown yet
     answer: str
     stays: float = 0.0  # seconds for which it is kept beyond `KEEP`
 
 
 class ServedDecision(NamedTuple):
-    """A decision that was served: of which block, for whom, how often they count, by which request."""
+    """A served decision: its block, its person and their limit, and its request if it can be repeated."""
 
     experiment: int
     epoch: int
@@ -91,7 +91,7 @@ class ServedDecision(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is written down together: outcomes, cursors of blocks, decisions in the order of serving."""
+    """What is committed together: outcomes, cursors of blocks, decisions in the order of serving."""
 
     outcomes: Sequence[ReportedOutcome] = ()
     served: Sequence[Cursor] = ()
@@ -100,16 +100,16 @@ class Group(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is said of a group's outcomes, and the requests that are known by the ids of its own."""
+    """The answers to a group's outcomes, and the requests that are stored under the ids of its own."""
 
     outcomes: list[Acknowledged]
     requests: list[KeptRequest]
 
 
-KEEP = 600.0  # seconds for which a request can be sent again, at the least
+KEEP = 600.0  # seconds for which a request can be repeated, at the least
 _MOST = 1024  # rows of one statement
 
-# {} is where rows of values come. The block of a decision is the last one that begins at it or before.
+# {} is replaced by rows of values. The block of a decision is the last one that begins at it or before.
 _BLOCKS = (
     "SELECT experiment, epoch, first, count, served, state, closed_at, uncounted, lease FROM block"
     " WHERE (experiment, epoch, first) IN (SELECT o.column1, o.column2, (SELECT max(b.first) FROM block b"
@@ -137,7 +137,7 @@ _THERE = "SELECT experiment, epoch, sequence FROM outcome WHERE (experiment, epo
 
 
 class _Row(NamedTuple):
-    """What the database knows of a block."""
+    """The row of a block."""
 
     experiment: int
     epoch: int
@@ -154,10 +154,10 @@ class _Row(NamedTuple):
 
 
 def record(store: Database, group: Group) -> Written:
-    """Write a group down, durably: what was served, then outcomes. What was written before counts once.
+    """Commit a group: what was served, then outcomes. What was committed before counts once.
 
-    Nobody may know whether an earlier transaction of this process was committed. The rows of its blocks are
-    locked first, in the order in which everybody locks them, which waits for the end of that one.
+    It may be unknown whether an earlier transaction of this process was committed. Locking the rows of its
+    blocks first, in the order that all transactions use, waits for the end of that transaction.
     """
     reach("outcomes queued")
     with store.transaction("groups") as tx:
@@ -183,7 +183,7 @@ def record(store: Database, group: Group) -> Written:
 
 
 def _locked(tx: Transaction, decisions: Iterable[tuple[Any, ...]], strength: str) -> dict[Any, _Row]:
-    """The blocks of decisions, which stay open, or closed, until the transaction ends."""
+    """The blocks of decisions, locked: they stay open, or closed, until the transaction ends."""
     found: dict[Any, _Row] = {}
     for sql, values in _filled(_BLOCKS, sorted(decisions)):
         found |= {row[:3]: _Row(*row) for row in tx.locked(sql, *values, strength=strength)}
@@ -191,7 +191,7 @@ def _locked(tx: Transaction, decisions: Iterable[tuple[Any, ...]], strength: str
 
 
 def _requests(tx: Transaction, requests: Sequence[KeptRequest]) -> dict[tuple[int, bytes], KeptRequest]:
-    """Write requests down; what is known by their ids, which may be another decision, made before."""
+    """Store requests; returns what is stored under their ids, which may be an earlier decision."""
     now = tx.now() if requests else 0.0
     known: dict[tuple[int, bytes], KeptRequest] = {}
     for one in requests:
@@ -213,13 +213,13 @@ def _read(row: Sequence[Any]) -> KeptRequest:
 
 
 def _same(request: KeptRequest, known: dict[tuple[int, bytes], KeptRequest]) -> bool:
-    """Whether a request is known as the decision that it was made for."""
+    """Whether the decision that is stored for a request is this one."""
     found = known[request[:2]]
     return (found.epoch, found.sequence) == (request.epoch, request.sequence)
 
 
 def _over_limit(tx: Transaction, decisions: Sequence[ServedDecision]) -> set[ServedDecision]:
-    """Count people; the decisions of those who had been counted often enough."""
+    """Count the decisions of each person; returns those beyond the person's limit."""
     whose: dict[tuple[int, str, bytes], list[ServedDecision]] = {}
     for one in decisions:
         if one.pseudonym != NOBODY:
@@ -238,7 +238,7 @@ def _cursors(
     left_out: Mapping[tuple[Any, ...], str],
     blocks: dict[Any, _Row],
 ) -> None:
-    """How far blocks were served, unless they have been closed meanwhile."""
+    """Write how far blocks were served, unless they have been closed meanwhile."""
     now = tx.now() if any(one.over is not None for one in served) else 0.0
     changed = []
     for one in served:
@@ -260,7 +260,7 @@ def _cursors(
 def _outcomes(
     tx: Transaction, outcomes: Sequence[ReportedOutcome], blocks: Mapping[Any, _Row]
 ) -> list[Acknowledged]:
-    """Write outcomes down, each once; of decisions that do not count only that there was one."""
+    """Store outcomes, each once; for decisions that do not count, without a body."""
     order = sorted(blocks)
     found: list[tuple[str, bool]] = []
     taken: dict[tuple[int, int, int], tuple[Any, ...]] = {}
@@ -290,7 +290,7 @@ def _outcomes(
     answers = []
     for one, (status, counts) in zip(outcomes, found, strict=True):
         if status == RECORDED and one[:3] in new:
-            new.discard(one[:3])  # somebody may have reported twice at once: the first one counts
+            new.discard(one[:3])  # if a group has two outcomes of one decision, the first one counts
             there.add(one[:3])
             answers.append(Acknowledged(RECORDED, counts))
         elif status != LOST and one[:3] in there:
@@ -305,7 +305,7 @@ def _answers(tx: Transaction, sql: str, rows: Sequence[tuple[Any, ...]]) -> list
 
 
 def _filled(sql: str, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[str, list[Any]]]:
-    """Statements about many rows, of powers of two, so that there are few different ones."""
+    """Statements about many rows, in powers of two, so that there are few different statements."""
     start = 0
     while left := len(rows) - start:
         size = min(1 << (left.bit_length() - 1), _MOST)
@@ -319,14 +319,14 @@ def _filled(sql: str, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[str, li
 
 
 def request(store: Database, experiment: int, number: bytes) -> KeptRequest | None:
-    """The request of this id; None for one that is not known, or not any more."""
+    """The request of this id; None if it is not known, or not any more."""
     with store.transaction() as tx:
         found = tx.all(_REQUESTS.format("(?, ?)"), experiment, number)
     return _read(found[0]) if found else None
 
 
 def forget_requests(store: Database) -> None:
-    """Drop requests of `KEEP` seconds ago whose decisions take no outcome any more."""
+    """Delete requests older than `KEEP` seconds whose decisions do not accept outcomes any more."""
     with store.transaction() as tx:
         old = tx.locked(
             "SELECT r.experiment, r.id FROM request r WHERE r.at < ? AND NOT EXISTS (SELECT 1 FROM block b"

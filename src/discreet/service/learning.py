@@ -1,30 +1,30 @@
 """An experiment's learner with its gate: blocks are allocated from it, and aggregated into it.
 
-A block is committed before the first of its decisions is served, out of memory. Each one is served once:
-after a crash, what was not written down as served of a block is invalidated. It takes no outcome and is not
-a round.
+A block is committed before the first of its decisions is served from memory. Each decision is served once:
+after a crash, decisions of a block that are not recorded as served are invalidated. Such a decision accepts
+no outcome and is not a round.
 
-With full feedback every decision that counts is a round, in order, and somebody without an outcome has taken
-nothing: where batches end depends on which decisions count (`groups`), and on nobody's data. A block shows
-what the learner shows when it is allocated. With "slots" and "bandit" rounds are allocated ahead
-(``choose(wait=False)``) and their outcomes learned late. Decisions that do not count, or are not written down
-as served, are left out of everything; those that showed other items of whatever depends on what was shown.
+With full feedback every decision that counts is a round, in order, and a missing outcome means that nothing
+was taken: where batches end depends on which decisions count (`groups`), and not on anyone's data. A block
+shows what the learner shows when the block is allocated. With "slots" and "bandit", rounds are allocated
+ahead (``choose(wait=False)``) and their outcomes learned late. Decisions that do not count, or are not
+recorded as served, are left out of everything. Decisions that showed other items than were allocated are left
+out of everything that depends on the shown set.
 
-Segments have a learner each (`online.Segments`), behind the gate of their part: the account takes the worst
-of them, which are alike. Formal guarantee: that of one learner, for somebody with up to
-``max_rounds_per_person`` counted rounds in a period, in whichever segments these are. Proof. The segment of a
-decision is public, as is its sequence number. A round is in one segment, and its outcome enters that
-segment's sums and no other's; what segments share follows from releases. So two inputs that differ in one
-round differ by what one learner's round costs. A person's rounds are counted by pseudonym, over all segments
-and experiments of the population: a person is that many single rounds away, and the account multiplies by it.
-Nobody needs to keep to one segment. (A limit for each segment would break this:
-`tests/service/test_segments.py`.) Which rounds count follows from decisions, and from no outcome (`groups`
-has the proof): somebody who had reported anything else, or nothing, of any of their decisions, would have
-changed the same rounds.
+Each segment has a learner (`online.Segments`) with a gate of its part: the account takes the worst segment,
+and all cost the same. Formal guarantee: that of one learner, for a person with up to
+``max_rounds_per_person`` counted rounds in a period, in any segments. Proof. The segment of a decision is
+public, as is its sequence number. A round is in one segment, and its outcome enters the sums of that segment
+only; what segments share is post-processing of releases. So the loss between two inputs that differ in one
+round is that of one round of one learner. A person's rounds are counted by pseudonym, over all segments and
+experiments of the population: a change of one person is a chain of that many changes of single rounds, and
+the account multiplies by their number. A person need not stay in one segment. (A limit for each segment would
+break this: `tests/service/test_segments.py`.) Which rounds count follows from decisions, and from no outcome
+(proof in `groups`): if a person had reported anything else, or nothing, the same rounds would have changed.
 
 Personal sets (`online.PersonalSelector`): a block holds the most popular set, the same for everybody, and
-whether a decision is in the hold-out. What somebody was shown follows from their own history, and is not
-public: it is in no block and in no record. Outcomes therefore say themselves whether somebody was served.
+whether a decision is in the hold-out. A set shown to a person follows from their own history, and is not
+public: no block and no record holds it. Therefore each outcome itself says whether the person was served.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from ..personal import Recommender
     from ..planning.expected import Expected
 
-_SPARE = 64  # items that can stand in for excluded ones, in addition to those of a set
+_SPARE = 64  # items that can replace excluded ones, in addition to those of a set
 MOST_SEGMENTS = 50
 
-Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by sequence number: whether altered, what came of it
+Outcomes = Mapping[int, tuple[bool, bytes | None]]  # by sequence number: whether altered, and the outcome
 
 
 def learner_of(config: ExperimentConfig) -> str:
-    """The learner that was asked for, or the one that needs no horizon and serves most."""
+    """The configured learner; for "auto", the one without a horizon that serves most people."""
     if config.learner != "auto":
         return config.learner
     return "LeaderSelector" if config.feedback == "full" else "ThompsonSelector"
@@ -82,14 +82,14 @@ _BODY = ("lists", "runs", "baseline", "round", "spare", "mixed")
 
 @dataclass
 class DecisionBlock:
-    """``count`` decisions with sequence numbers from ``first`` on; `which` tells the set of each.
+    """``count`` decisions with sequence numbers from ``first`` on; `which` gives the index of each one's set.
 
-    ``lists`` are sets of items, and ``runs`` say which of them how many decisions in a row show. Those of
-    ``baseline`` show random sets, or a control set, or the most popular one next to personal sets, to compare
-    with. ``round`` is the learner's round of the first decision that is not one of those. ``spare`` ranks
-    items by what was released: they stand in for excluded ones. ``chain`` names the release that all this
-    follows from. ``segment`` is "" where there are none. ``mixed``: of how many items the random sets are,
-    where all others show one set; 0 elsewhere.
+    ``lists`` are sets of items; ``runs`` are pairs (index of a set, number of consecutive decisions that show
+    it). The hold-out, ``baseline``, shows sets to compare with: random sets, the control set or, with
+    personal sets, the most popular one. ``round`` is the learner's round of the first decision outside the
+    hold-out. ``spare`` ranks items by releases: they replace excluded ones. ``chain`` names the release that
+    all this follows from. ``segment`` is "" if there are none. ``mixed`` is the number of items that uniform
+    random sets are drawn from, if all decisions outside the hold-out show one set; else 0.
     """
 
     experiment: int
@@ -98,7 +98,7 @@ class DecisionBlock:
     count: int
     lists: list[list[int]]
     runs: list[tuple[int, int]]
-    baseline: dict[int, int]  # offset: which list
+    baseline: dict[int, int]  # from offset to index of the set
     round: int
     spare: list[int]
     chain: bytes
@@ -107,7 +107,7 @@ class DecisionBlock:
     altered: set[int] = field(default_factory=set)  # offsets of decisions that showed other items
     segment: str = ""
     uncounted: set[int] = field(default_factory=set)  # offsets of decisions that are left out: see `groups`
-    over_at: float | None = None  # when its last decision was served, or nobody was to be served from it
+    over_at: float | None = None  # when its last decision was served, or serving from it was stopped
     since: float = math.inf  # when it was leased
     lease: int = 0  # the number of that lease
     which: list[int] = field(init=False)
@@ -125,20 +125,20 @@ class DecisionBlock:
 
     @property
     def end(self) -> int:
-        """The sequence number after the last."""
+        """The sequence number after the last one."""
         return self.first + self.count
 
     @property
     def over(self) -> bool:
-        """Whether every decision has been served, or none will be any more."""
+        """Whether no further decision will be served."""
         return self.over_at is not None or self.served >= self.count
 
     def propensity(self, number: int, holdout: float, control: bool | None = None) -> float | None:
-        """How likely a decision of this block was to show the set of this number; None where nobody knows.
+        """The probability that a decision of this block shows the set of this number; None if unknown.
 
-        By what was public when the block was allocated: it shows one set but for the hold-out, a part
-        ``holdout`` of decisions, whose sets are uniform, or ``control``, if the set of this number is that.
-        Learners that draw each set anew do not know.
+        Given what was public before the block was allocated: it shows one set, except for the hold-out, a
+        part ``holdout`` of the decisions, whose sets are uniform or, unless ``control`` is None, the control
+        set; ``control`` tells whether this set is that. Unknown for learners that draw each set anew.
         """
         if not self.mixed or not self.runs:
             return None
@@ -152,7 +152,7 @@ class DecisionBlock:
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> DecisionBlock:
-        """A block from the columns `database.BLOCK` of its row."""
+        """The block of a row with the columns `database.BLOCK`."""
         experiment, epoch, first, count, body, chain, served, altered, segment, uncounted, lease = row
         found = json.loads(bytes(body))
         found["baseline"] = dict(found["baseline"])
@@ -183,7 +183,7 @@ class Learning:
         self.width = config.k if self._constraint is None else min(config.k, self._constraint.rank)
         self._control = [self._numbers[label] for label in config.control]
         self._public = gate.public_randomness()
-        self.model: bytes | None = None  # of personal sets: public, new, and to be written with its release
+        self.model: bytes | None = None  # of personal sets: public, new, to be committed with its release
         self._last_model: Recommender | None = None
 
     # --- beginning -------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Learning:
     def begin(
         cls, config: ExperimentConfig, gate: Gate, start: Mapping[str, Released] | None = None
     ) -> Learning:
-        """A new learner, charged at its gate; ``start`` has what each segment may begin with."""
+        """A new learner, charged at its gate; ``start`` holds earlier releases of each segment."""
         check(config)
         known, gate = start or {}, gate.owned()
         share = gate.share(exact(config.share) * (1 - exact(config.measure)))
@@ -205,7 +205,7 @@ class Learning:
         return cls(config, gate, learner, Measure.of(config, gate))
 
     def dump(self) -> dict[str, bytes]:
-        """Everything, for the database: private, and to be guarded. Of segments, those that have changed."""
+        """The private state, for the database; of segments, only those that have changed."""
         measured = None if self.measure is None else self.measure.state()
         assert self.gate._owner is not None
         said = {"measured": measured, "public": capture(self._public)[0], "owner": self.gate._owner.state()}
@@ -217,7 +217,7 @@ class Learning:
 
     @classmethod
     def load(cls, config: ExperimentConfig, gate: Gate, bodies: Mapping[str, bytes]) -> Learning:
-        """Go on; what was charged is taken up at the gate. ``bodies`` are those that were written last."""
+        """Continue from the states that were written last (``bodies``), with their charges at the gate."""
         line, _, state = bodies[""].partition(b"\n")
         own = json.loads(line)
         learner: OnlineLearner | Segments
@@ -268,7 +268,7 @@ class Learning:
         return DecisionBlock(experiment, epoch, first, count, *shown, chain, mixed, segment=segment)
 
     def _random_set(self, rng: np.random.Generator, active: NDArray[Any]) -> list[int]:
-        """A set of the hold-out: items in a random order, as long as they go together."""
+        """A set of the hold-out: uniform or, under a constraint, of items in random order that it allows."""
         if self._constraint is None:
             return list(rng.choice(active, size=self.width, replace=False, shuffle=False).tolist())
         chosen: list[int] = []
@@ -308,13 +308,13 @@ class Learning:
 
     @property
     def released(self) -> dict[str, Released]:
-        """What others may begin with, by segment."""
+        """What the next epoch may start with, by segment."""
         return {segment: learner.released for segment, learner in self.queues.items()}
 
     # --- aggregating ---------------------------------------------------------------------------------
 
     def aggregate(self, block: DecisionBlock, outcomes: Outcomes) -> None:
-        """Learn what came of a block, whose time is over."""
+        """Learn from the outcomes of a closed block."""
         round, learner, measure = block.round, self.queues[block.segment], self.measure
         skipped: list[int] = []
         heard: dict[int, Any] = {}
@@ -322,7 +322,7 @@ class Learning:
         for offset in range(block.count):
             sequence = block.first + offset
             reported, body = outcomes.get(sequence, (False, None))
-            # All of these were written down when it was served: whether there is an outcome tells nothing.
+            # Both were recorded when it was served: they do not depend on whether there is an outcome.
             altered = offset in block.altered
             counts = offset < block.served and offset not in block.uncounted
             if reported != altered:
@@ -338,7 +338,7 @@ class Learning:
                     liked.append(outcome or [])
                 continue
             if not learner.waits_for(round):
-                pass  # too many were waited for, and the oldest count as "took nothing"
+                pass  # too many rounds waited, and the oldest count as "took nothing"
             elif counts and not altered:
                 heard[round] = self._reward(outcome)
             else:
@@ -354,22 +354,22 @@ class Learning:
             measure.release(block.segment)
 
     def _reward(self, outcome: Any) -> Any:
-        """As learners take it: a value, or a label, which they look up faster than a number."""
+        """The outcome as learners take it: a value, or a label, which they look up faster than a number."""
         if self.config.feedback == "bandit":
             return 0.0 if outcome is None else outcome
         return None if outcome is None else self._names[outcome]
 
     def _people(self, liked: list[list[int]]) -> Coverage:
-        """People by what they like, as a population: a whole block is learned from at once."""
+        """The likes of a block as a population, which is learned from at once."""
         items = np.fromiter((item for one in liked for item in sorted(one)), dtype=np.int32)
         ends = np.cumsum([0, *map(len, liked)])
         shape = (len(liked), len(self._numbers))
         return Coverage(sp.csr_array((np.ones(items.size), items, ends), shape=shape))
 
     def _read(self, body: bytes | None, shown: Sequence[int]) -> tuple[Any, float]:
-        """What was reported, as numbers of items or a value, and which part of what could be had that was.
+        """The outcome, as numbers of items or a value, and its part of the largest possible value.
 
-        Nothing for what cannot be meant. With personal sets nobody here knows what was shown.
+        An invalid outcome counts as none. With personal sets the shown set is not known here.
         """
         if body is None:
             return None, 0.0
@@ -384,10 +384,10 @@ class Learning:
         likes = [self._numbers[label] for label in dict.fromkeys(liked) if label in self._numbers]
         return likes, float(not set(shown).isdisjoint(likes) if served is None else served)
 
-    # --- what is known ---------------------------------------------------------------------------
+    # --- releases --------------------------------------------------------------------------------
 
     def payload(self, segment: str = "") -> dict[str, Any]:
-        """What may be known of it, or of one segment: only what was released."""
+        """The public content of a release, of one segment if there are any: post-processing of releases."""
         released = self.queues[segment].released
         labels = self.labels
         top: list[dict[str, Any]] = []
@@ -414,7 +414,7 @@ class Learning:
         }
 
     def _new_model(self, found: Recommender | None) -> dict[str, Any]:
-        """What a release says of a new model, which is written with it: its bytes, by their hash."""
+        """The entry for a new model in a release: the model is committed with it, and named by its hash."""
         if found is None or found is self._last_model:
             return {}
         self._last_model, self.model = found, found.to_bytes()
@@ -423,7 +423,7 @@ class Learning:
 
 
 class InvalidField(ValueError):
-    """A field of an experiment is not what the others allow."""
+    """A field of an experiment is invalid, or inconsistent with other fields."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -431,7 +431,7 @@ class InvalidField(ValueError):
 
 
 def check(config: ExperimentConfig) -> None:
-    """Refuse settings that do not go together."""
+    """Refuse settings that are invalid or inconsistent."""
     try:
         ExperimentConfig.read(config.text)
     except msgspec.ValidationError as error:
@@ -457,7 +457,7 @@ def check(config: ExperimentConfig) -> None:
 
 
 def check_people(config: ExperimentConfig, people: PopulationConfig) -> None:
-    """Refuse people in whose budget there is no place for the noise of a learner."""
+    """Refuse a learner with Gaussian noise where the population's account has no delta."""
     gaussian = learner_of(config) in ("LeaderSelector", "PersonalSelector")
     if gaussian and (not people.delta or people.definition == "pure"):
         raise InvalidField(
@@ -469,7 +469,7 @@ def check_people(config: ExperimentConfig, people: PopulationConfig) -> None:
 
 
 def check_personal(config: ExperimentConfig) -> None:
-    """Refuse what personal sets cannot be learned from, and what would keep or show them."""
+    """Refuse settings that personal sets cannot be learned with, or that would store or reveal them."""
     if not config.personal:
         return
     if config.feedback != "full":
@@ -512,7 +512,7 @@ def check_control(config: ExperimentConfig) -> None:
 
 
 def check_candidates(config: ExperimentConfig) -> None:
-    """Refuse candidates that are not items, or of which no set can be made."""
+    """Refuse candidates that are not items, or are too few for a set."""
     few, known = config.candidates, set(config.items)
     if unknown := [label for label in few if label not in known]:
         raise InvalidField("candidates", f"candidates has {unknown[0]!r}, which is not among the items")
@@ -524,7 +524,7 @@ def check_candidates(config: ExperimentConfig) -> None:
 
 
 def check_segments(segments: list[str]) -> None:
-    """Refuse names that cannot be told apart, or shown."""
+    """Refuse names of segments that are not distinct, printable and short."""
     if len(segments) > MOST_SEGMENTS or len(set(segments)) < len(segments):
         raise InvalidField("segments", f"segments must be distinct, and at most {MOST_SEGMENTS}")
     if any(not 1 <= len(one) <= 64 or one != one.strip() or not one.isprintable() for one in segments):
@@ -532,11 +532,11 @@ def check_segments(segments: list[str]) -> None:
 
 
 def _made(config: ExperimentConfig, share: Share, start: Released | None = None) -> OnlineSelector:
-    """The learner that a configuration asks for, paid from ``share``; it may begin with ``start``."""
+    """The configured learner, charged to ``share``; it may begin with the releases of ``start``."""
     name = learner_of(config)
     kind: type[OnlineLearner] = learners()[name].kind(name)
     known = inspect.signature(kind.__init__).parameters
-    if config.candidates and start is None:  # later periods have no other items
+    if config.candidates and start is None:  # in later periods the items are the candidates
         listed, few = len(config.items), config.candidates
         start = Released.ranked(few, listed, labels=config.items, candidates=len(few))
     if config.candidates and "start" not in known:
@@ -555,7 +555,7 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
             raise ValueError(f"{name} takes no constraint; take LeaderSelector or MetaFrankWolfe")
         given["constraint"] = constraint_of(config)
     elif "constraint" in known and known["constraint"].default is inspect.Parameter.empty:
-        given["constraint"] = Cardinality(config.k, len(config.items))  # all that it knows of k
+        given["constraint"] = Cardinality(config.k, len(config.items))  # such learners take no k
     allowed = {key: value for key, value in given.items() if key in known}
     if wrong := set(config.options) - set(known) | set(config.options) & {*given, "budget", "seed"}:
         raise ValueError(f"options has {sorted(wrong)[0]!r}, which {name} does not take here")
@@ -569,7 +569,7 @@ def _made(config: ExperimentConfig, share: Share, start: Released | None = None)
 
 
 def _about_items(config: ExperimentConfig) -> dict[str, Any]:
-    """The features of items, where they are given as words by label; numbers are rows by label already."""
+    """The features of items if they are given as words by label; numbers by label need no conversion."""
     about = config.options.get("features")
     if not isinstance(about, dict) or not all(isinstance(words, str) for words in about.values()):
         return {}
@@ -583,7 +583,7 @@ def _about_items(config: ExperimentConfig) -> dict[str, Any]:
 
 
 def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
-    """What the items of a set have to keep to."""
+    """The constraint on sets: limits on items of each group; None if there are none."""
     if config.constraint is None:
         return None
     group_of = {item: name for name, items in config.constraint.groups.items() for item in items}
@@ -595,7 +595,7 @@ def constraint_of(config: ExperimentConfig) -> PartitionMatroid | None:
 
 
 def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], many: int) -> None:
-    """One more decision at the end of a block."""
+    """Append ``many`` decisions that show ``items`` to a block."""
     if lists and lists[-1] == items:
         runs[-1] = (runs[-1][0], runs[-1][1] + many)
     else:
@@ -604,8 +604,8 @@ def _add(lists: list[list[int]], runs: list[tuple[int, int]], items: list[int], 
 
 
 # --- what to expect, by settings alone ------------------------------------------------------------------
-# The experiment's own learner is made at a gate of its own and looked at: nobody's data is there. What it
-# would serve is simulated on synthetic people (`planning`, which is loaded when somebody asks).
+# The experiment's learner is constructed at a separate gate and inspected, without anyone's data. What it
+# would serve is simulated on synthetic people (`planning`, which is loaded on demand).
 
 _one_at_a_time = threading.Lock()
 
@@ -614,8 +614,8 @@ _one_at_a_time = threading.Lock()
 class ReleasePlan:
     """When counts are released and with how much noise (a standard deviation, in people); None if it varies.
 
-    After ``begins`` people there is something to go by, and sets are no longer random. Personal sets are the
-    most popular items until there are ``own_after`` people, by public sizes alone.
+    Until there are ``begins`` people, sets are random. Personal sets are the most popular items until there
+    are ``own_after`` people, a number that follows from public sizes.
     """
 
     learner: str
@@ -630,9 +630,9 @@ class ReleasePlan:
 
 @dataclass(frozen=True)
 class DetectableLift:
-    """Minimum detectable lift (80 % power): as set, and in a table of other settings.
+    """Minimum detectable lift (80 % power): with these settings, and in a table of other settings.
 
-    ``rows`` are of hold-outs, each with one lift for every part of the budget in ``measures``.
+    ``rows`` are pairs (hold-out, its lifts, one for each part of the budget in ``measures``).
     """
 
     smallest: float
@@ -642,7 +642,7 @@ class DetectableLift:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The simulated part of what the best fixed set would serve, and that of random sets."""
+    """Simulated value as a part of the best fixed set's: of the learner, and of random sets."""
 
     learned: Expected
     random: Expected
@@ -650,12 +650,12 @@ class Forecast:
 
     @property
     def hopeless(self) -> bool:
-        """Whether that is hardly better than random sets: by less than a tenth of the way to the best."""
+        """Whether the learner gains less than a tenth of the way from random sets to the best set."""
         return self.learned.share - self.random.share < 0.1 * (1.0 - self.random.share)
 
 
 def release_plan(config: ExperimentConfig, people: PopulationConfig) -> ReleasePlan:
-    """What these settings release, in each segment; ValueError, or BudgetExceeded, if they cannot be."""
+    """What these settings release, in each segment; ValueError or BudgetExceeded if they are impossible."""
     check_segments(config.segments)
     return _release_plan(msgspec.structs.replace(config, segments=[]).text, people.text)
 
@@ -690,7 +690,7 @@ _HOLDOUTS, _MEASURES = (0.05, 0.1, 0.2, 0.5), (0.1, 0.2, 0.3, 0.5)
 def detectable_lift(
     config: ExperimentConfig, people: PopulationConfig, visitors: int
 ) -> DetectableLift | None:
-    """The minimum detectable lift after ``visitors``, as set, with other hold-outs and other budgets."""
+    """The minimum detectable lift after ``visitors``, as configured and with other hold-outs and budgets."""
     if not config.holdout or not config.measure or not people.budget.private:
         return None
     small = msgspec.structs.replace(config, items=["any"], k=1, control=[], seed=None)
@@ -714,9 +714,9 @@ def _detectable_lift(config: str, people: str, visitors: int) -> DetectableLift:
 
 
 def forecast(config: ExperimentConfig, people: PopulationConfig, visitors: int) -> Forecast:
-    """What to expect after ``visitors`` people, on synthetic ones; one is simulated at a time.
+    """Simulate what to expect after ``visitors`` synthetic people; one call runs at a time.
 
-    With segments: of one that has an equal part of them, and without what it would learn from the others.
+    With segments: for one segment with an equal part of the people, which learns nothing from the others.
     """
     visitors = max(1, visitors // len(config.queues))
     small = msgspec.structs.replace(config, items=["0"], segments=[], control=[], seed=None)
@@ -743,7 +743,7 @@ def _forecast(config: str, n_items: int, people: str, visitors: int) -> Forecast
 
 
 def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int | None]:
-    """After about how many decisions something is known first: of items, and of shares; full blocks."""
+    """About how many decisions precede the first useful counts, and the first shares; in full blocks."""
 
     def full(decisions: float | None) -> int | None:
         block = config.block_size or 1
@@ -755,5 +755,5 @@ def first_release(config: ExperimentConfig, plan: ReleasePlan) -> dict[str, int 
 
 def _begun(config: ExperimentConfig, people: PopulationConfig, seed: Seed) -> Learning:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few rounds; the forecast says what comes of them
+        warnings.simplefilter("ignore")  # about few rounds; the forecast shows their effect
         return Learning.begin(config, Gate(people.budget, seed, definition=people.definition))

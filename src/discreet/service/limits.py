@@ -1,13 +1,13 @@
-"""Limits around a plain uvicorn: headers, bodies, times, connections, and work that would hold up visitors.
+"""Limits around uvicorn: headers, bodies, times, connections, and work that would delay visitors.
 
-A header is counted before anything of it is parsed. A request that does not come in time ends with its
-connection. Whatever takes a while and is nobody's decision is done by one side process, a piece at
-a time (`SideProcess`). A stop takes at most `STOP` seconds: everything that was acknowledged is committed.
+The size of a header is checked before it is parsed. A request that does not arrive in time is dropped with
+its connection. Work that takes long and is not a decision is done by one side process, one task at a time
+(`SideProcess`). A stop takes at most `STOP` seconds: everything that was acknowledged is committed.
 
 A restart refuses no connection: the socket stays open, and connections that arrive meanwhile wait in its
-queue. On SIGHUP a process ends its requests, writes down what it has, lets go of its database and becomes a
-new process of the same number, which inherits the socket. systemd hands over sockets in the same way
-(LISTEN_FDS), and keeps them open over restarts of its own.
+queue. On SIGHUP a process ends its requests, commits what it has, closes its database and is replaced by a
+new process with the same process id, which inherits the socket. systemd passes sockets in the same way
+(LISTEN_FDS), and keeps them open over its own restarts.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ logger = logging.getLogger("discreet.service")
 
 LARGEST = 1 << 16  # bytes of a body
 MANY = 1000  # decisions or outcomes in one request
-HEAD, FIELDS = 1 << 14, 64  # bytes of a request's header, and how many fields it has
-READ = 20.0  # seconds for a request to come, from its first byte, and for the first byte of a connection
+HEAD, FIELDS = 1 << 14, 64  # bytes of a request's header, and its number of fields
+READ = 20.0  # seconds for a request to arrive, from its first byte, and for the first byte of a connection
 STOP = 4.5  # seconds from a signal to the end
 _DRAIN = 2  # of these, for requests that are being answered
 
 
 class _Joined:
-    """A transport that sends the header of an answer with its body: in one call of the system."""
+    """A transport that sends the header of an answer with its body, in one system call."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport, self._head = transport, b""
@@ -50,7 +50,7 @@ class _Joined:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """A header waits for what comes next, or for `flush`; "100 Continue" is an answer of its own."""
+        """Buffer a header until the next write, or `flush`; "100 Continue" is sent at once."""
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
@@ -68,14 +68,14 @@ class _Joined:
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """A connection whose requests are small enough, and come soon enough; one too many is closed."""
+    """A connection with limits on the size and time of requests; closed at once if there are too many."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Joined(transport))  # type: ignore[arg-type]
-        self._in_head, self._begun = True, False  # of a request, and whether any of it has come
-        self._head, self._tail = 0, b""  # bytes of the header so far, and the last of them
+        self._in_head, self._begun = True, False  # whether a header is expected, and a request has begun
+        self._head, self._tail = 0, b""  # the number of bytes of the header so far, and the last of them
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(READ, self._too_late)
-        self._refused, self._size = False, 0  # of what was parsed of the fields of a request
+        self._refused, self._size = False, 0  # the size: bytes of a request's parsed fields
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
             transport.close()
 
@@ -99,7 +99,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(READ, self._too_late)
 
     def _too_long(self, data: bytes) -> bool:
-        """Whether the header goes on beyond its limit; a body that came with it does not count."""
+        """Whether the header exceeds its limit; a body that arrived with it does not count."""
         end = (self._tail + data).find(b"\r\n\r\n")
         return end < 0 or self._head - len(data) - len(self._tail) + end > HEAD
 
@@ -112,11 +112,11 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Also of a request that came with the one before it, and after a body in chunks (trailers)."""
+        """Check the limits of fields, also for pipelined requests and for trailers of chunked bodies."""
         self._size += len(name) + len(value)
         if self._size > HEAD or len(self.headers) >= FIELDS:
             self._refused = True
-            raise ValueError("too many fields in a header")  # which ends what is being parsed
+            raise ValueError("too many fields in a header")  # ends parsing
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -163,7 +163,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which says when it serves, and stops within `STOP` seconds of a signal."""
+    """uvicorn that calls ``ready`` when it serves, and stops within `STOP` seconds of a signal."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)
@@ -175,7 +175,7 @@ class Server(uvicorn.Server):
             self._ready()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        if not self._stopping:  # also where a restart has begun
+        if not self._stopping:  # at the first signal, also during a restart
             self._stopping = True
             timer = threading.Timer(STOP, self._end)
             timer.daemon = True
@@ -183,7 +183,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def _end(self) -> None:
-        """As a kill would, which loses nothing that was acknowledged."""
+        """End the process at once, as a kill would, which loses nothing that was acknowledged."""
         logger.warning("stopped before everything had ended; nothing that was acknowledged is lost")
         for one in multiprocessing.active_children():
             one.kill()
@@ -191,11 +191,11 @@ class Server(uvicorn.Server):
 
 
 def configured(app: Any, *, connections: int, **more: Any) -> uvicorn.Config:
-    """A plain uvicorn within these limits."""
+    """The configuration of a uvicorn with these limits."""
     return uvicorn.Config(
         app,
         http=LimitedProtocol,
-        limit_concurrency=connections + 1,  # what is beyond `connections` is closed before
+        limit_concurrency=connections + 1,  # `LimitedProtocol` closes connections beyond `connections` before
         access_log=False,
         server_header=False,
         ws="none",
@@ -206,18 +206,18 @@ def configured(app: Any, *, connections: int, **more: Any) -> uvicorn.Config:
 
 
 class TooLong(Exception):
-    """The work took longer than it may."""
+    """The work took longer than allowed."""
 
 
 class Crowded(Exception):
-    """Too many wait already."""
+    """Too many tasks wait already."""
 
 
 class SideProcess:
-    """Work for one side process: a piece at a time, for ``seconds`` of processor time at the most.
+    """Runs tasks in one side process, one at a time, for at most ``seconds`` of processor time each.
 
-    On a busy machine it waits for all others, so by the clock it may take longer, ``patience``. ``most``
-    pieces may wait, and as many answers as ``remembered`` says are kept. A ValueError there is one here.
+    Its priority is low, so a task may take longer by the clock: up to ``patience`` seconds. Up to ``most``
+    tasks may wait, and ``remembered`` answers are cached. An exception in a task becomes a ValueError.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class SideProcess:
         self._closed = False
 
     async def do(self, work: Callable[..., Any], *given: Any) -> Any:
-        """What ``work`` says of these, which are structs and numbers."""
+        """The result of ``work``, from the cache or the side process; arguments are structs and numbers."""
         key = f"{work.__module__}.{work.__qualname__}".encode() + msgspec.json.encode(given)
         if key not in self._answers:
             if self._waiting >= self._most:
@@ -248,7 +248,7 @@ class SideProcess:
         return self._answers[key]
 
     def close(self) -> None:
-        """End what is being done."""
+        """End the side process, and what it is doing."""
         self._closed = True
         self._end()
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -259,7 +259,7 @@ class SideProcess:
             process.kill()
 
     def _ask(self, work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-        """Do the work in the other process, started if need be; it is killed when it takes too long."""
+        """Do the work in the side process, started if need be; it is killed if it takes too long."""
         if self._closed:
             raise Crowded
         if self._process is None or not self._process.is_alive():
@@ -273,7 +273,7 @@ class SideProcess:
             if not self._pipe.poll(self._patience):
                 raise TooLong
             done, found = self._pipe.recv()
-        except (TooLong, EOFError, OSError):  # it was ended, or had too little memory
+        except (TooLong, EOFError, OSError):  # the latter two: it was ended, or had too little memory
             self._end()
             raise TooLong from None
         if not done:
@@ -282,13 +282,13 @@ class SideProcess:
 
 
 def _work(pipe: Any) -> None:
-    """What the other process does, after everybody else, until nobody asks it any more."""
+    """The loop of the side process, at low priority, until its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)
     with contextlib.suppress(EOFError, OSError):
         while True:
             work, given, seconds = pipe.recv()
-            signal.setitimer(signal.ITIMER_PROF, seconds)  # whose signal ends the process
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
             try:
                 answer = True, work(*given)
             except Exception as error:
@@ -299,13 +299,13 @@ def _work(pipe: Any) -> None:
 
 # --- sockets ---------------------------------------------------------------------------------------------
 
-_FIRST = 3  # the number of the first socket that is handed over
-_QUEUE = 2048  # connections that wait
+_FIRST = 3  # the file descriptor of the first inherited socket
+_QUEUE = 2048  # connections that may wait
 _PROCESS, _MANY = "LISTEN_PID", "LISTEN_FDS"
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """The socket that was handed over to this process, or a new one at this address."""
+    """The socket that this process inherited, or a new one at this address."""
     if os.environ.pop(_PROCESS, "") == str(os.getpid()) and int(os.environ.pop(_MANY, "0")) >= 1:
         found = socket.socket(fileno=_FIRST)
         found.set_inheritable(False)
@@ -323,7 +323,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Restart:
-    """Whether a signal has asked for a new process in this one's place, once ``server`` has ended."""
+    """Whether SIGHUP has asked for a restart; the signal also stops ``server``."""
 
     def __init__(self, server: Any) -> None:
         self._server, self.asked = server, False
@@ -334,10 +334,10 @@ class Restart:
 
 
 def again(kept: socket.socket) -> None:
-    """Become a new process with the same command, which gets the socket; nothing of this one is left."""
+    """Replace this process by a new one with the same command, which inherits the socket."""
     os.dup2(kept.fileno(), _FIRST)
-    os.set_inheritable(_FIRST, True)  # also where it is that one already
+    os.set_inheritable(_FIRST, True)  # needed if the socket has that number already
     os.environ |= {_PROCESS: str(os.getpid()), _MANY: "1"}
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the next one listens to it
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the new process handles it
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

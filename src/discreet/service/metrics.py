@@ -1,7 +1,7 @@
-"""What operators see: logs, metrics for Prometheus on a port of their own, and spans for OpenTelemetry.
+"""For operators: logs, metrics for Prometheus on a separate port, and spans for OpenTelemetry.
 
-Nothing here is about people beyond what the account says: there are no counts of outcomes, and no paths,
-bodies, keys or messages of errors, which may quote them.
+They reveal nothing about people beyond what the account covers: there are no counts of outcomes, and no
+paths, bodies, keys or messages of errors, which may quote people's data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_ROUTE = "other"
 
 
 class Answered(NamedTuple):
-    """An answer: the template of its route, and never the path; when it began (ns) and what it took (s)."""
+    """An answer: the template of its route, never the path; when it began (ns) and how long it took (s)."""
 
     request: str
     method: str
@@ -45,7 +45,7 @@ class Answered(NamedTuple):
 
 
 class AnswerObserver(Protocol):
-    """Somebody who is told of every answer, and closed when the application ends."""
+    """An observer of answers, which is closed when the application ends."""
 
     def answered(self, one: Answered) -> None: ...
 
@@ -56,10 +56,10 @@ _current: ContextVar[tuple[str, Scope] | None] = ContextVar("request", default=N
 
 
 class Instrumented:
-    """An application whose answers others are told of; each has an id, which logs and its header name.
+    """An application with observers of its answers; each answer has an id, in logs and in a header.
 
-    The id is drawn here: one that an application sent might be about somebody. Outcomes are told of only if
-    the service failed: how many came is nobody's business.
+    The id is drawn here: one that an application sent might identify somebody. Answers to outcomes are
+    observed only if the service failed: the number of outcomes is not public.
     """
 
     def __init__(self, app: Any, *told: AnswerObserver) -> None:
@@ -92,7 +92,7 @@ class Instrumented:
                     one.answered(Answered(request, method, route, status, began, taken))
 
     def _counts(self, route: str, status: int) -> bool:
-        """Whether anybody is told: not of outcomes, or of what may be meant as such."""
+        """Whether an answer is observed: no outcomes, and no unknown routes, which may be meant as such."""
         return status >= 500 or not (route == _NO_ROUTE or route.endswith(_UNCOUNTED))
 
     def _template(self, scope: Scope) -> str:
@@ -109,7 +109,7 @@ def template_of(scope: Scope) -> str:
 
 
 class RequestLog:
-    """A line for every answer: failures are errors, log-ins that failed are warnings, the rest is info."""
+    """A line for every answer: failures are errors, failed log-ins are warnings, all others are info."""
 
     def answered(self, one: Answered) -> None:
         """Log a line about this answer."""
@@ -122,14 +122,14 @@ class RequestLog:
             logger.log(level, words, extra={"about": about})
 
     def close(self) -> None:
-        """Nothing is left to be written."""
+        """Do nothing: every line was written at once."""
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line of JSON: with the request that it belongs to, and where an error came from.
+    """A record as a line of JSON, with its request and the origin of an error.
 
-    Of an error it tells the kind and the lines of code that it passed: its message may quote what was sent.
-    Of other libraries' messages it tells the first line, which is theirs.
+    An error is logged by its type and traceback, without its message, which may quote what was sent. Of a
+    record's message, only the first line is logged: later ones may quote data in other libraries' messages.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -153,7 +153,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def frames(error: BaseException) -> Iterable[str]:
-    """Where an error was raised, and what it was raised from: files, lines and functions."""
+    """The traceback of an error and of its causes: files, lines and functions."""
     for frame in traceback.extract_tb(error.__traceback__):
         yield f"{frame.filename}:{frame.lineno} {frame.name}"
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -163,7 +163,7 @@ def frames(error: BaseException) -> Iterable[str]:
 
 
 def log_to_stderr(level: str) -> None:
-    """Every line that this process logs, as JSON."""
+    """Log all records of this process to stderr, as JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -175,7 +175,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 1
 
 
 class Metrics:
-    """How long answers of this process took, and what the database says when it is asked."""
+    """Durations of this process's answers, and values read from the database at each scrape."""
 
     def __init__(self, store: Database) -> None:
         self._store = store
@@ -216,11 +216,11 @@ class Metrics:
         yield from (lag, releases, spent, limit)
 
     def describe(self) -> list[Any]:
-        """Nothing is asked of the database before somebody wants to know."""
+        """Describe nothing, so that registration does not query the database."""
         return []
 
     def serve(self, host: str, port: int) -> None:
-        """Answer at /metrics, in a thread of its own."""
+        """Serve /metrics in a separate thread."""
         self._server = start_http_server(port, host, self.registry)[0]
 
     def close(self) -> None:
@@ -233,11 +233,11 @@ class Metrics:
 
 
 class Spans:
-    """Spans of answers, at a processor of OpenTelemetry, which exports them.
+    """Spans of answers, for an OpenTelemetry processor that exports them.
 
-    A span says the route's template, the method and the status, and how long it took: no path, header, body,
-    key or id. Every span is the root of a trace of its own: going on with an application's trace would tie a
-    decision to its person.
+    A span holds the route's template, the method, the status and the duration: no path, header, body, key or
+    id. Every span is the root of its own trace: continuing an application's trace would link a decision to
+    its person.
     """
 
     def __init__(self, processor: Any) -> None:
@@ -255,7 +255,7 @@ class Spans:
 
         span = self._tracer.start_span(
             f"{one.method} {one.route}",
-            Context(),  # empty: the root of its own trace, so that no caller's ties a decision to a person
+            Context(),  # empty: the root of its own trace, so that a caller's trace links nothing to a person
             SpanKind.SERVER,
             {
                 "http.request.method": one.method,
@@ -269,7 +269,7 @@ class Spans:
         span.end()
 
     def close(self) -> None:
-        """Send what waits."""
+        """Export spans that wait."""
         self._provider.shutdown()
 
 

@@ -1,9 +1,9 @@
-"""The service in PostgreSQL: any number of processes serve, and one at a time works for an experiment.
+"""The service on PostgreSQL: any number of processes serve, and one at a time works for an experiment.
 
-Every time is the database's. A process is believed to live for `PostgresDatabase.patience` seconds after its
-last `beat`. When that is over, others close its blocks and take over its experiments. It may wake up again:
-every transaction of a worker locks the row of its lease and checks the number in it, and a process that was
-taken for dead goes on under another name.
+All times are by the database's clock. A process counts as alive for `PostgresDatabase.patience` seconds after
+its last `beat`. After that, others close its blocks and take over its experiments. If it wakes up again, it
+does no harm: every transaction of a worker locks its lease's row and checks the fence in it, and a process
+that was declared dead continues under another name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .database import Conflict, Database, Lane, StoreError, Transaction
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# Of each session. Statements see what was committed before them, and a commit is on the disk when it returns.
-# Whoever stops in the middle of a transaction has to let go of its locks.
+# Settings of each session. Statements see what was committed before them, and a commit is on the disk when it
+# returns. A client that stops in the middle of a transaction loses its locks.
 _SET = """
 SELECT set_config('default_transaction_isolation', 'read committed', false),
   set_config('statement_timeout', '30s', false), set_config('lock_timeout', '5s', false),
@@ -31,7 +31,7 @@ SELECT set_config('default_transaction_isolation', 'read committed', false),
   CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
     THEN set_config('synchronous_commit', 'on', false) END
 """
-# Unless the URL says otherwise: a server that has gone away is noticed.
+# Defaults that the URL can override: a lost connection to the server is noticed.
 _NETWORK = {
     "application_name": "discreet",
     "connect_timeout": "5",
@@ -41,13 +41,13 @@ _NETWORK = {
     "tcp_user_timeout": "20000",
 }
 _MIGRATING = 0x64697363  # the number of an advisory lock
-_READERS = 8  # connections at once, in addition to those that write groups and tell that the process lives
+_READERS = 8  # connections at once, in addition to those for groups and for the process's own lease
 _SCRUB = 60.0  # seconds between two scrubs
 
 
 @lru_cache(maxsize=1024)
 def translated(sql: str) -> str:
-    """A statement with ``?`` for values, as this driver takes it."""
+    """A statement with ``?`` for values, in the driver's syntax."""
     return sql.replace("%", "%%").replace("?", "%s")
 
 
@@ -65,7 +65,7 @@ class PostgresTransaction(Transaction):
             return
         with self.connection.cursor() as cursor:
             cursor.executemany(translated(sql), rows)
-        # That is a pipeline, after which the server does not count how long a transaction is idle.
+        # A pipeline stops the server's idle timer of the transaction; another statement starts it again.
         self.connection.execute("SELECT 1")
 
     def now(self) -> float:
@@ -73,7 +73,7 @@ class PostgresTransaction(Transaction):
 
 
 class ConnectionPool:
-    """At most ``size`` connections, opened when they are needed and again when they were cut."""
+    """At most ``size`` connections, opened when needed, and again after they are lost."""
 
     def __init__(self, url: str, size: int) -> None:
         self._given: dict[str, Any] = {**_NETWORK, **conninfo.conninfo_to_dict(url)}
@@ -83,7 +83,7 @@ class ConnectionPool:
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
-        """Commits when it is left, and is rolled back by an exception."""
+        """A transaction that is committed at the end, and rolled back by an exception."""
         with self._free:
             connection = self._begun()
             try:
@@ -97,7 +97,7 @@ class ConnectionPool:
             self._commit(connection)
 
     def alone(self, statement: str) -> None:
-        """Carry out a statement that no transaction may hold."""
+        """Execute a statement that cannot run in a transaction."""
         with self._free:
             connection = self._begun()
             try:
@@ -109,7 +109,7 @@ class ConnectionPool:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Let go of them, as soon as nobody uses them."""
+        """Close idle connections now, and others once they are not in use."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -121,7 +121,7 @@ class ConnectionPool:
             self._idle.append(connection)
 
     def _begun(self) -> Connection:
-        """A connection in a new transaction; one that was cut while nobody used it is replaced."""
+        """A connection in a new transaction; idle connections that were lost are replaced."""
         while (connection := self._popped()) is not None:
             try:
                 connection.execute("BEGIN")
@@ -130,7 +130,7 @@ class ConnectionPool:
                 connection.close()
         try:
             connection = psycopg.connect(**self._given, autocommit=True)
-        except psycopg.OperationalError as error:  # of hosts, databases and roles: nobody's data is in it
+        except psycopg.OperationalError as error:  # about hosts, databases and roles, without people's data
             raise StoreError(f"the database cannot be reached: {' '.join(str(error).split())}") from error
         except psycopg.Error as error:
             raise _told(error) from error
@@ -143,7 +143,7 @@ class ConnectionPool:
         return connection
 
     def _popped(self) -> Connection | None:
-        with suppress(IndexError):  # others take them at the same time
+        with suppress(IndexError):  # other threads take them at the same time
             return self._idle.pop()
         return None
 
@@ -166,7 +166,7 @@ class ConnectionPool:
 
 
 def _told(error: psycopg.Error) -> Exception:
-    """What the service makes of an error; its text quotes no values."""
+    """The service's exception for an error of the driver, whose text quotes no values."""
     if isinstance(error, psycopg.IntegrityError):
         return Conflict(f"the database refused a row: {type(error).__name__}")
     if isinstance(error, psycopg.DataError):
@@ -177,7 +177,7 @@ def _told(error: psycopg.Error) -> Exception:
 
 
 class PostgresDatabase(Database):
-    """Separate connections write groups, tell that the process lives, and do the rest."""
+    """A database with separate connections for groups, for the process's lease, and for everything else."""
 
     patience = 10.0
     dialect: ClassVar = {
@@ -206,16 +206,15 @@ class PostgresDatabase(Database):
 
     def recover(self, owner: str) -> None:
         super().recover(owner)
-        if self._unscrubbed:  # this is asked for every few seconds
+        if self._unscrubbed:  # `recover` is called every few seconds
             self.scrub()
 
     def scrub(self) -> None:
-        """Give back the space of deleted outcomes and of states that were replaced; once a minute.
+        """Free the space of deleted outcomes and of replaced states, at most once a minute.
 
-        Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are
-        there until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait.
-        The write-ahead log and its archives keep copies until they are recycled:
-        docs/service/operations.md.
+        Empty pages at the end of a table are truncated. In other pages the bytes remain until they are
+        overwritten; ``VACUUM FULL`` would remove them, but block all groups. The write-ahead log and its
+        archives keep copies until they are recycled: docs/service/operations.md.
         """
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:

@@ -1,7 +1,7 @@
-"""What may be seen of experiments: public facts, what was released, and its privacy cost.
+"""What users may see of experiments: public facts, releases, and their privacy cost.
 
-Everything on pages and in answers to analysts comes from here. None of it depends on anybody's data but for
-the payloads of releases, which have been paid for. Counts of outcomes are never among them.
+Everything on pages and in answers to analysts comes from here. It depends on people's data only through the
+payloads of releases, which were charged for. It never includes counts of outcomes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .worker import periods_of
 
 
 class _Measured(msgspec.Struct):
-    """The part of a release that is about shares."""
+    """The part of a release with shares of people served."""
 
     shares: list[dict[str, Any]]
 
@@ -63,7 +63,7 @@ def _number(tx: Transaction, name: str) -> int:
 
 
 def status(store: Database, name: str) -> dict[str, Any]:
-    """How an experiment stands: what is on display, how far blocks are, who works for it."""
+    """The status of an experiment: displayed sets, states of blocks, its worker."""
     with store.transaction() as tx:
         row = _row(tx, name)
         epoch, config, number, sequence = row[3], json.loads(row[7]), row[8], row[9]
@@ -100,7 +100,7 @@ def status(store: Database, name: str) -> dict[str, Any]:
         "blocks": {_STATES[state]: count for state, count in blocks},
         "worker": worker and {"holder": worker[0], "until": worker[1] if worker[1] != math.inf else None},
         "lag_seconds": 0.0 if waiting is None else max(0.0, now - waiting - config["outcome_wait"]),
-        # Whoever knows a seed can undo the noise; that there is one is in the account, too.
+        # The seed itself is left out: it can undo the noise. The account also says that there is one.
         "reproducible": config["seed"] is not None,
         "config": {key: value for key, value in config.items() if key not in ("items", "seed")},
         "n_items": n_items,
@@ -116,7 +116,7 @@ STANDS = {
 
 
 def waits_for(status: dict[str, Any], first: dict[str, int | None]) -> str:
-    """What has to come before there is more to see; by public facts, and what was released."""
+    """What has to happen before there is more to see; by public facts and releases."""
     if status["status"] in STANDS:
         return STANDS[status["status"]]
     wait = f"{status['config']['outcome_wait']:g} seconds after a block of decisions is over"
@@ -133,7 +133,7 @@ def waits_for(status: dict[str, Any], first: dict[str, int | None]) -> str:
 
 
 def epochs(store: Database, name: str) -> list[dict[str, Any]]:
-    """The epochs of an experiment, newest first: how many releases each had, and from when to when."""
+    """The epochs of an experiment, newest first, with the number and times of their releases."""
     with store.transaction() as tx:
         _, _, _, last, period, *_, number, _ = _row(tx, name)
         rows = tx.all(
@@ -142,7 +142,7 @@ def epochs(store: Database, name: str) -> list[dict[str, Any]]:
         )
     known = {epoch: told for epoch, *told in rows}
     found = []
-    for epoch in sorted({0, *known, last}, reverse=True):  # numbers leap where a backup was restored
+    for epoch in sorted({0, *known, last}, reverse=True):  # numbers jump after a restored backup
         count, first, latest = known.get(epoch, (0, None, None))
         found.append({"epoch": epoch, "releases": count, "first_release": first, "last_release": latest})
     found[0]["period"] = period
@@ -160,7 +160,7 @@ def items(store: Database, name: str) -> list[dict[str, Any]]:
 def releases(
     store: Database, name: str, *, before: int | None = None, limit: int = 100, segment: str | None = None
 ) -> list[dict[str, Any]]:
-    """What has been released, newest first, in one segment or in all."""
+    """The releases, newest first, of one segment or of all."""
     with store.transaction() as tx:
         rows = tx.all(
             "SELECT seq, epoch, at, payload, chain FROM release WHERE experiment = ? AND seq < ?"
@@ -175,7 +175,7 @@ def releases(
 
 
 def shares(store: Database, name: str, after: int = 0, segment: str | None = None) -> list[dict[str, Any]]:
-    """The releases with shares of people served, oldest first, and the last of all; from ``after`` on.
+    """The releases after ``after`` with shares of people served, oldest first, and the last one in any case.
 
     Of one segment, or of all, whose counts add up.
     """
@@ -194,7 +194,7 @@ def shares(store: Database, name: str, after: int = 0, segment: str | None = Non
 
 
 def account(store: Database, population: str) -> dict[str, Any]:
-    """What a population's people have lost: this period, every period, and people who came in all of them."""
+    """A population's privacy loss: in each period, and in total for people who came in every period."""
     number, people = _population(store, population)
     periods = periods_of(store, number)
     total = periods.total() if periods.names else None
@@ -226,7 +226,7 @@ def account(store: Database, population: str) -> dict[str, Any]:
 
 
 def document(store: Database, population: str) -> str:
-    """The account of a population as a document to hand over."""
+    """The account of a population as a document, for example for a privacy officer."""
     number, people = _population(store, population)
     configs = [ExperimentConfig.read(config) for config in _configs(store, number)]
     waits = [config.outcome_wait for config in configs]
@@ -274,11 +274,11 @@ def _configs(store: Database, population: int) -> list[str]:
 
 
 def _has_own_sets(store: Database, population: int) -> bool:
-    """Whether somebody sees what follows from their own history, too."""
+    """Whether some experiment about these people has personal sets."""
     return any(ExperimentConfig.read(config).personal for config in _configs(store, population))
 
 
-# Learners whose states hold what was reported as it came (docs/service/operations.md, "Retention").
+# Learners whose states hold unaggregated outcomes (docs/service/operations.md, "Retention").
 _ROW_BY_ROW = {"PhasedSelector", "RollingSelector", "BestOfBothSelector"}
 _KEPT = (
     "The state of {} also holds what was learned from as it was reported, without keyed hashes of people: of"
@@ -291,7 +291,7 @@ _OWN_SETS = (
 
 
 def ledger(store: Database, population: str) -> list[dict[str, Any]]:
-    """Every charge of a population, newest first: what was reserved, for which experiment, and when."""
+    """Every charge of a population, newest first: what was reserved, for which experiment and period."""
     number, _ = _population(store, population)
     with store.transaction() as tx:
         rows = tx.all(
@@ -310,7 +310,7 @@ def ledger(store: Database, population: str) -> list[dict[str, Any]]:
 
 
 def audit(store: Database, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-    """Who changed what, newest first: keys by their number and name, and what they did."""
+    """Who changed what, newest first: the number and name of the API key, and the action."""
     with store.transaction() as tx:
         rows = tx.all(
             "SELECT a.id, a.at, a.api_key, k.name, a.action FROM audit a LEFT JOIN api_key k"
@@ -325,7 +325,7 @@ def audit(store: Database, *, before: int | None = None, limit: int = 100) -> li
 
 
 def releases_table(found: Sequence[dict[str, Any]]) -> str:
-    """Releases as CSV: what was shown, what items were worth, and counts of people served."""
+    """Releases as CSV: sets that were shown, values of items, and counts of people served."""
     header = ("seq", "epoch", "at", "segment", "kind", "item", "value", "deviation", "decisions")
     rows: list[Sequence[Any]] = []
     for one in found:
@@ -347,7 +347,7 @@ def account_table(found: dict[str, Any]) -> str:
 
 
 def as_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table with commas; no cell is a formula to a spreadsheet."""
+    """A table as CSV, in which a spreadsheet takes no text for a formula."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(header)
@@ -365,8 +365,8 @@ def as_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def promise(people: PopulationConfig, *, personal: bool = False) -> str:
     """The guarantee in words: what is compared, for whom, and what is public.
 
-    ``personal``: some experiment about these people shows everybody their own set. What others see is
-    covered then (joint differential privacy), and somebody's own set is not.
+    ``personal``: some experiment about these people has personal sets. The guarantee is then joint
+    differential privacy: it covers what others see, and not a person's own set.
     """
     rounds = people.max_rounds_per_person
     beside = f", plus a probability of {at_most(people.delta)}".replace("e-0", "e-") if people.delta else ""

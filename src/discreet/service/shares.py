@@ -1,32 +1,32 @@
-"""Shares of people served: counts released in blocks, how shares grew, how sure they are, and the lift.
+"""Shares of people served: counts released in blocks, their course, confidence intervals, and the lift.
 
-As well as what a learner releases, the parts of people who were served are released in blocks of decisions,
-for the learner's sets and for those of the hold-out, which are random or a set of one's own. Each round is in
-one block, of its segment, and moves one of the two counts by at most 1 (values are divided by their
-``bound``): Laplace noise for sensitivity 1, charged once for disjoint blocks, at what the budget has for one
+In addition to a learner's own releases, counts of people who were served are released in blocks of decisions,
+for the learner's sets and for those of the hold-out, which are random or a given control set. Each round is
+in one block, of its segment, and changes one of the two counts by at most 1 (values are divided by their
+``bound``): Laplace noise for sensitivity 1, charged once for disjoint blocks, at the budget's share for one
 of a person's rounds. Where blocks end depends on decisions and segments, which are public. Counts of a period
-add up; how sure the sums are is said for all releases of a period together.
+add up; the intervals of the sums hold for all releases of a period simultaneously.
 
-*Intervals* for shares and lifts hold at every release, however often somebody looks.
+*Intervals* for shares and lifts are anytime-valid: they hold at every release, however often they are read.
 
-What is released of a side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions,
-and one draw of Laplace noise of scale b for each block. Wanted is the mean of the chances of being served, of
+The release of one side after t blocks is ``C = sum of Y + noise``: outcomes Y in [0, 1] of n decisions, and
+one draw of Laplace noise of scale b for each block. The estimand is the mean probability of being served over
 the decisions so far: m, the average of the conditional means of Y given everything before, in the order in
-which decisions are released. They may drift, as learners do. With several segments that order is not the one
-of serving: a block of one may be released while others, from which its learner has heard, are open.
+which decisions are released. These means may drift, as learners do. With several segments that is not the
+order of serving: a block may be released while blocks of others, whose releases its learner used, are open.
 
-*Guarantee.* For all releases of a period together, with probability at least 1 - ``error`` over outcomes and
-noise, m is in `share_interval`, and so is the difference of both sides in `lift_interval`.
+*Guarantee.* For all releases of a period simultaneously, with probability at least 1 - ``error`` over
+outcomes and noise, m is in `share_interval`; likewise the difference of both sides is in `lift_interval`.
 
 *Proof.* Let |x| b < 1. By convexity a Y of mean u has ``E exp(x Y) <= 1 + u (e^x - 1)``, and Laplace noise
 has ``E exp(x Z) = 1 / (1 - (b x)^2)``; on a grid it has at most that. So ``exp(x C) (1 - (b x)^2)^t`` over
 the product of ``1 + u_i (e^x - 1)`` is a supermartingale that begins at 1, and the logarithm is concave: the
 product is at most ``(1 + m (e^x - 1))^n``. A mean of such terms over rates x that were fixed in advance is
-below 1 / error at all times, except with probability ``error`` (Ville). Means m for which it is not are left
-out. Of two sides the product is taken, with rates ``x / (1 - h)`` and ``-x / h`` for a hold-out of part h;
-the mean of the hold-out is looked for in its own interval only, which has a fifth of the error.
+below 1 / error at all times, except with probability ``error`` (Ville). Means m for which it is not are
+excluded. For two sides the product of their terms is taken, with rates ``x / (1 - h)`` and ``-x / h`` for a
+hold-out of part h; the mean of the hold-out ranges over its own interval only, with a fifth of the error.
 
-This is the usual construction of confidence sequences by mixtures; the Laplace factor is what privacy adds.
+This is the usual construction of confidence sequences by mixtures; privacy adds the Laplace factor.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from ..privacy import Gate, LaplaceNoise
 from ..privacy.conversions import exact
 from .config import ExperimentConfig
 
-ROUNDED = 5e-4  # how far off a deviation may be that was written with three digits
-_POWER = 0.841621  # standard deviations that four in five are below
-_VAGUE = 0.3  # the width of an interval from which on there is nothing to be seen in it
+ROUNDED = 5e-4  # the largest rounding error of a deviation with three decimals
+_POWER = 0.841621  # the normal quantile of 0.8
+_VAGUE = 0.3  # intervals wider than this are not shown as numbers
 _FINEST = Fraction(1, 1 << 20)
-# A block of measured decisions is at least this many times as large as the noise, and this part of all
-# decisions before it: the noise of all blocks together then grows with the logarithm of their number.
+# A block has at least this many measured decisions per unit of noise scale, and at least this part of all
+# decisions before it: the noise variance of all blocks together then grows with the logarithm of decisions.
 _LARGE, _PART = 30.0, 0.5
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class _Open:
-    """The open block of a segment; of the learner and of the hold-out."""
+    """The open block of a segment; lists are of (learner, hold-out)."""
 
     counts: list[int] = field(default_factory=lambda: [0, 0])  # of people served, in steps
     decisions: list[int] = field(default_factory=lambda: [0, 0])
@@ -67,17 +67,17 @@ class _Open:
 
 
 class Measure:
-    """The counts of people who were served, by segment; what has left waits to be `taken`."""
+    """The counts of people who were served, by segment; released blocks wait to be `taken`."""
 
     def __init__(self, total: BatchTotal, scale: float, segments: Iterable[str]) -> None:
         self._total, self._scale = total, scale
-        self._one = math.floor(1 / total.step)  # a whole person, in steps
+        self._one = math.floor(1 / total.step)  # one person, in steps
         self._open = {segment: _Open() for segment in segments}
         self._left: dict[str, list[dict[str, Any]]] = {segment: [] for segment in self._open}
 
     @classmethod
     def of(cls, config: ExperimentConfig, gate: Gate) -> Measure | None:
-        """What a part of an experiment's budget pays for; None without one."""
+        """The measure that the part ``measure`` of an experiment's budget pays for; None if that is 0."""
         if not config.measure:
             return None
         share = gate.share(exact(config.share) * exact(config.measure))
@@ -87,19 +87,19 @@ class Measure:
         return cls(total, float(event.scale), config.queues)
 
     def count(self, segment: str, baseline: bool, part: float) -> None:
-        """A decision that was served, and which part of what could be had somebody had there."""
+        """Count a served decision, and its outcome as a part of the largest possible value."""
         block = self._open[segment]
         block.decisions[baseline] += 1
         if part:
             block.counts[baseline] += self._one if part == 1.0 else math.floor(exact(part) / self._total.step)
 
     def release(self, segment: str) -> None:
-        """Release the counts of a block that is large enough; how large depends on no outcome."""
+        """Release the counts of the block if it is large enough; its size does not depend on outcomes."""
         block = self._open[segment]
         size = sum(block.decisions)
         if size < next_block(self.every, block.before):
             return
-        self._open[segment] = _Open(before=block.before + size)  # first: they are released once
+        self._open[segment] = _Open(before=block.before + size)  # first, so that counts are released once
         noisy = self._total.noisy(np.array(block.counts, dtype=np.int64)) * float(self._total.step)
         self._left[segment].append(
             {
@@ -110,7 +110,7 @@ class Measure:
         )
 
     def taken(self, segment: str) -> list[dict[str, Any]]:
-        """The blocks that have left since this was asked last."""
+        """The blocks that were released since the last call."""
         left, self._left[segment] = self._left[segment], []
         return left
 
@@ -123,7 +123,7 @@ class Measure:
         return math.sqrt(2.0) * self._scale
 
     def state(self) -> dict[str, Any]:
-        """For `resume`, once everything that has left was taken: private."""
+        """The private state for `resume`, without released blocks: call `taken` first."""
         return {segment: [one.counts, one.decisions, one.before] for segment, one in self._open.items()}
 
     def resume(self, saved: Mapping[str, Any]) -> None:
@@ -131,12 +131,12 @@ class Measure:
 
 
 def first_block(scale: float) -> int:
-    """How many decisions the first block of shares has, with noise of this scale."""
+    """The number of decisions of the first block of shares, with noise of this scale."""
     return max(1, math.ceil(_LARGE * scale))
 
 
 def next_block(first: int, before: int) -> int:
-    """How many decisions the next block of shares has, after ``before`` measured ones."""
+    """The number of decisions of the next block of shares, after ``before`` measured ones."""
     return max(first, math.ceil(_PART * before))
 
 
@@ -150,7 +150,7 @@ def blocks_of(first: int, decisions: int) -> int:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share, or a difference of two, and from where to where it is: see above."""
+    """A share, or a difference of two, with its confidence interval."""
 
     value: float
     low: float
@@ -158,13 +158,13 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """Whether it is known well enough to be shown as a number."""
+        """Whether the interval is narrow enough for the value to be shown."""
         return self.high - self.low <= _VAGUE
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was known at a time: of how many decisions, the learner's share and the hold-out's."""
+    """The sums of a period at the time of a release; pairs are of (learner, hold-out)."""
 
     at: float
     epoch: int
@@ -184,7 +184,7 @@ class Point:
 
     @cached_property
     def lift(self) -> Estimate | None:
-        """How much more of the people the learner's sets serve than those of the hold-out."""
+        """The share of people served by the learner's sets, minus that of the hold-out's sets."""
         if self.learned is None or self.control is None or not self.holdout:
             return None
         found = lift_interval(self.served, self.decisions, self.blocks, self.scale, self.holdout)
@@ -198,7 +198,7 @@ class Point:
         return Estimate(min(max(served / decisions, 0.0), 1.0), float(low), float(high))
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: everything that pages tell."""
+        """The values shown on pages, for programs."""
         told = {name: getattr(self, name) for name in ("learned", "control", "lift")}
         return {"at": self.at, "epoch": self.epoch, "decisions": list(self.decisions)} | {
             name: None if one is None else asdict(one) | {"known": one.known} for name, one in told.items()
@@ -206,7 +206,7 @@ class Point:
 
 
 class Progress:
-    """The shares of an experiment, growing with its releases; ``holdout`` is the part that it was set to."""
+    """The shares of an experiment, release by release; ``holdout`` is its configured part."""
 
     def __init__(self, holdout: float) -> None:
         self.seq = 0
@@ -218,7 +218,7 @@ class Progress:
         self._decisions, self._served, self._blocks, self._scale = [0, 0], [0.0, 0.0], 0, 0.0
 
     def add(self, releases: Iterable[Mapping[str, Any]]) -> None:
-        """Take up releases, oldest first, with ``seq``, ``epoch``, ``at`` and ``shares``."""
+        """Add releases, oldest first, with ``seq``, ``epoch``, ``at`` and ``shares``."""
         for release in releases:
             self.seq = release["seq"]
             if release["epoch"] != self._epoch:
@@ -246,7 +246,7 @@ class Progress:
 
 
 def series(points: Iterable[Point]) -> dict[str, list[float | None]]:
-    """Columns for a chart, of shares that are known well enough; a new period begins after a gap."""
+    """Columns for a chart, of shares that are `known`; a new period begins after a gap."""
     columns: dict[str, list[float | None]] = {name: [] for name in COLUMNS}
     before = None
     for point in points:
@@ -276,10 +276,10 @@ def _row(columns: dict[str, list[float | None]], at: float, rest: list[float | N
 
 
 def min_detectable(people: int, *, scale: ArrayLike, holdout: ArrayLike, segments: int = 1) -> NDArray[Any]:
-    """Minimum detectable lift (80 % power) after ``people`` decisions; 1 where even that is not detected.
+    """Minimum detectable lift (80 % power) after ``people`` decisions, at most 1; 1 before any release.
 
-    ``scale`` is that of the noise on a count. The lift is half of the interval that both sides have around
-    one half, where it is widest, and what chance and noise add to be detected four times in five.
+    ``scale`` is that of the noise on a count. The lift is the upper end of the interval where both shares are
+    one half, which makes it widest, plus a margin for sampling error and noise that gives the power.
     """
     wide, held = np.broadcast_arrays(np.asarray(scale, float), np.asarray(holdout, float))
     firsts = [first_block(one) for one in wide.flat]
@@ -292,18 +292,18 @@ def min_detectable(people: int, *, scale: ArrayLike, holdout: ArrayLike, segment
     return found
 
 
-# --- intervals that hold whenever one looks --------------------------------------------------------------
+# --- anytime-valid intervals -----------------------------------------------------------------------------
 
 ERROR = 0.05
-_RATES = 2.0 ** -np.arange(12)  # from the largest that the noise allows: up to some 10^9 decisions
-_ROUNDED = 1e-3  # how far off a count and a deviation may be that were written with three digits
+_RATES = 2.0 ** -np.arange(12)  # relative to the largest that the noise allows: for up to some 10^9 decisions
+_ROUNDED = 1e-3  # a bound on the rounding errors of a count and a deviation with three decimals
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def share_interval(
     counts: ArrayLike, decisions: ArrayLike, blocks: ArrayLike, scale: ArrayLike, error: float = ERROR
 ) -> tuple[Array, Array]:
-    """From where to where a share is, of ``decisions`` in ``blocks``, with noise of ``scale`` on each.
+    """The interval of a share, of ``decisions`` in ``blocks``, with noise of ``scale`` on each block.
 
     >>> low, high = share_interval(300.0, 1000, 4, 5.0)
     >>> bool(0.2 < low < 0.3 < high < 0.4)
@@ -322,7 +322,7 @@ def lift_interval(
     holdout: ArrayLike,
     error: float = ERROR,
 ) -> tuple[Array, Array]:
-    """From where to where the difference of two shares is: counts and decisions end in (learned, hold-out).
+    """The interval of the difference of two shares; the last axis of counts and decisions is of both sides.
 
     >>> low, high = lift_interval([2400.0, 300.0], [8000, 2000], 8, 3.0, 0.2)
     >>> bool(0.08 < low < 0.15 < high < 0.22)
@@ -331,7 +331,7 @@ def lift_interval(
     both, numbers = np.asarray(counts, dtype=float), np.asarray(decisions, dtype=float)
     many, noise, part = np.broadcast_arrays(*_arrays(blocks, scale, holdout))
     rest = share_interval(both[..., 1], numbers[..., 1], many, noise, error / 5)
-    told = 0.4 * error  # each way; the rest is the hold-out's
+    told = 0.4 * error  # for each end; the remaining fifth is the hold-out's
     low = _lift_low(both, numbers, many, noise, part, rest, told)
     other = (1.0 - rest[1], 1.0 - rest[0])
     return low, -_lift_low(numbers - both, numbers, many, noise, part, other, told)
@@ -367,7 +367,7 @@ def _lift_low(
         return _mixed(counted - learned - _last(decisions[..., 1]) * np.log1p(_last(mean) * np.expm1(other)))
 
     def excess(lift: Array) -> Array:
-        """The least over means of the hold-out; it is convex in them."""
+        """The minimum over means of the hold-out, in which it is convex."""
         low = np.maximum(rest[0], -lift)
         high = np.maximum(np.minimum(rest[1], 1.0 - lift), low)
         for _ in range(24):
@@ -376,12 +376,12 @@ def _lift_low(
             low, high = np.where(left, low, first), np.where(left, second, high)
         return at(lift, (low + high) / 2)
 
-    # Below and above these the means would leave [0, 1]. Which of them count is settled by the hold-out's.
+    # Outside of these bounds, no mean in the hold-out's interval keeps the learner's mean in [0, 1].
     return _first(excess, -rest[1], 1.0 - rest[0], error)
 
 
 def _first(excess: Callable[[Array], Array], low: Array, high: Array, error: float) -> Array:
-    """The least value that is not left out: ``excess`` falls."""
+    """The smallest value that is not excluded, by bisection; ``excess`` is decreasing."""
     for _ in range(24):
         middle = (low + high) / 2
         out = excess(middle) >= -math.log(error)
@@ -398,7 +398,7 @@ def _noise(scale: Array, rates: Array) -> Array:
 
 
 def _mixed(logs: Array) -> Array:
-    """The logarithm of the mean of the last axis."""
+    """The logarithm of the mean of the exponentials over the last axis."""
     most = logs.max(axis=-1)
     found: Array = most + np.log(np.exp(logs - _last(most)).mean(axis=-1))
     return found

@@ -1,7 +1,7 @@
 """The service on the web: pages on which people watch and run experiments, and the application itself.
 
-Roles decide what is seen and done. Whatever is shown comes from `queries`: public facts, what was released,
-and its privacy cost. Templates escape everything; forms are checked whole, with errors beside their fields.
+Roles determine what a user may see and do. Everything shown comes from `queries`: public facts, releases and
+their privacy cost. Templates escape everything; all fields of a form are checked, with errors beside them.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def number(value: float) -> str:
 
 
 def about(value: float) -> str:
-    """A number with two digits that count."""
+    """A number, rounded to two significant digits."""
     return number(float(f"{value:.2g}"))
 
 
 def compared(config: Mapping[str, Any]) -> str:
-    """What the hold-out sees."""
+    """What the hold-out is shown."""
     if config["learner"] == "PersonalSelector":
         return "the most popular items"
     return "the control set" if config["control"] else "random sets"
@@ -122,12 +122,12 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def points(value: float) -> str:
-    """A difference of parts, in percentage points."""
+    """A difference of two shares, in percentage points."""
     return f"{100 * value:+.1f}".replace("-", "\u2212")
 
 
 def span(one: shares.Estimate, unit: float | None = None, *, sign: bool = False) -> str:
-    """From where to where an estimate is: in percent or points, or in values up to ``unit``."""
+    """The interval of an estimate: in percent or points, or in values up to ``unit``."""
     scale, digits = (100.0, 1) if unit is None else (unit, 3)
     ends = [f"{scale * end:{'+' if sign else ''}.{digits}f}" for end in (one.low, one.high)]
     return " to ".join(ends).replace("-", "\u2212")
@@ -149,7 +149,7 @@ def delta(value: float) -> str:
 
 
 def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str, float]:
-    """Where a value and its 95 % stand among all of them, from 0 to 100, for a drawing."""
+    """The position of a value and its 95 % interval among all rows, from 0 to 100, for a drawing."""
     spans = [
         (one["value"] - 2 * (one["deviation"] or 0), one["value"] + 2 * (one["deviation"] or 0))
         for one in rows
@@ -167,7 +167,7 @@ def interval(row: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> dict[str,
 
 Fields = dict[str, str]
 
-LEARNERS = {  # the feedback that each learns from, and what else it takes
+LEARNERS = {  # with the feedback that each learns from, and what else it needs
     "auto": "Chosen by the feedback",
     "LeaderSelector": "LeaderSelector: full, with groups too",
     "PhasedSelector": "PhasedSelector: full",
@@ -187,12 +187,12 @@ _NAMES = "Letters, digits, dots, dashes and underscores; at most 64, and a lette
 
 
 class Range(NamedTuple):
-    """The numbers that a field takes."""
+    """The numbers that a field accepts."""
 
     least: float
     most: float
     integer: bool = False
-    above: bool = False  # above the least one
+    above: bool = False  # whether ``least`` itself is excluded
 
     def read(self, text: str) -> float | None:
         """The number of a text; None for any other text."""
@@ -209,11 +209,11 @@ class Range(NamedTuple):
         return f"{kind} {first} {self.least:g} {then} {self.most:,.10g}."
 
 
-NEW = ""  # the population that is still to be made
+NEW = ""  # the choice of a new population
 
 
 class Field(NamedTuple):
-    """A field of the form: what it says at first, and what it takes; any text by default."""
+    """A field of the form: its default, and what it accepts; any text if ``takes`` is None."""
 
     default: str
     takes: Range | Collection[str] | None = None
@@ -254,7 +254,7 @@ _OF_PEOPLE = ("epsilon", "delta", "max_rounds", "period", "neighbours", "anonymo
 
 
 def fields(body: bytes) -> Fields:
-    """The fields of a form; the last of each name."""
+    """The fields of a form; the last one of each name."""
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
     except (UnicodeDecodeError, ValueError):
@@ -262,12 +262,12 @@ def fields(body: bytes) -> Fields:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a field that have something in them."""
+    """The lines of a field that are not blank."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 class Form:
-    """A new experiment as it was typed. ``errors`` says what is wrong, and is empty where nothing is."""
+    """A new experiment as it was typed; ``errors`` holds what is wrong, by field."""
 
     def __init__(self, given: Mapping[str, str], populations: Mapping[str, PopulationConfig]) -> None:
         self.given = DEFAULTS | {name: given[name].strip() for name in DEFAULTS if name in given}
@@ -287,7 +287,7 @@ class Form:
         self.config = self._config()
 
     def check_names(self, experiments: set[str], populations: set[str]) -> None:
-        """Names are looked at when the form is sent, not while it is typed."""
+        """Check names; called when the form is sent, not while it is typed."""
         if not NAME.fullmatch(self.name):
             self.errors["name"] = _NAMES
         elif self.name in experiments:
@@ -301,7 +301,7 @@ class Form:
                 )
 
     def release_plan(self) -> ReleasePlan | None:
-        """What would be released; None, and errors, where it cannot be made."""
+        """What would be released; None, with `errors`, if the experiment is impossible."""
         if self.people is None or self.config is None:
             return None
         try:
@@ -312,14 +312,14 @@ class Form:
             field = error.field.removeprefix("options.")
             self.errors[field if field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
-            # Made of what was typed, and of nothing else: there is no data yet.
+            # The message follows from the form alone: there is no data yet.
             self.errors["form"] = str(error)
         return None
 
     # --- parts -----------------------------------------------------------------------------------
 
     def _matters(self, name: str) -> bool:
-        """Whether a field is looked at: those of new people, of values, and those that may be empty."""
+        """Whether a field is checked: some are only for a new population, for values, or if not empty."""
         if name in _OF_PEOPLE:
             return self.makes_population
         if name == "bound":
@@ -327,7 +327,7 @@ class Form:
         return name not in ("block_size", "rounds") or self.given[name] != ""
 
     def _read(self) -> dict[str, float]:
-        """The numbers of the form; errors where a field has anything else than it takes."""
+        """The numbers of the form; an error for each field with a value that it does not accept."""
         found = {}
         for name, (_, takes) in FIELDS.items():
             if takes is None or not self._matters(name):
@@ -342,7 +342,7 @@ class Form:
         return found
 
     def _people(self) -> PopulationConfig | None:
-        """The population that the form describes; None where one of its fields is wrong."""
+        """The population that the form describes; None if one of its fields is wrong."""
         full, delta = self.given["feedback"] == "full", self._numbers["delta"]
         if full and delta == 0.0:
             self.errors.setdefault(
@@ -352,7 +352,7 @@ class Form:
             return None
         return PopulationConfig(
             epsilon=self._numbers["epsilon"],
-            delta=delta if full else 0.0,  # the others need none
+            delta=delta if full else 0.0,  # pure mechanisms need none
             neighbours=self.given["neighbours"],  # type: ignore[arg-type]
             max_rounds_per_person=int(self._numbers["max_rounds"]),
             definition="gdp" if full else "pure",
@@ -361,7 +361,7 @@ class Form:
         )
 
     def _config(self) -> ExperimentConfig | None:
-        """The experiment that the form describes; None where a field is wrong: `errors` says why."""
+        """The experiment that the form describes; None if a field is wrong, with the reason in `errors`."""
         given, errors, numbers = self.given, self.errors, self._numbers
         items, block, rounds = lines_of(given["items"]), numbers.get("block_size"), numbers.get("rounds")
         if not items:
@@ -376,7 +376,7 @@ class Form:
             errors.setdefault("groups", "Groups need full feedback, and LeaderSelector or MetaFrankWolfe.")
         if errors:
             return None
-        return ExperimentConfig(  # `release_plan` makes its learner, and says what is wrong
+        return ExperimentConfig(  # `release_plan` constructs its learner, which checks the rest
             items=items,
             k=int(numbers["k"]),
             feedback=feedback,  # type: ignore[arg-type]
@@ -397,7 +397,7 @@ class Form:
         )
 
     def _groups(self, items: list[str]) -> ConstraintConfig | None:
-        """Groups of items, a line each: a name, how many of it go into a set, and its items."""
+        """Groups of items, one in each line: a name, the most items of it in a set, and its items."""
         groups: dict[str, list[str]] = {}
         limits: dict[str, int] = {}
         for line in lines_of(self.given["groups"]):
@@ -413,7 +413,7 @@ class Form:
         return ConstraintConfig(groups=groups, limits=limits) if groups else None
 
     def _features(self, items: list[str]) -> dict[str, Any]:
-        """Words about items, a line each."""
+        """Words about items, one item in each line."""
         parts = [line.partition(":") for line in lines_of(self.given["features"])]
         about = {item.strip(): words.strip() for item, _, words in parts}
         if about and self.given["learner"] != "PersonalSelector":
@@ -423,7 +423,7 @@ class Form:
         return {"features": about} if about else {}
 
     def _options(self) -> dict[str, Any]:
-        """Options of the learner, a line each, with values as JSON or plain words."""
+        """Options of the learner, one in each line, with values as JSON or plain words."""
         options: dict[str, Any] = {}
         for line in lines_of(self.given["options"]):
             name, is_there, value = map(str.strip, line.partition("="))
@@ -437,10 +437,10 @@ class Form:
         return options
 
 
-_WRONG_KEYS = 20, 1 / 6  # from one address: at once, and a second
+_WRONG_KEYS = 20, 1 / 6  # allowed from one address: at once, and per second
 _LARGEST = 1 << 23  # bytes of a form: some 100,000 items
 _PAGE = re.compile(r"/(experiments(/[A-Za-z0-9._-]+)?|new|keys|populations(/[A-Za-z0-9._-]+)?|audit)")
-_FRESH = 10.0  # seconds for which an account is remembered
+_FRESH = 10.0  # seconds for which an account is cached
 _MOST_ITEMS = 100  # items that a page lists
 _CACHED = {
     "cache-control": "public, max-age=31536000, immutable",
@@ -463,7 +463,7 @@ WRONG_ITEMS = Problem(
 )
 
 
-# What comes of what somebody is asked about once more.
+# The consequences of actions that ask for confirmation.
 SURE = {
     "pause": "Applications are refused decisions until it is resumed. Outcomes of earlier decisions are"
     " still taken. The share of this period stays reserved; no later period is charged until it goes on.",
@@ -480,7 +480,7 @@ SURE = {
 
 @dataclass(frozen=True)
 class PageVisit:
-    """One request of somebody who is logged in."""
+    """One request of a user who is logged in."""
 
     request: Request
     session: Session
@@ -509,8 +509,8 @@ class Pages:
 
     @cached_property
     def _templates(self) -> Any:
-        """The templates; whatever they are given is escaped."""
-        import jinja2  # when the first page is asked for: the service starts sooner without it
+        """The templates; all values are escaped."""
+        import jinja2  # at the first page: the service starts faster without it
 
         found = jinja2.Environment(
             loader=jinja2.PackageLoader(__package__, "templates"),
@@ -526,7 +526,7 @@ class Pages:
         return found
 
     def _address(self, name: str) -> str:
-        """Where a page finds a file; it changes with its content."""
+        """The URL of a static file, which changes with its content."""
         return f"/static/{name}?{hashlib.sha256(self._static[name]).hexdigest()[:12]}"
 
     def routes(self) -> list[Route]:
@@ -584,7 +584,7 @@ class Pages:
         return Route(path, endpoint, methods=[method])
 
     async def _visit(self, request: Request, action: str | None) -> PageVisit:
-        """Who is logged in; refused where nobody is, the role does not allow it, or another site asks."""
+        """The request of a user; refused without a log-in, without the role, or from another site."""
         session = self.sessions.read(request.cookies.get(COOKIE))
         key = None if session is None else self.api.keys.of(session.key)
         if session is None or key is None:
@@ -616,7 +616,7 @@ class Pages:
         return self.page("problem.html", visit, problem.status, problem=problem)
 
     def missing(self, request: Request, problem: Problem = NOT_FOUND) -> Response | None:
-        """The page for a path that there is not, for browsers."""
+        """The page of a problem, such as a missing path, for browsers; None for other clients."""
         if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith("/v1/"):
             return None
         return self.page("problem.html", None, problem.status, problem=problem)
@@ -629,7 +629,7 @@ class Pages:
         return Response(self._render(template, visit, given), code, dict(HEADERS), "text/html")
 
     def part(self, visit: PageVisit, template: str, changed: str | None = None, **given: Any) -> Response:
-        """A part that is asked for again and again: nothing is sent while it stays the same."""
+        """A part of a page that is polled: nothing is sent while it stays the same."""
         text = self._render(template, visit, given | {"digest": ""})
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         if visit.request.query_params.get("seen") == digest:
@@ -638,23 +638,23 @@ class Pages:
         return Response(self._render(template, visit, given | {"digest": digest}), 200, headers, "text/html")
 
     async def static(self, request: Request) -> Response:
-        """The file of a request; any other path is not found."""
+        """A static file; 404 for any other name."""
         name = request.path_params["name"]
         if name not in self._static:
             return Response(status_code=404)
         return Response(self._static[name], 200, _CACHED, _TYPES[name.rpartition(".")[2]])
 
-    # --- coming and going ------------------------------------------------------------------------
+    # --- log-in ----------------------------------------------------------------------------------
 
     async def welcome(self, request: Request) -> Response:
-        """What this is, for those who are not logged in."""
+        """The start page; users who are logged in are sent to the experiments."""
         session = self.sessions.read(request.cookies.get(COOKIE))
         if session is not None and self.api.keys.of(session.key) is not None:
             return _to("/experiments")
         return self._welcome(request)
 
     def _welcome(self, request: Request, problem: Problem | None = None, goes_on: str = "") -> Response:
-        """The page with the log-in; who logs in goes on to the page that they had asked for."""
+        """The page with the log-in, which leads to the page that was asked for (``goes_on``)."""
         status = 200 if problem is None else problem.status
         goes_on = goes_on if _PAGE.fullmatch(goes_on) else ""
         found = self.page("welcome.html", None, status, problem=problem, goes_on=goes_on)
@@ -665,7 +665,7 @@ class Pages:
         return found
 
     async def login(self, request: Request) -> Response:
-        """A session for an API key whose role sees anything."""
+        """Begin a session for an API key whose role may read pages."""
         try:
             if not same_site(request):
                 raise CROSS_SITE
@@ -709,7 +709,7 @@ class Pages:
         return rows
 
     async def _shares(self, name: str, releases: int, holdout: float, segment: str = "") -> shares.Progress:
-        """The shares so far, of one segment or all; only releases that are new are read."""
+        """The shares so far, of one segment or all; only new releases are read."""
         progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
         if progress.seq < releases:
             new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
@@ -717,17 +717,17 @@ class Pages:
         return progress
 
     async def experiment(self, visit: PageVisit) -> Response:
-        """One experiment with everything that may be known of it."""
+        """The page of an experiment."""
         given = await self._state(visit) | await self._found_items(visit)
         url = str(visit.request.base_url).rstrip("/")
         return self.page("experiment.html", visit, url=url, digest="", **given)
 
     async def live(self, visit: PageVisit) -> Response:
-        """What changes on the page of an experiment."""
+        """The part of an experiment's page that changes."""
         return self.part(visit, "experiment_live.html", "released", part=True, **await self._state(visit))
 
     async def _state(self, visit: PageVisit) -> dict[str, Any]:
-        """What the page of an experiment shows of it."""
+        """The values that an experiment's page shows."""
         name = visit.name
         status = await self.api.ask(queries.status, name)
         segment = chosen_segment(visit, status)
@@ -759,7 +759,7 @@ class Pages:
         }
 
     async def _account(self, population: str) -> dict[str, Any]:
-        """The account of a population; it changes with experiments and periods only."""
+        """The account of a population, cached: it changes with experiments and periods only."""
         read_at, found = self._accounts.get(population, (-_FRESH, {}))
         if time.monotonic() - read_at > _FRESH:
             found = await self.api.ask(queries.account, population)
@@ -776,7 +776,7 @@ class Pages:
         return JSONResponse(shares.series(progress.thinned()), headers=dict(HEADERS))
 
     async def items(self, visit: PageVisit) -> Response:
-        """The items of the catalogue in which something is found."""
+        """The items of the catalogue whose labels contain a text."""
         return self.page("items.html", visit, **await self._found_items(visit))
 
     async def _found_items(self, visit: PageVisit) -> dict[str, Any]:
@@ -792,12 +792,12 @@ class Pages:
         }
 
     async def set_status(self, status: str, visit: PageVisit) -> Response:
-        """Pause an experiment, or go on with it."""
+        """Pause or resume an experiment."""
         await self.api.set_status(visit.name, status)
         return _to(f"/experiments/{visit.name}")
 
     async def sure(self, visit: PageVisit) -> Response:
-        """What somebody is about to do, and what comes of it."""
+        """Ask for confirmation of an action, with its consequences."""
         asked = visit.request.path_params
         if (words := SURE.get(asked["act"])) is None or ("key" in asked) != (
             asked["act"] in ("revoke", "rotate")
@@ -831,7 +831,7 @@ class Pages:
     async def change_items(self, visit: PageVisit) -> Response:
         """Add and retire the items of a form, one in each line.
 
-        The reason of a refusal is shown: it is made of the form and of public facts.
+        The reason of a refusal is shown: it depends on the form and on public facts only.
         """
         live = await self.engine.live(visit.name)
         add, retire = (lines_of(visit.given.get(name, "")) for name in ("add", "retire"))
@@ -906,7 +906,7 @@ class Pages:
             form.errors["form"] = str(error)
 
     async def plan(self, visit: PageVisit) -> Response:
-        """What would be released, as one types."""
+        """What would be released, updated while the form is typed."""
         form = Form(visit.given, await self._populations())
         plan = await run_in_threadpool(form.release_plan)
         whose, spent = form.people, []
@@ -922,7 +922,7 @@ class Pages:
         return self.page("plan.html", visit, asked=form, **told)
 
     async def forecast(self, visit: PageVisit) -> Response:
-        """What to expect of it, which takes a moment. Synthetic people have no histories for own sets."""
+        """The forecast, which takes a moment; none for personal sets: synthetic people have no histories."""
         form, found, own = Form(visit.given, await self._populations()), None, False
         plan = await run_in_threadpool(form.release_plan)
         if plan is not None and form.config is not None and form.people is not None:
@@ -954,13 +954,13 @@ class Pages:
         return self.page("population.html", visit, **given)
 
     async def account(self, visit: PageVisit) -> Response:
-        """The account of a population as a file, or as a document."""
+        """The account of a population, as a file or as a document."""
         asked = visit.request.path_params
         found: Response = await self.api.told_account(asked["population"], asked["form"])
         return found
 
     async def releases(self, visit: PageVisit) -> Response:
-        """Releases as a file; the newest thousand."""
+        """The newest thousand releases, as a file."""
         found = await self.api.ask(queries.releases, visit.name, limit=1000)
         form = visit.request.path_params["form"]
         return exported(form, found, queries.releases_table, f"releases-{visit.name}")
@@ -973,7 +973,7 @@ class Pages:
         return _to(f"/populations/{population}?erased#erase")
 
     async def audit(self, visit: PageVisit) -> Response:
-        """Who changed what; a hundred at a time."""
+        """Who changed what, a hundred entries at a time."""
         found = await self.api.ask(queries.audit, **paged(visit.request))
         return self.page("audit.html", visit, rows=found, more=len(found) == 100)
 
@@ -986,7 +986,7 @@ class Pages:
         return self.page("keys.html", visit, status, roles=list(ROLES), **given)
 
     async def new_key(self, visit: PageVisit) -> Response:
-        """A key, shown this once."""
+        """Create a key, which is shown this once."""
         name, role = visit.given.get("name", "").strip(), visit.given.get("role", "")
         scope = visit.given.get("experiments", "").replace(",", " ").split() or None
         if not 1 <= len(name) <= 100 or role not in ROLES:
@@ -1002,7 +1002,7 @@ class Pages:
         return await self.keys(visit, made={"id": number, "key": token, "name": name, "role": role})
 
     async def rotate_key(self, visit: PageVisit) -> Response:
-        """A new key for an old one, shown this once; who rotates their own logs in again."""
+        """Replace a key by a new one, shown this once; rotating one's own key ends the session."""
         old = visit.request.path_params["key"]
         number, token = await run_in_threadpool(self.api.keys.rotate, old, 0.0)
         visit.request.scope["made"] = f"key {number}"
@@ -1030,7 +1030,7 @@ def chosen_segment(visit: PageVisit, status: dict[str, Any]) -> str:
 
 # --- the application ------------------------------------------------------------------------------------
 
-# Seconds after which a thread that computes lets others go on: visitors wait for the worker that long.
+# Seconds after which a computing thread yields to others: visitors wait that long for the worker.
 _TURN = 0.001
 
 
@@ -1039,7 +1039,7 @@ def shown(value: Any) -> str:
 
 
 class App:
-    """The JSON routes, those of Personalizer's clients, and the pages."""
+    """The JSON routes, those for clients of Personalizer, and the pages."""
 
     def __init__(self, engine: DecisionEngine, *, rate: float | None = None, networks: str = "") -> None:
         self.engine = engine
@@ -1071,9 +1071,9 @@ class App:
         await answer(scope, receive, send)
 
     def _endpoint(self, scope: Scope) -> Endpoint:
-        """Who answers; the route and what its path says are in the scope from here on."""
-        # Parsers take what follows such a request for another protocol, and not for its body: a decision
-        # would be made for nobody. The connection is closed, so that the body is no request either.
+        """The function that answers; adds the route and its path parameters to the scope."""
+        # Parsers treat the body of such a request as another protocol: a decision would be made without the
+        # body, for nobody. The connection is closed, so that the body is not read as a request either.
         for name, _ in scope["headers"]:
             if name == b"upgrade":
                 return self._upgrade
@@ -1097,7 +1097,7 @@ class App:
             await self.engine.stop()
 
     def _refresh(self) -> None:
-        """What other processes may have changed: keys, and sessions that were ended."""
+        """Read what other processes may have changed: keys, and sessions that were ended."""
         self.keys.refresh()
         self._pages.sessions.refresh()
 
@@ -1129,7 +1129,7 @@ class App:
         return self._pages.missing(request) or refusal(NOT_FOUND)
 
     async def _method(self, request: Request) -> Response:
-        """All methods of a path are those of all its routes."""
+        """Refuse a method; the Allow header lists the methods of all routes of this path."""
         path = request.url.path
         taken = {name for one in self.routes if one.path_regex.match(path) for name in one.methods or ()}
         found = self._pages.missing(request, METHOD) or refusal(METHOD)
@@ -1138,9 +1138,9 @@ class App:
 
 
 def prepare(settings: ServiceSettings) -> Path | None:
-    """Tables, secrets and the first admin key, made where there are none; the file that has the key.
+    """Create tables, secrets and the first admin key where missing; returns the file with a new key.
 
-    None where there are keys already, or the first one was given.
+    None if there are keys already, or the first one is from the settings or an existing file.
     """
     secrets = Path(settings.secrets)
     with contextlib.closing(open_store(settings.store)) as store:
@@ -1157,7 +1157,7 @@ def prepare(settings: ServiceSettings) -> Path | None:
 
 
 def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
-    """It is in no log. It is in the file before it is in the database: a crash leaves nobody without it."""
+    """Create the first admin key, in no log; it is in the file first, so that a crash cannot lose it."""
     if keys.listed():
         return None
     file = Path(settings.admin_key_file or Path(settings.secrets).with_name("discreet.admin-key"))
@@ -1169,7 +1169,7 @@ def _first_key(settings: ServiceSettings, keys: Keys) -> Path | None:
     try:
         keys.create("first", "admin", token=given or file.read_text().strip())
     except Conflict:
-        return None  # that one has made it
+        return None  # the other process has created it
     except ValueError as error:
         raise ValueError(f"{'admin_key' if given else file}: {error}") from None
     return written
@@ -1181,7 +1181,7 @@ def application(settings: ServiceSettings) -> App:
 
 
 def instrumented(app: App, settings: ServiceSettings) -> Instrumented:
-    """The application with those who are told of its answers."""
+    """The application with the observers of its answers: log, metrics, spans."""
     told: list[AnswerObserver] = [RequestLog()]
     if settings.operator_port is not None:
         told.append(metrics := Metrics(app.engine.store))
@@ -1200,11 +1200,11 @@ def instrumented(app: App, settings: ServiceSettings) -> Instrumented:
 
 
 def run(settings: ServiceSettings, ready: Callable[[], object] = lambda: None) -> None:
-    """Serve until a signal comes; ``ready`` is called once requests are answered."""
+    """Serve until a signal arrives; ``ready`` is called once requests are answered."""
     sys.setswitchinterval(_TURN)
     app = application(settings)
     gc.collect()
-    gc.freeze()  # modules are not looked through again while visitors wait
+    gc.freeze()  # later collections skip the modules, so that visitors wait less
     config = limits.configured(
         instrumented(app, settings),
         connections=settings.connections,

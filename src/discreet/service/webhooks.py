@@ -1,13 +1,13 @@
-"""Webhooks: every release of an experiment is sent to addresses that operators named, signed, in order.
+"""Webhooks: every release of an experiment is sent to addresses set by operators, signed, in order.
 
-A release that was taken (any 2xx) is not sent again, unless a crash leaves that unknown: the receiver
-goes by ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow receiver holds up
-nobody else. What is sent is what analysts read, and was committed before. The signature is
+A release that was accepted (any 2xx) is not sent again, unless a crash leaves that unknown: receivers
+deduplicate by ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow receiver does
+not delay others. What is sent is what analysts can read, and was committed before. The signature is
 ``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal (``Discreet-Signature: t=TIME,v1=SIGNATURE``).
 
-An address must be one that everybody can reach: names are looked up here, every address of a name has to be
-global, and the connection goes to the address that was looked at, so that no second answer of a name server
-leads into the network that the service is in. Redirects are not followed, and no answer is kept.
+An address must be public: names are resolved here, every address of a name must be global, and the connection
+goes to an address that was checked, so that a second answer of a name server cannot lead into the service's
+own network (DNS rebinding). Redirects are not followed, and no answer is kept.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .queries import releases
 logger = logging.getLogger("discreet.service")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_UNICAST = ipaddress.ip_network("2000::/3")  # all of version 6 that is given to anybody
+_UNICAST = ipaddress.ip_network("2000::/3")  # all of IPv6 that is allocated as global unicast
 _LOOK = 1.0  # seconds between looks for releases that were not sent
 _TIMEOUT = 10.0  # seconds for a connection and its answer
-_LEASE = 3 * _TIMEOUT  # seconds for which a webhook is one process's
-_TURN = 30.0  # seconds after which another webhook's turn may come
+_LEASE = 3 * _TIMEOUT  # seconds for which a process leases a webhook
+_TURN = 30.0  # seconds after which a webhook's turn ends
 _MOST = 16  # webhooks that are sent to at the same time
-_FIRST, _LONGEST = 5.0, 86400.0  # seconds: a failure is tried again after 10, then twice as long each time
+_FIRST, _LONGEST = 5.0, 86400.0  # seconds: the first retry is after 10, each later one after twice as long
 _AT_ONCE = 100  # releases that are read at a time
 
 
 def networks(text: str) -> list[Network]:
-    """Networks with commas between them, which may be sent to although not everybody can reach them."""
+    """Networks, separated by commas, to which releases may be sent although they are private."""
     return [ipaddress.ip_network(one.strip()) for one in text.split(",") if one.strip()]
 
 
 def check(url: str) -> None:
-    """Refuse what is not an https address; where it leads is looked at when it is used."""
+    """Refuse malformed URLs; `target` checks the scheme and the address at each use."""
     try:
         parts = urlsplit(url)
         known = parts.hostname is not None and parts.port != 0
@@ -61,7 +61,7 @@ def check(url: str) -> None:
 
 
 def target(url: str, allowed: list[Network]) -> tuple[str, int]:
-    """The address and port to connect to; ValueError for one that not everybody can reach.
+    """The address and port to connect to; ValueError for one that is private, and not ``allowed``.
 
     >>> target("https://127.0.0.1/x", [])
     Traceback (most recent call last):
@@ -84,7 +84,7 @@ def target(url: str, allowed: list[Network]) -> tuple[str, int]:
 
 
 def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether it is everybody's; none of those of version 6 that stand for one of version 4 (NAT64, 6to4)."""
+    """Whether an address is public; not so for IPv6 addresses that embed an IPv4 one (NAT64, 6to4)."""
     if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
     tunnelled = getattr(address, "sixtofour", None) is not None
@@ -92,12 +92,12 @@ def _public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
-    """What a release is signed with at a time."""
+    """The signature of a release that is sent at a time."""
     return hmac.digest(secret.encode(), f"{at}.".encode() + body, "sha256").hex()
 
 
 class _Pinned(http.client.HTTPSConnection):
-    """A connection to an address that was looked at, with the certificate of the name."""
+    """A connection to an address that was checked, with the certificate of the name."""
 
     def __init__(self, name: str, address: str, port: int) -> None:
         super().__init__(name, port, timeout=_TIMEOUT, context=ssl.create_default_context())
@@ -112,7 +112,7 @@ class _Pinned(http.client.HTTPSConnection):
 
 
 def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
-    """Send one release; whether it was taken."""
+    """Send one release; returns whether it was accepted."""
     parts, (address, port) = urlsplit(url), target(url, allowed)
     name = str(parts.hostname)
     connection: http.client.HTTPConnection
@@ -127,7 +127,7 @@ def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
         "Discreet-Signature": f"t={now},v1={signature(secret, now, body)}",
     }
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    limit = threading.Timer(_TIMEOUT, _cut, (connection,))  # for all of it: a time-out is of each byte
+    limit = threading.Timer(_TIMEOUT, _cut, (connection,))  # in total: the socket's time-out is per read
     limit.daemon = True
     limit.start()
     try:
@@ -139,7 +139,7 @@ def send(url: str, secret: str, body: bytes, allowed: list[Network]) -> bool:
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
-    """End what is going on; those who wait for it get an error."""
+    """Shut the connection down, which raises an error where it is in use."""
     with contextlib.suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -148,7 +148,7 @@ def _cut(connection: http.client.HTTPConnection) -> None:
 
 
 def create(store: Database, experiment: str, url: str) -> str:
-    """A new webhook, which is sent what is released from now on; its number."""
+    """Create a webhook for releases from now on; returns its number."""
     number = new_token(6)
     with store.transaction() as tx:
         row = tx.one("SELECT id, seq FROM experiment WHERE name = ?", experiment)
@@ -162,7 +162,7 @@ def create(store: Database, experiment: str, url: str) -> str:
 
 
 def delete(store: Database, experiment: str, number: str) -> bool:
-    """Send nothing there any more; whether there was one."""
+    """Delete a webhook; returns whether there was one."""
     with store.transaction() as tx:
         gone = tx.do(
             "DELETE FROM webhook WHERE id = ? AND experiment IN (SELECT id FROM experiment WHERE name = ?)",
@@ -182,12 +182,12 @@ def listed(store: Database, experiment: str) -> list[dict[str, Any]]:
 
 
 class Webhooks:
-    """Sends what was not sent yet until it is stopped: to each address in its own time, to some at once.
+    """Sends unsent releases until it is stopped, to several addresses at once.
 
-    A webhook is one thread's of one process for a turn, by a lease in its row, which is renewed with every
-    release that was taken. Nobody waits for another's receiver, unless `_MOST` are slow at the same time;
-    these give up their turn after `_TURN` seconds. After a kill the next lease goes on with the first release
-    that is not written down as taken.
+    For one turn, one thread of one process has a webhook, by a lease in its row, which is renewed with every
+    accepted release. Webhooks do not wait for each other's receivers, unless `_MOST` are slow at the same
+    time; these give up their turn after `_TURN` seconds. After a kill, the next lease continues with the
+    first release that is not recorded as accepted.
     """
 
     def __init__(self, store: Database, secrets: Secrets, allowed: list[Network]) -> None:
@@ -208,7 +208,7 @@ class Webhooks:
                 self.look()
 
     def look(self) -> None:
-        """Begin a turn for each webhook that is due, those first that wait longest."""
+        """Begin a turn for each webhook that is due, in the order of their due times."""
         self.turns = {number: one for number, one in self.turns.items() if one.is_alive()}
         with self._store.transaction() as tx:
             now = tx.now()
@@ -226,7 +226,7 @@ class Webhooks:
             turn.start()
 
     def _turn(self, number: str, url: str, seq: int, failures: int, experiment: str) -> None:
-        """Send the next releases of one webhook, in order, until one is not taken or its time is over."""
+        """Send the next releases of one webhook, in order, until one is not accepted or the turn is over."""
         with contextlib.suppress(StoreError):  # then the lease ends by itself
             end = time.monotonic() + _TURN
             next_ones = releases(self._store, experiment, before=seq + 1 + _AT_ONCE, limit=_AT_ONCE)
@@ -239,7 +239,7 @@ class Webhooks:
                     pause = min(_FIRST * 2.0**failures, _LONGEST)
                     break
                 if not self._note(number, seq, one["seq"], 0, _LEASE):
-                    return  # the lease was over, and another goes on
+                    return  # the lease was over, and another thread continues
                 seq, failures = one["seq"], 0
             self._note(number, seq, seq, failures, pause)
 
@@ -251,7 +251,7 @@ class Webhooks:
             return False
 
     def _note(self, number: str, before: int, seq: int, failures: int, pause: float) -> bool:
-        """Write down how far it is, and when it is due again; False if somebody else has gone on with it."""
+        """Record the progress, and when it is due again; False if another thread has continued with it."""
         with self._store.transaction() as tx:
             return bool(
                 tx.do(

@@ -1,12 +1,12 @@
-"""The worker of experiments: allocates blocks, closes them, aggregates what came of them, begins new epochs.
+"""The worker of experiments: allocates blocks, closes them, aggregates their outcomes, begins new epochs.
 
-A block is closed first, and takes no outcomes from then on. Its outcomes are read and learned from in memory.
-What was released, its privacy cost, the new state, the deletion of the raw rows and the next blocks are then
-committed together. Nothing that follows from a release is served before that. If the transaction fails, or
-its end is not known, memory is dropped and read again.
+A block is closed first, and accepts no outcomes from then on. Its outcomes are read and learned from in
+memory. The release, its charge, the new state, the deletion of the raw rows and the next blocks are then
+committed in one transaction. Nothing that follows from a release is served before that commit. If the
+transaction fails, or its result is unknown, the in-memory state is discarded and read again.
 
-`PopulationLedger` holds back what gates append until that transaction: no charge is there without its
-release, and no release without its charge.
+`PopulationLedger` buffers what gates append until that transaction: no charge is stored without its release,
+and no release without its charge.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from .database import (
 )
 from .learning import DecisionBlock, Learning, check, check_people
 
-# What came of the decisions of a block. Its requests are read as a range: looked up for each outcome,
-# SQLite would read all requests of the experiment every time.
+# The outcomes of a block. Its requests are read as one range, because SQLite would read all requests of the
+# experiment for each outcome if they were looked up separately.
 REPORTED = (
     "SELECT o.sequence, o.altered, CASE WHEN EXISTS (SELECT 1 FROM erased e"
     " WHERE e.population = ? AND e.period = ? AND e.pseudonym = o.pseudonym)"
@@ -58,13 +58,13 @@ REPORTED = (
 
 
 class PopulationLedger:
-    """The charges of a population, as they were when it was read, and those to be flushed.
+    """The charges of a population when it was read, and those appended since, which `flush` writes.
 
-    Charges that were given back (``void``) are none. Their versions are not used again.
+    Charges that were given back (``void``) are left out. Their versions are not used again.
 
-    Only one worker at a time works for an experiment, which the store sees to, and only the owners of that
-    ``experiment`` can be taken up here. One that is being made gets its number before `flush`. The state of
-    an owner commits with what it has released, so that the one in the database is the latest.
+    The store ensures that one worker at a time works for an experiment. Only owners of that ``experiment``
+    can be resumed here; an experiment that is being created gets its number before `flush`. The state of an
+    owner is committed with its releases, so the state in the database is always the latest.
     """
 
     def __init__(self, tx: Transaction, population: int, experiment: int) -> None:
@@ -80,7 +80,7 @@ class PopulationLedger:
             " WHERE population = ? ORDER BY version",
             population,
         )
-        self._last = len(rows)  # versions are numbered from 1 on, without gaps
+        self._last = len(rows)  # versions start at 1 and have no gaps
         for own, people, label, event, disjoint, count, owner, void in rows:
             if void:
                 continue
@@ -102,7 +102,7 @@ class PopulationLedger:
         return len(self._charges)
 
     def entries(self, since: int = 0) -> list[Charge]:
-        """What was charged after version ``since``."""
+        """The charges after version ``since``."""
         return self._charges[since:]
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
@@ -113,7 +113,7 @@ class PopulationLedger:
             self._used.add(charge.owner)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """Refuse other terms (a budget, a privacy definition) than those of the first gate."""
+        """Refuse terms (a budget, a privacy definition) that differ from those of the first gate."""
         self._terms = agreed(self._terms, terms)
 
     @property
@@ -124,24 +124,24 @@ class PopulationLedger:
         self._caveats += [sentence for sentence in sentences if sentence not in self._caveats]
 
     def take_up(self, owner: str, number: int) -> None:
-        """Use the charges of an owner of this experiment; its lease sees to it that nobody else does."""
+        """Resume an owner of this experiment with its charges; the lease excludes other workers."""
         check_can_resume(number, (0, False) if owner in self._known else None, owner in self._used)
         self._used.add(owner)
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
-        """States are written with this ledger, in one transaction: there is no earlier one."""
+        """Do nothing: a state is committed with its charges, so it is never older than they are."""
 
     def unfinished(self) -> list[Charge]:
         """None: what was charged in a period is released before the next one begins (`Worker`)."""
         return []
 
     def check_open(self) -> None:
-        """It is never closed."""
+        """Do nothing: this ledger is never closed."""
 
     # --- the transaction -------------------------------------------------------------------------
 
     def flush(self, tx: Transaction) -> None:
-        """Write what was appended. Somebody else's charge in the meantime makes the transaction fail."""
+        """Write what was appended. The transaction fails if another charge was committed in the meantime."""
         rows = []
         for people, entry, count, owner in self._charges[self._flushed :]:
             self._last += 1
@@ -160,10 +160,10 @@ class PopulationLedger:
             self._said = terms
 
 
-# A block is to last about this many seconds: long enough to write the next one, short enough to learn from
-# soon.
+# Bounds in seconds on how long a block should last: long enough to write the next one, short enough to be
+# learned from soon. And the most decisions of a block whose size is chosen in this way.
 _SHORT, _LONG, _LARGE = 1.0, 4.0, 4096
-# What accounts take for granted beside the budget.
+# Caveats of accounts: what they assume in addition to the budget.
 PUBLIC = (
     "which decisions there were, when and for whom, is public: what one person's outcomes tell is protected"
 )
@@ -171,18 +171,18 @@ UNCHECKED = "decisions need not say whom they are for: how often somebody counts
 RESTORED = (
     "the service's store was restored from a backup: releases made after that backup are not in this account"
 )
-# What is ending takes outcomes of decisions that were made, and releases what comes of them.
+# An experiment that is ending still accepts outcomes of its decisions, and releases what it learns from them.
 RUNNING, PAUSED, FROZEN, ENDING, ENDED = "running", "paused", "frozen", "ending", "ended"
-PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "none": "all"}  # and their names
+PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "none": "all"}  # formats of their names
 AHEAD = 2  # blocks of a segment that wait to be served
 
 
 class OtherSegments(ValueError):
-    """Experiments of one population have the same segments, or none."""
+    """The segments differ from those of another experiment about the same population."""
 
 
 class ShareUnavailable(Exception):
-    """The experiments about the same people that go on have reserved more than this one would leave them."""
+    """The share exceeds what other continuing experiments about the same people have left unreserved."""
 
     def __init__(self, left: float) -> None:
         super().__init__(f"other experiments have reserved all but {left:g} of every period's budget")
@@ -190,18 +190,18 @@ class ShareUnavailable(Exception):
 
 
 class InUse(Exception):
-    """It was used: it can be ended, and not deleted."""
+    """The experiment or population was used: it can be ended, but not deleted."""
 
 
 @dataclass
 class Pace:
-    """How large blocks are, by how fast the last ones were used up: decisions and the clock are public."""
+    """The size of blocks, by how fast the last ones were used up: decisions and the clock are public."""
 
-    block: int = 8  # decisions of the next one
+    block: int = 8  # number of decisions of the next one
     allocated_at: float = -math.inf
 
     def next(self, blocks: int) -> int:
-        """How large these blocks are, which are allocated now."""
+        """The size of each of these ``blocks``, which are allocated now."""
         now = time.monotonic()
         lasted = (now - self.allocated_at) / blocks
         if lasted < _SHORT:
@@ -214,7 +214,7 @@ class Pace:
 
 @dataclass
 class Experiment:
-    """A row of the table of experiments, and what a worker holds of it in memory."""
+    """A row of the table of experiments, with its ledger and learner in a worker's memory."""
 
     id: int
     population: int
@@ -226,13 +226,13 @@ class Experiment:
     next_sequence: int
     seq: int
     chain: bytes
-    frozen: str  # the period in which nothing about its people begins
-    resumes: bool  # whether it goes on by itself once it is no longer frozen
-    used: int  # decisions of this epoch from which something was learned
+    frozen: str  # its people's period in which, and before which, no experiment or epoch begins
+    resumes: bool  # whether it continues by itself once it is no longer frozen
+    used: int  # served decisions of this epoch in blocks that were aggregated
     ledger: PopulationLedger = field(repr=False)
     learning: Learning = field(repr=False)
-    fence: int = -1  # of no worker yet
-    paces: dict[str, Pace] = field(default_factory=dict)  # of the blocks of each segment
+    fence: int = -1  # until a worker has it
+    paces: dict[str, Pace] = field(default_factory=dict)  # by segment
 
 
 def gate_of(
@@ -243,7 +243,7 @@ def gate_of(
 
 
 def read_experiment(tx: Transaction, number: int) -> Experiment:
-    """The experiment of this number, as it was left."""
+    """The experiment of this number, as the database has it."""
     row = tx.one(
         "SELECT e.population, e.config, p.config, e.status, e.epoch, e.period, e.next_sequence, e.seq,"
         " e.chain, p.frozen, e.resumes, e.used FROM experiment e JOIN population p ON p.id = e.population"
@@ -265,9 +265,9 @@ def read_experiment(tx: Transaction, number: int) -> Experiment:
 
 
 def check_division(tx: Transaction, population: int, config: ExperimentConfig) -> None:
-    """Refuse other segments than those of another experiment about the same people.
+    """Refuse segments that differ from those of another experiment about the same people.
 
-    The account takes the worst segment, as people are in one of them; of two divisions they would be in both.
+    The account takes the worst segment, which requires disjoint segments; those of two divisions overlap.
     """
     for (other,) in tx.all("SELECT config FROM experiment WHERE population = ?", population):
         segments = ExperimentConfig.read(other).segments
@@ -276,12 +276,12 @@ def check_division(tx: Transaction, population: int, config: ExperimentConfig) -
 
 
 def check_room(tx: Transaction, population: int, share: float, number: int = 0) -> None:
-    """Refuse a share that those who go on in the next period would miss then (`ShareUnavailable`).
+    """Refuse a share beyond what experiments that continue in the next period leave (`ShareUnavailable`).
 
-    A gate sees what was charged. When a period has just begun, others have not been charged in it yet, and
-    what was paused or ended is not charged in it at all.
+    A gate only sees what was charged: when a period has just begun, other experiments are not charged in it
+    yet. Experiments that were paused or have ended are not charged in it at all, and are not counted here.
     """
-    tx.locked("SELECT id FROM population WHERE id = ?", population)  # one decides at a time
+    tx.locked("SELECT id FROM population WHERE id = ?", population)  # one such check at a time
     rows = tx.all(
         "SELECT config FROM experiment WHERE population = ? AND id <> ?"
         " AND (status = ? OR (status = ? AND resumes = 1))",
@@ -293,7 +293,7 @@ def check_room(tx: Transaction, population: int, share: float, number: int = 0) 
 
 
 def write_items(tx: Transaction, one: Experiment) -> None:
-    """The catalogue: numbers, labels, and what has been retired."""
+    """Write the catalogue: numbers, labels, and whether an item was retired."""
     shown = set(one.learning.active)
     labels = enumerate(one.learning.labels)
     tx.do("UPDATE experiment SET catalogue = catalogue + 1 WHERE id = ?", one.id)
@@ -303,23 +303,23 @@ def write_items(tx: Transaction, one: Experiment) -> None:
 
 
 class Worker:
-    """The one who allocates and aggregates, for every experiment of which it has the lease."""
+    """Allocates blocks and aggregates outcomes for every experiment whose lease it holds."""
 
     def __init__(self, store: Database, holder: str = "only", clock: Any = None) -> None:
         self.store, self.holder = store, holder
         self.clock = clock or (lambda: datetime.datetime.now(datetime.UTC))
         self._kept: dict[int, Experiment] = {}
-        self._turn = threading.RLock()  # what is kept is changed by one thread at a time
+        self._turn = threading.RLock()  # one thread at a time changes `_kept`
 
     def period(self, people: PopulationConfig) -> str:
-        """The name of the period that it is now; later ones are greater."""
+        """The name of the current period; names of later periods are greater."""
         return str(self.clock().strftime(PERIODS[people.period]))
 
     def latest(self, tx: Transaction, population: int, people: PopulationConfig) -> str:
-        """The period that it is now, or a later one that has begun, by a clock that was ahead.
+        """The current period, or a later one that began because a clock was ahead.
 
-        A period that has begun stays, and so does one for which earlier pseudonyms were dropped: nobody would
-        know any more who has counted, or was erased, in an earlier one.
+        A period that has begun is not left for an earlier one. Nor is a period for which earlier pseudonyms
+        were dropped: there would be no record of who has been counted, or was erased, in an earlier one.
         """
         (begun,) = tx.one("SELECT max(period) FROM experiment WHERE population = ?", population)
         (forgot,) = tx.one("SELECT forgot FROM population WHERE id = ?", population)
@@ -328,17 +328,17 @@ class Worker:
     # --- populations and experiments -------------------------------------------------------------
 
     def create_population(self, name: str, config: PopulationConfig) -> int:
-        _ = config.budget  # refuses what is none
+        _ = config.budget  # refuses invalid values
         with self.store.transaction() as tx:
-            # Another one of the same people may have been lost, with what it had spent in this period.
-            now, known = self.period(config), tx.all("SELECT period FROM restored")  # of all lengths
+            # A lost population may have held the same people and spent budget in this period.
+            now, known = self.period(config), tx.all("SELECT period FROM restored")  # days, weeks and months
             lost = any(len(one) == len(now) and one >= now for (one,) in known)
             row = (name, config.text, json.dumps([RESTORED] if lost else []))
             tx.do("INSERT INTO population (name, config, caveats) VALUES (?, ?, ?)", *row)
             return int(tx.one("SELECT id FROM population WHERE name = ?", name)[0])
 
     def create(self, name: str, population: str, config: ExperimentConfig) -> Experiment:
-        """A new experiment, which reserves its share of the budget, and its first blocks."""
+        """Create an experiment, which reserves its share of the budget, and its first blocks."""
         check(config)
         with self.store.transaction() as tx:
             found = tx.one("SELECT id, config, frozen FROM population WHERE name = ?", population)
@@ -347,10 +347,10 @@ class Worker:
             whose, people, frozen = int(found[0]), PopulationConfig.read(found[1]), found[2]
             ledger = PopulationLedger(tx, whose, 0)
             check_division(tx, whose, config)
-            # A number that no epoch had of which this store does not know.
+            # After a restore, a number that no lost epoch had.
             epoch = int(self.clock().timestamp()) if _was_restored(tx) else 0
             period = self.latest(tx, whose, people)
-        if frozen >= period:  # also before it, by a clock that is behind
+        if frozen >= period:  # greater if the clock is behind
             raise Frozen("what was spent in this period is not known")
         check_people(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
@@ -370,13 +370,13 @@ class Worker:
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
-        made.fence = 0  # of its first worker; if that is another one, the lease will say so
+        made.fence = 0  # that of the first worker; if another one is first, `_fenced` notices it
         self._kept[made.id] = made
         return made
 
     @contextmanager
     def _named(self, name: str) -> Iterator[None]:
-        """A conflict is about the name, or somebody was charged at the same time: that is tried again."""
+        """Tell a `Conflict` over the name from one over a concurrent charge (`StoreError`: try again)."""
         try:
             yield
         except Conflict:
@@ -386,18 +386,18 @@ class Worker:
             raise StoreError("others were charged at the same time") from None
 
     def experiment(self, number: int) -> Experiment:
-        """The experiment as this worker holds it, read from the database where it does not yet."""
+        """The experiment as this worker has it in memory, read from the database if it is not there."""
         if number not in self._kept:
             with self.store.transaction() as tx:
                 self._kept[number] = read_experiment(tx, number)
         return self._kept[number]
 
     def forget(self, number: int) -> None:
-        """Drop what is in memory: the database is right."""
+        """Discard the in-memory copy; the database is authoritative."""
         self._kept.pop(number, None)
 
     def forget_all(self) -> None:
-        """Drop everything that is in memory, as soon as nobody works with it."""
+        """Discard all in-memory copies as soon as no thread works with them."""
         with self._turn:
             self._kept.clear()
 
@@ -423,7 +423,7 @@ class Worker:
                 due = over or closing or waiting < AHEAD * queues
             elif status == ENDING:
                 due = over or closing or not blocks
-            else:  # paused: what waits is learned when its time, or its period, is over
+            else:  # paused: blocks are still learned from when their time, or their period, is over
                 due = closing or (over and blocks)
             if due:
                 found.append(number)
@@ -432,7 +432,7 @@ class Worker:
     # --- a step ----------------------------------------------------------------------------------
 
     def tick(self, number: int) -> bool:
-        """Do what is due for an experiment; whether there was anything."""
+        """Do what is due for an experiment; returns whether anything was done."""
         with self._turn:
             fence = self.store.lease(number, self.holder)
             if fence is None:
@@ -445,9 +445,9 @@ class Worker:
                 raise
 
     def _fenced(self, number: int, fence: int) -> Experiment:
-        """The experiment under this fence; read again under its lock if it was known under another one.
+        """The experiment under this fence; read again, with its lease locked, if the fence has changed.
 
-        A transaction of which nobody knows how it ended has the lock until it ends.
+        A transaction whose result is unknown holds that lock until it ends, so this read sees its result.
         """
         one = self._kept.get(number)
         if one is None or one.fence != fence:
@@ -459,13 +459,13 @@ class Worker:
 
     @contextmanager
     def _changing(self, one: Experiment) -> Iterator[Transaction]:
-        """A transaction that fails if another worker has taken over."""
+        """A transaction that is refused (`Fenced`) if another worker has taken over."""
         with self.store.transaction() as tx:
             self.store.check_fence(tx, one.id, self.holder, one.fence)
             yield tx
 
     def _step(self, one: Experiment) -> bool:
-        """Do what is due next for an experiment; whether anything was done."""
+        """Do what is due next for an experiment; returns whether anything was done."""
         over = (now := self.period(one.people)) > one.period
         if one.status == FROZEN:
             if not over or one.frozen >= now:
@@ -476,19 +476,19 @@ class Worker:
             return True
         if one.status == ENDING:
             return self._finish(one)
-        if one.status != RUNNING:  # a period in which it does not run is not charged
+        if one.status != RUNNING:  # paused: a period in which it does not run is not charged
             return over
         return self._begin_again(one) if over else self._allocate_more(one)
 
     def _begin_again(self, one: Experiment) -> bool:
-        """A new epoch; paused where others have spent the budget of the period."""
+        """Begin a new epoch; pause the experiment if others have spent the budget of the period."""
         try:
             self._new_epoch(one)
             return True
         except BudgetExceeded:
             with self.store.transaction() as tx:
                 audit(tx, "paused: the budget of this period has no room for its share")
-            self.forget(one.id)  # what was begun in memory
+            self.forget(one.id)  # the epoch that was begun in memory
             return self._set(self._fenced(one.id, one.fence), PAUSED)
 
     def _set(self, one: Experiment, status: str) -> bool:
@@ -497,10 +497,10 @@ class Worker:
         return True
 
     def _close(self, one: Experiment, *, over: bool) -> list[DecisionBlock]:
-        """Blocks whose time is over, which take no more outcomes, and those of before a crash.
+        """Close blocks whose time is over; returns closed blocks to aggregate, also from before a crash.
 
-        All of them, where the period is ``over``: what was acknowledged is learned by whom it was paid for.
-        Decisions of blocks that are still served from do not count, as after a crash.
+        If the period is ``over``, all leased blocks are closed: acknowledged outcomes are learned in the
+        epoch that has paid for them. Later decisions of such blocks do not count, as after a crash.
         """
         epoch = one.id, one.epoch
         with self._changing(one) as tx:
@@ -528,11 +528,11 @@ class Worker:
             )
         reach("block closed")
         blocks = map(DecisionBlock.read, rows)
-        # In order: a block waits for those of its segment that come before it.
+        # In order: a block waits until the earlier blocks of its segment are closed.
         return [block for block in blocks if block.first < open_before.get(block.segment, math.inf)]
 
     def _aggregate(self, one: Experiment, blocks: list[DecisionBlock], *, last: bool) -> None:
-        """Learn what came of closed blocks, and commit what follows from that."""
+        """Learn from closed blocks, and commit the releases and what follows from them."""
         with self.store.transaction() as tx:
             outcomes: dict[int, tuple[bool, bytes | None]] = {}
             for block in blocks:
@@ -543,7 +543,7 @@ class Worker:
             one.learning.aggregate(block, outcomes)
         aggregated = list(dict.fromkeys(block.segment for block in blocks))
         releases = [self._release(one, segment) for segment in aggregated]
-        # Blocks that nobody has leased show what is known now, unless rounds were allocated with them.
+        # Unleased blocks are replaced by ones that show the new release, unless they hold allocated rounds.
         again = [] if one.learning.ahead else aggregated
         allocated = [] if last else self._allocated(one, waiting | dict.fromkeys(again, 0))
         reach("noise drawn")
@@ -569,11 +569,11 @@ class Worker:
     def _reported(
         self, tx: Transaction, one: Experiment, block: DecisionBlock
     ) -> dict[int, tuple[bool, bytes | None]]:
-        """What came of the decisions of a block, as `Learning.aggregate` takes it.
+        """The outcomes of a block, as `Learning.aggregate` takes them.
 
-        Of people who were erased nothing is left. Decisions of which nobody said that they were seen, though
-        that was to be said, count as "took nothing", whatever was reported: who has seen something is as
-        private as what came of it, so such a decision stays a round, and moves one person's part of it only.
+        Outcomes of erased people are empty. A decision with deferred activation that was never activated
+        counts as "took nothing", whatever was reported: whether somebody has seen a set is as private as its
+        outcome, so the decision stays a round, and activation changes one person's contribution only.
         """
         rows = tx.all(REPORTED, *(one.population, one.period, *block.key, block.end, *block.key, block.end))
         return {
@@ -582,7 +582,7 @@ class Worker:
         }
 
     def _allocate_more(self, one: Experiment) -> bool:
-        """Blocks that wait to be served, where there are too few."""
+        """Allocate blocks where too few wait to be served; returns whether there were any to allocate."""
         with self.store.transaction() as tx:
             waiting = self._waiting(tx, one)
         allocated = self._allocated(one, waiting)
@@ -595,7 +595,7 @@ class Worker:
         return True
 
     def _new_epoch(self, one: Experiment) -> None:
-        """A new period: a new budget, and a new learner that begins with what the last one released."""
+        """Begin an epoch of a new period: a new budget, and a new learner with the last one's releases."""
         old, last = one.learning, one.epoch
         known = {
             segment: released.discounted(one.config.warm_start) for segment, released in old.released.items()
@@ -605,9 +605,9 @@ class Worker:
             restored = _was_restored(tx)
             period = self.latest(tx, one.population, one.people)
         one.epoch, one.period, one.next_sequence = last + 1, period, 0
-        if restored:  # a number that no epoch had of which this store does not know
+        if restored:  # a number that no lost epoch had
             one.epoch = max(one.epoch, int(self.clock().timestamp()))
-        # Candidates are the only items by now, but for those that were added to them.
+        # If there were candidates, the active items are those and items that were added since.
         active = [old.labels[i] for i in old.active]
         one.config = msgspec.structs.replace(one.config, items=active, candidates=[])
         gate = gate_of(one.people, one.config, one.ledger, one.period, one.epoch)
@@ -620,10 +620,10 @@ class Worker:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
-            tx.do(  # sticky sets, which nobody asks for in another epoch
+            tx.do(  # sticky sets, which cannot be asked for in another epoch
                 "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
             )
-            if not one.config.warm_start:  # else the last model, which is public, serves until there is one
+            if not one.config.warm_start:  # else the last model, which is public, serves until the next one
                 tx.do("DELETE FROM model WHERE experiment = ?", one.id)
             one.status = RUNNING
             one.used = 0
@@ -649,7 +649,7 @@ class Worker:
         )
 
     def _allocated(self, one: Experiment, waiting: Mapping[str, int]) -> list[DecisionBlock]:
-        """The next blocks, in memory, of segments of which too few are ``waiting``."""
+        """Allocate, in memory, the next blocks of segments that have too few ``waiting``."""
         made = []
         for segment in one.learning.queues:
             blocks = AHEAD - waiting.get(segment, 0)
@@ -663,7 +663,7 @@ class Worker:
         return made
 
     def _release(self, one: Experiment, segment: str) -> tuple[int, str, str, bytes]:
-        """The next link of the chain of releases: (number, segment, payload, chain)."""
+        """Append a link to the chain of releases; returns (number, segment, payload, chain)."""
         payload = json.dumps(one.learning.payload(segment))
         one.seq += 1
         one.chain = linked(one.chain, payload)
@@ -676,7 +676,7 @@ class Worker:
         allocated: list[DecisionBlock],
         releases: Sequence[tuple[int, str, str, bytes]] = (),
     ) -> None:
-        """Everything that follows from what was just done, in the transaction in which it is done."""
+        """Write charges, ``releases``, new blocks and the experiment's state, in the caller's transaction."""
         one.ledger.flush(tx)
         for seq, segment, payload, chain in releases:
             tx.do(
@@ -712,11 +712,11 @@ class Worker:
             [(one.id, segment, one.seq, body) for segment, body in one.learning.dump().items()],
         )
 
-    # --- what operators ask for ------------------------------------------------------------------
+    # --- operators' requests ---------------------------------------------------------------------
 
     @contextmanager
     def _taken(self, number: int) -> Iterator[Experiment]:
-        """The experiment, taken over from the process that works for it; memory is dropped if that fails."""
+        """The experiment, whose lease is taken over; its in-memory copy is discarded on any error."""
         with self._turn:
             fence = self.store.lease(number, self.holder, force=True)
             assert fence is not None
@@ -727,10 +727,10 @@ class Worker:
                 raise
 
     def set_status(self, number: int, status: str) -> None:
-        """Pause, or go on. What is frozen goes on in the next period, and what has ended does not.
+        """Pause or resume; refused for an experiment that is frozen (until the next period) or ending.
 
-        A paused experiment is charged for no period. Where one has begun meanwhile, going on begins a new
-        epoch, which reserves its share, or is refused (`BudgetExceeded`, `ShareUnavailable`).
+        Periods that begin while an experiment is paused are not charged. If one has begun, resuming begins a
+        new epoch, which reserves its share, or is refused (`BudgetExceeded`, `ShareUnavailable`).
         """
         with self._taken(number) as one:
             if one.status == FROZEN:
@@ -752,7 +752,7 @@ class Worker:
                 self._new_epoch(one)
 
     def change_items(self, number: int, add: list[str], retire: list[str]) -> None:
-        """Another catalogue: blocks that wait are invalidated, and new ones allocated from it."""
+        """Change the catalogue: waiting blocks are invalidated, and new ones allocated from it."""
         with self._taken(number) as one, self._changing(one) as tx:
             if one.status == ENDING:
                 raise Ended("nothing more is shown")
@@ -765,12 +765,12 @@ class Worker:
             self._save(tx, one, self._allocated(one, {}))
 
     def end(self, number: int) -> tuple[str, bool]:
-        """End an experiment: (its status now, whether its share of this period was given back).
+        """End an experiment; returns its status and whether its share of this period was given back.
 
-        Where nothing was released in this period, what waits is dropped, and its charges are void: nothing
-        that anybody has seen depends on this period's outcomes. Elsewhere what waits is still learned and
-        released (`ENDING`), for it was paid for. In neither case is a later period charged. What was frozen
-        gets nothing back: nobody knows what was released.
+        If nothing was learned in this period, waiting outcomes are dropped and its charges become void:
+        nothing that was released depends on this period's outcomes. Otherwise waiting outcomes are still
+        learned from and released (`ENDING`), for that was paid for. In neither case is a later period
+        charged. A frozen experiment gets nothing back: what it has released is unknown.
         """
         with self._taken(number) as one, self._changing(one) as tx:
             ordered = "SELECT first, state FROM block WHERE experiment = ? ORDER BY epoch, first"
@@ -799,7 +799,7 @@ class Worker:
         return status, void
 
     def _finish(self, one: Experiment) -> bool:
-        """What is ending has ended, once nothing waits; whether that is so."""
+        """Mark an ending experiment as ended once no block is left; returns whether that was done."""
         with self._changing(one) as tx:
             if tx.locked("SELECT first FROM block WHERE experiment = ? ORDER BY epoch, first", one.id):
                 return False
@@ -809,14 +809,14 @@ class Worker:
         return True
 
     def _finished(self, tx: Transaction, one: Experiment) -> str:
-        """Nothing private is left of it: releases, charges and the catalogue stay."""
+        """Mark it as ended and delete its private rows; releases, charges and the catalogue stay."""
         for table in ("outcome", "block", "request", "private_state"):
             tx.do(f"DELETE FROM {table} WHERE experiment = ?", one.id)
         tx.do("UPDATE experiment SET status = ? WHERE id = ?", ENDED, one.id)
         return ENDED
 
     def delete(self, number: int) -> None:
-        """Delete an experiment of which nobody ever had a decision (`InUse`), as if it had not been."""
+        """Delete an experiment, and void its charges; refused (`InUse`) once decisions were asked for."""
         with self._taken(number) as one, self._changing(one) as tx:
             blocks = tx.locked(
                 "SELECT first, count, state FROM block WHERE experiment = ? ORDER BY epoch, first", number
@@ -832,7 +832,7 @@ class Worker:
         self.forget(number)
 
     def delete_population(self, name: str) -> None:
-        """Delete a population about which no experiment ever was, or none that was not deleted (`InUse`)."""
+        """Delete a population; refused (`InUse`) unless all of its experiments, if any, were deleted."""
         with self.store.transaction() as tx:
             found = tx.locked("SELECT id FROM population WHERE name = ?", name)
             if not found:
@@ -847,45 +847,46 @@ class Worker:
             tx.do("DELETE FROM population WHERE id = ?", number)
 
     def forget_people(self) -> None:
-        """Drop pseudonyms of periods that are over for everybody; also where no experiment goes on."""
+        """Drop pseudonyms of periods that no experiment needs, also of populations where none runs."""
         with self.store.transaction() as tx:
             for number, config in tx.locked("SELECT id, config FROM population ORDER BY id"):
                 forget_people(tx, number, self.latest(tx, number, PopulationConfig.read(config)))
-        self.store.scrub()  # also of what was deleted while somebody was reading, such as a backup
+        self.store.scrub()  # also rows that were deleted while a reader, such as a backup, was open
 
     def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
-        """Forget what waits to be learned about somebody, and learn nothing of them again in this period.
+        """Delete a person's outcomes that were not learned from yet; ignore later ones of this period.
 
-        ``pseudonym`` tells theirs for a population and a period. Their decisions are rounds as before, in
-        which nothing was taken: that they were erased is seen nowhere. What was released about them stays: it
-        has been paid for. A pseudonym is kept, which is theirs alone as long as the key of pseudonyms is.
+        ``pseudonym`` gives their pseudonym for a population and a period. Their decisions stay rounds, in
+        which nothing was taken, so no release shows that they were erased. What was released about them
+        stays: it has been paid for. Their pseudonym is kept; linking it to them takes the pseudonym key.
         """
-        with self.store.transaction() as tx:  # first: what is aggregated from then on has nothing of them
+        with self.store.transaction() as tx:  # first: later aggregation sees nothing of them
             found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
             if found is None:
                 raise LookupError("population")
             population, people = int(found[0]), PopulationConfig.read(found[1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
             now = {self.period(people), self.latest(tx, population, people)}
-            periods = sorted(now | {one for (one,) in past})  # not all have gone on yet
+            periods = sorted(now | {one for (one,) in past})  # experiments may still be in earlier periods
             pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
             tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
         with self.store.transaction() as tx:
-            rows = tx.locked(  # before outcomes, as workers do, which delete them
+            rows = tx.locked(  # before outcomes, in the order of workers, which delete them
                 "SELECT experiment FROM lease WHERE experiment IN"
                 " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
                 population,
             )
-            # Who has read outcomes reads again; all of them, or the log would tell that there were some.
+            # Workers that have read outcomes read again. All are fenced off; otherwise the log would show
+            # whether there were outcomes of this person.
             self.store.fence_off(tx, [number for (number,) in rows])
             for *_, one in pseudonyms:
                 tx.do("UPDATE outcome SET body = NULL WHERE pseudonym = ?", one)
         self.store.scrub()
 
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
-        """Whether this store has not allocated a decision yet: its state has gone back, unnoticed.
+        """Whether this store never allocated the decision, which means that an older state was restored.
 
-        Nor of what is frozen, nor of experiments that are not there where it is known that some were lost.
+        False where that is known already: for a frozen experiment, or one that a restored store lacks.
         """
         with self.store.transaction() as tx:
             row = tx.one("SELECT epoch, next_sequence, status FROM experiment WHERE id = ?", number)
@@ -900,9 +901,9 @@ def _write_status(tx: Transaction, one: Experiment, status: str) -> None:
 
 
 def forget_people(tx: Transaction, population: int, now: str) -> None:
-    """Nobody's pseudonym outlives the period in which it counts: it is over, and nothing of it waits.
+    """Drop pseudonyms of periods other than ``now`` in which no experiment runs or has blocks left.
 
-    Where one was dropped, no experiment goes on in an earlier period, even if the clock was wrong
+    Once any was dropped, no experiment goes back to an earlier period, even if the clock was wrong
     (`Worker.latest`).
     """
     dropped = 0
@@ -918,12 +919,12 @@ def forget_people(tx: Transaction, population: int, now: str) -> None:
 
 
 def audit(tx: Transaction, action: str, key: str = "") -> None:
-    """Who did what, without what it was done to: names of people never get here."""
+    """Log who did what. ``action`` never holds names of people."""
     tx.do("INSERT INTO audit (at, api_key, action) VALUES (?, ?, ?)", tx.now(), key, action)
 
 
 def _was_restored(tx: Transaction) -> bool:
-    """Whether an older state was ever put in this store's place."""
+    """Whether this store was ever replaced by an older state."""
     return tx.one("SELECT 1 FROM restored LIMIT 1") is not None
 
 
@@ -936,5 +937,5 @@ def periods_of(store: Database, population: int) -> Periods:
 
 
 def linked(chain: bytes, payload: str) -> bytes:
-    """The next link of a chain of releases: it names everything that was released before."""
+    """The next link of a chain of releases: a hash of this payload and, by ``chain``, of all earlier ones."""
     return hashlib.sha256(chain + payload.encode()).digest()
