@@ -8,9 +8,11 @@ import csv
 import gzip
 import io
 import json
+import os
 import sqlite3
 import sys
 import tempfile
+import threading
 import traceback
 from collections import UserList, deque
 from collections.abc import Callable
@@ -462,3 +464,16 @@ def test_names_of_columns_are_listed_up_to_twenty_and_may_be_long(tmp_path) -> N
     long = "w" * 200_000
     (tmp_path / "a.csv").write_text(f"who,{long}\nann,tea\n")
     assert read_events(tmp_path / "a.csv", person="who", item=long).items == ("tea",)
+def test_a_pipe_is_read_once(tmp_path) -> None:
+    """What was read to count its rows was lost: the first people, and half of the name of the next one."""
+    text = "".join(f"person{row},tea\n" for row in range(9999)).encode()
+    read, write = os.pipe()
+    thread = threading.Thread(target=lambda: (os.write(write, text), os.close(write)))
+    thread.start()
+    source = Source(f"/dev/fd/{read}", columns=("who", "what"))
+    store = dc.data.prepare(source, **WHERE, to=tmp_path / "store")
+    thread.join()
+    os.close(read)
+    assert len(store) == 9999
+
+

@@ -449,7 +449,7 @@ def watched(found: Iterator[Batch]) -> Iterator[Batch]:
 def row_count(source: Source) -> int | None:
     """About how many rows there are, where that can be told before they are read."""
     paths = None if source.stdin else paths_of(source)
-    if paths is not None:
+    if paths is not None and not any(Path(path).is_fifo() for path in paths):  # what is read of one is gone
         return sum(map(_rows_in, paths))
     table = source.table
     if isinstance(table, Mapping):
