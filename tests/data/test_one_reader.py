@@ -269,6 +269,11 @@ BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
         FEW,
         None,
     ),
+    "coded times": (
+        lambda cells: pa.array(cells, pa.timestamp("ns")).dictionary_encode(null_encoding="encode"),
+        [1577836800000000001, 1614600000123456789, 1640995200500000000],
+        None,
+    ),
     "dates": (lambda cells: pa.array(cells, pa.int32()).cast(pa.date32()), [1, 2, 3], 10**8),
     "times": (lambda cells: pa.array(cells, pa.int64()).cast(pa.timestamp("s")), [1, 2, 3], 10**15),
     "views": (
@@ -296,6 +301,22 @@ def test_a_bad_entry_changes_how_no_other_is_read(kind: str) -> None:
     assert len(whole.items) == len(cells)
     assert set(whole.items) - set(some.items) == {whole.items[whole.indices[-1]]}
     assert some.people == whole.people
+
+
+@pytest.mark.parametrize(
+    "kind", [pandas.ArrowDtype(pa.dictionary(pa.int32(), pa.float32())), "Sparse[float32]"]
+)
+def test_a_missing_id_widens_no_others(kind: Any) -> None:
+    """Of narrow floats those from 2^24 on, which skip integers, name nobody."""
+    for last in (7.0, None):
+        cells = [1.0, 2.0**24, 2.0**24 + 2, last]
+        if isinstance(kind, str):
+            column = pandas.Series(np.array(cells, dtype=np.float32)).astype(kind)
+        else:
+            column = pandas.Series(pandas.array(cells, dtype=kind))
+        for who in (column, column.array):
+            found = read_events({"who": who, "what": ["tea"] * 4}, **WHERE, skip_bad=True)
+            assert found.people == (1, 7)[: 1 + (last is not None)]
 
 
 def test_text_with_remains_of_bytes_is_bad_whatever_stands_beside_it() -> None:
@@ -455,15 +476,6 @@ def test_rows_are_counted_before_they_are_read(tmp_path) -> None:
     assert row_count(Source(tmp_path / "a.csv")) == 0
 
 
-def test_names_of_columns_are_listed_up_to_twenty_and_may_be_long(tmp_path) -> None:
-    for count, end in ((20, "'c19'"), (21, "'c19', ...")):
-        with pytest.raises(dc.DataError, match="is not a column") as refused:
-            read_events({f"c{at}": ["x"] for at in range(count)}, person="c1", item="what")
-        assert refused.value.details.startswith("it has 'c0', 'c1'")
-        assert refused.value.details.partition(";")[0].endswith(end)
-    long = "w" * 200_000
-    (tmp_path / "a.csv").write_text(f"who,{long}\nann,tea\n")
-    assert read_events(tmp_path / "a.csv", person="who", item=long).items == ("tea",)
 def test_a_pipe_is_read_once(tmp_path) -> None:
     """What was read to count its rows was lost: the first people, and half of the name of the next one."""
     text = "".join(f"person{row},tea\n" for row in range(9999)).encode()
@@ -477,3 +489,12 @@ def test_a_pipe_is_read_once(tmp_path) -> None:
     assert len(store) == 9999
 
 
+def test_names_of_columns_are_listed_up_to_twenty_and_may_be_long(tmp_path) -> None:
+    for count, end in ((20, "'c19'"), (21, "'c19', ...")):
+        with pytest.raises(dc.DataError, match="is not a column") as refused:
+            read_events({f"c{at}": ["x"] for at in range(count)}, person="c1", item="what")
+        assert refused.value.details.startswith("it has 'c0', 'c1'")
+        assert refused.value.details.partition(";")[0].endswith(end)
+    long = "w" * 200_000
+    (tmp_path / "a.csv").write_text(f"who,{long}\nann,tea\n")
+    assert read_events(tmp_path / "a.csv", person="who", item=long).items == ("tea",)
