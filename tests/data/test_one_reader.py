@@ -337,6 +337,8 @@ def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
         assert (found.people, found.items) == ((1, 2), (2, 3))
         with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
             read_events(iter(bad), **WHERE)
+    for first in ({"who": {}, "what": {}}, {"who": ["ann"], "what": {"tea": 1}}, {"who": {1}, "what": {2}}):
+        assert read_events(iter([first, rows[0], rows[2]]), **WHERE, skip_bad=True).people == (1, 2)
     chunks = [{"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": ["cy"], "what": ["jam"]}]
     assert read_events(iter(chunks), **WHERE).people == ("ann", "bob", "cy")
 

@@ -23,7 +23,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -983,7 +983,7 @@ def _is_chunk(part: Any) -> bool:
 
 
 def _is_column(cell: Any) -> bool:
-    return hasattr(cell, "__len__") and not isinstance(cell, str | bytes | np.generic)
+    return hasattr(cell, "__len__") and not isinstance(cell, str | bytes | np.generic | Mapping | Set)
 
 
 # --- columns --------------------------------------------------------------------------------------
