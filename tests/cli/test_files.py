@@ -9,6 +9,8 @@ import itertools
 import json
 import lzma
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +22,7 @@ from discreet.data import Store, read_events
 from discreet.evaluation.simulation import Config
 from discreet.objectives import Coverage
 
-from .running import assert_refused, inside, printed
+from .running import Ended, assert_refused, inside, printed
 
 ROWS = [("ann", "tea"), ("bob", "milk"), ("ann", "jam"), ("cy", "tea"), ("dora", "bread")]
 HEADER = ("user id", "page")
@@ -176,8 +178,20 @@ def test_columns_are_for_text(capsys, tmp_path):
 
 def test_a_list_of_items_among_the_files_is_not_public(capsys, tmp_path):
     kinds(tmp_path)
-    asked = ("select", f"{tmp_path}/part*", *ASK, "--items", tmp_path / "part1.csv")
-    assert_refused(inside(capsys, *asked), "is FILE itself, so that which items are listed is private")
+    for listed in (tmp_path / "part1.csv", f"{tmp_path}/part1*", tmp_path):
+        asked = ("select", f"{tmp_path}/part*", *ASK, "--items", listed)
+        assert_refused(inside(capsys, *asked), "is FILE itself, so that which items are listed is private")
+
+
+@pytest.mark.parametrize(("file", "listed"), [("-", "a.csv"), ("a.csv", "-"), ("-", "/dev/stdin")])
+def test_standard_input_that_is_the_file_of_events_is_no_public_list(tmp_path, file, listed):
+    """It was listed as public, and what only one person has was chosen by name."""
+    (tmp_path / "a.csv").write_text(text())
+    file, listed = (one if one == "-" else tmp_path / one for one in (file, listed))
+    command = [sys.executable, "-m", "discreet", "select", file, *ASK, "--items", listed]
+    with open(tmp_path / "a.csv") as stdin:
+        ended = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
+    assert_refused(Ended(ended.returncode, ended.stdout, ended.stderr), "is FILE itself")
 
 
 # --- simulate and plan ---------------------------------------------------------------------------------

@@ -134,6 +134,18 @@ def test_a_list_that_was_conditional_is_not_forgotten(run):
     )
 
 
+def test_true_counts_are_said_wherever_the_account_goes(run, capsys, tmp_path):
+    """The file of the result and the ledger made documents for an officer that said nothing of them."""
+    run("--ledger-epsilon", "3", "--insecure-diagnostics", "--out", tmp_path / "a.json")
+    for file in ("people.ledger", "a.json"):
+        inside(capsys, "report", tmp_path / file, "--out", tmp_path / "a.html")
+        for told in (inside(capsys, "report", tmp_path / file).out, (tmp_path / "a.html").read_text()):
+            assert "true counts were printed or written beside these releases" in " ".join(
+                told.lower().split()
+            )
+    assert "Of at least one of them: true counts were printed" in " ".join(run().out.split())
+
+
 def test_a_ledger_keeps_to_what_it_was_begun_with(run, tmp_path):
     assert run("--ledger-epsilon", 2).code == 0
     assert_refused(run("--ledger-epsilon", 5), "begun with 2, which stays; leave --ledger-epsilon out")

@@ -8,9 +8,11 @@ import csv
 import gzip
 import io
 import json
+import os
 import sqlite3
 import sys
 import tempfile
+import threading
 import traceback
 from collections import UserList, deque
 from collections.abc import Callable
@@ -267,6 +269,11 @@ BESIDE: dict[str, tuple[Callable[[list[Any]], Any], list[Any], Any]] = {
         FEW,
         None,
     ),
+    "coded times": (
+        lambda cells: pa.array(cells, pa.timestamp("ns")).dictionary_encode(null_encoding="encode"),
+        [1577836800000000001, 1614600000123456789, 1640995200500000000],
+        None,
+    ),
     "dates": (lambda cells: pa.array(cells, pa.int32()).cast(pa.date32()), [1, 2, 3], 10**8),
     "times": (lambda cells: pa.array(cells, pa.int64()).cast(pa.timestamp("s")), [1, 2, 3], 10**15),
     "views": (
@@ -296,6 +303,22 @@ def test_a_bad_entry_changes_how_no_other_is_read(kind: str) -> None:
     assert some.people == whole.people
 
 
+@pytest.mark.parametrize(
+    "kind", [pandas.ArrowDtype(pa.dictionary(pa.int32(), pa.float32())), "Sparse[float32]"]
+)
+def test_a_missing_id_widens_no_others(kind: Any) -> None:
+    """Of narrow floats those from 2^24 on, which skip integers, name nobody."""
+    for last in (7.0, None):
+        cells = [1.0, 2.0**24, 2.0**24 + 2, last]
+        if isinstance(kind, str):
+            column = pandas.Series(np.array(cells, dtype=np.float32)).astype(kind)
+        else:
+            column = pandas.Series(pandas.array(cells, dtype=kind))
+        for who in (column, column.array):
+            found = read_events({"who": who, "what": ["tea"] * 4}, **WHERE, skip_bad=True)
+            assert found.people == (1, 7)[: 1 + (last is not None)]
+
+
 def test_text_with_remains_of_bytes_is_bad_whatever_stands_beside_it() -> None:
     remains = ["Jos\udcc3\udca9", "Ren\udcc3\udca9"]  # of UTF-8 that was read as ASCII
     for beside in ("bob", "\ud800"):
@@ -314,6 +337,8 @@ def test_lists_in_the_cells_of_a_row_name_nobody_else() -> None:
         assert (found.people, found.items) == ((1, 2), (2, 3))
         with pytest.raises(dc.DataError, match="an entry of column 'who' is missing, or is neither"):
             read_events(iter(bad), **WHERE)
+    for first in ({"who": {}, "what": {}}, {"who": ["ann"], "what": {"tea": 1}}, {"who": {1}, "what": {2}}):
+        assert read_events(iter([first, rows[0], rows[2]]), **WHERE, skip_bad=True).people == (1, 2)
     chunks = [{"who": ["ann", "bob"], "what": ["tea", "jam"]}, {"who": ["cy"], "what": ["jam"]}]
     assert read_events(iter(chunks), **WHERE).people == ("ann", "bob", "cy")
 
@@ -451,6 +476,19 @@ def test_rows_are_counted_before_they_are_read(tmp_path) -> None:
         assert rows + 1 <= row_count(Source(tmp_path / "a.csv")) <= 1.001 * rows + 2
     (tmp_path / "a.csv").write_text("")
     assert row_count(Source(tmp_path / "a.csv")) == 0
+
+
+def test_a_pipe_is_read_once(tmp_path) -> None:
+    """What was read to count its rows was lost: the first people, and half of the name of the next one."""
+    text = "".join(f"person{row},tea\n" for row in range(9999)).encode()
+    read, write = os.pipe()
+    thread = threading.Thread(target=lambda: (os.write(write, text), os.close(write)))
+    thread.start()
+    source = Source(f"/dev/fd/{read}", columns=("who", "what"))
+    store = dc.data.prepare(source, **WHERE, to=tmp_path / "store")
+    thread.join()
+    os.close(read)
+    assert len(store) == 9999
 
 
 def test_names_of_columns_are_listed_up_to_twenty_and_may_be_long(tmp_path) -> None:

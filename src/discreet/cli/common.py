@@ -364,13 +364,13 @@ def check_items_option(options: argparse.Namespace) -> None:
 
 
 def check_public(options: argparse.Namespace, whose: str) -> None:
-    """Refuse a list of items that is one of the files of events."""
+    """Refuse a list of items that is, or holds, one of the files of events."""
     from ..data.read import Source, files_of
 
-    if options.items is None:
-        return
-    named = [one for file in options.files if file != "-" for one in files_of(Source(file))]
-    if any(same_file(options.items, one) for one in named):
+    names = [] if options.items is None else [options.items, *options.files]
+    names = ["/dev/stdin" if one == "-" else one for one in names]
+    listed, *named = [[one] if os.path.isfile(one) else files_of(Source(one)) for one in names] or [[]]
+    if any(same_file(one, other) for one in listed for files in named for other in files):
         raise ValueError(
             f"--items {options.items}: is {whose}, so that which items are listed is private; give a list"
             " that is public, or --items-from-data"

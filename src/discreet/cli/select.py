@@ -216,6 +216,8 @@ def run(options: argparse.Namespace) -> int:
         read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
         target = check_writable(options.out, *read)
     gate = ledger_gate(options, budget, NAME)
+    if options.insecure_diagnostics:  # the account goes further than this output, as does the ledger
+        gate.add_caveats("true counts were printed or written beside these releases, which no account covers")
     with noting(NAME) as notes, contextlib.ExitStack() as stack:
         chosen = _of_store(request, gate, stack) if request.stored else _of_file(request, gate)
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
@@ -344,8 +346,7 @@ class SelectRequest:
     """The options, checked before anything is read.
 
     ``include``, ``exclude`` and ``candidates``: texts as they were written, and the lines of files.
-    ``max_people``: the
-    public bound on the number of people; None where the number itself is public.
+    ``max_people``: the public bound on the number of people; None where the number itself is public.
     """
 
     options: argparse.Namespace
@@ -1021,9 +1022,7 @@ class SelectionReport:
     def _certificate(self) -> list[str]:
         """How far from the best the list can be on average, from public facts, where that is known."""
         options, people, greedy = self.request.options, self.chosen.people, self.chosen.greedy
-        if greedy is None or greedy.budget.neighbours != "replace":
-            return []
-        if greedy.method_used is None:
+        if greedy is None or greedy.method_used is None or greedy.budget.neighbours != "replace":
             return []
         if greedy.ratio is None:
             return [

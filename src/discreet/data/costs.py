@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.checks import DataError
 from .store import NARROW
 
 _PER_BUCKET = 1 << 20  # rows
@@ -51,10 +52,9 @@ class Needs:
                 file=sys.stderr,
             )
         if self.disk_meanwhile > free:
-            raise OSError(
-                f"the disk has {sized(free)} free, and up to {sized(self.disk_meanwhile)} may be needed"
-                f" meanwhile, {sized(self.disk)} of them for the store; free some, or write to another disk"
-            )
+            words = "the disk may be too small for this store; free some, or write to another disk"
+            found = f"{sized(free)} are free, and up to {sized(self.disk_meanwhile)} may be needed"
+            raise DataError(words, found)
 
 
 def sized(count: int) -> str:

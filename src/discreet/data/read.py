@@ -23,7 +23,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -449,7 +449,7 @@ def watched(found: Iterator[Batch]) -> Iterator[Batch]:
 def row_count(source: Source) -> int | None:
     """About how many rows there are, where that can be told before they are read."""
     paths = None if source.stdin else paths_of(source)
-    if paths is not None:
+    if paths is not None and not any(Path(path).is_fifo() for path in paths):  # what is read of one is gone
         return sum(map(_rows_in, paths))
     table = source.table
     if isinstance(table, Mapping):
@@ -983,7 +983,7 @@ def _is_chunk(part: Any) -> bool:
 
 
 def _is_column(cell: Any) -> bool:
-    return hasattr(cell, "__len__") and not isinstance(cell, str | bytes | np.generic)
+    return hasattr(cell, "__len__") and not isinstance(cell, str | bytes | np.generic | Mapping | Set)
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -994,7 +994,10 @@ def column_of(asked: str, role: str, values: Any) -> Column:
     home = type(values).__module__.partition(".")[0]
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _of_list(role, list(values))
-    if home == "polars" and str(values.dtype) == "Object":  # of which Arrow gets addresses in memory
+    kind: Any = getattr(values, "dtype", None)
+    if home == "pandas" and str(kind).startswith("dictionary<"):  # one of Arrow's
+        values = getattr(values, "array", values).__arrow_array__()
+    if home == "polars" and str(kind) == "Object":  # of which Arrow gets addresses in memory
         return _of_list(role, values.to_list())
     if home == "polars":
         try:
@@ -1004,7 +1007,7 @@ def column_of(asked: str, role: str, values: Any) -> Column:
     if type(values).__module__.partition(".")[0] == "pyarrow":
         return _of_arrow(asked, role, values)
     try:
-        column = np.asarray(values)
+        column = np.asarray(values, kind.subtype if hasattr(kind, "fill_value") else None)  # if it is sparse
     except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
         raise TypeError(f"{asked} cannot be read as a column") from None
     if column.ndim != 1:
@@ -1091,7 +1094,7 @@ def _python_values(values: Any) -> list[Any]:
     if getattr(kind, "unit", None) != "ns":
         return _cells(values)
     stamp = arrow.types.is_timestamp(kind)
-    fine = values.cast(arrow.int64()).to_numpy(zero_copy_only=False).astype("M8[ns]" if stamp else "m8[ns]")
+    fine = values.cast(arrow.int64()).fill_null(0).to_numpy().astype("M8[ns]" if stamp else "m8[ns]")
     if stamp:
         coarse = arrow.timestamp("us", kind.tz)
     else:
