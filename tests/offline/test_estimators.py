@@ -32,6 +32,7 @@ import discreet as dc
 from discreet.audit.measures import distribution
 from discreet.offline import estimators
 from discreet.offline.estimators import (
+    Fits,
     PrivateFeatureSelector,
     PrivateItemSelector,
     RepeatedFitWarning,
@@ -397,6 +398,23 @@ def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
     monkeypatch.undo()
     with pytest.warns(RepeatedFitWarning, match="3 so far"):
         assert chosen.fit(X).privacy_.epsilon() == 3.0
+
+
+@pytest.mark.parametrize("kind", ["items", "features"])
+def test_a_choice_is_shown_once_it_is_in_the_account(kind, monkeypatch):
+    """An interrupt between the two left a selection whose fit no account had, also none of later fits."""
+    X, y = _table(np.random.default_rng(2), 300)
+    chosen, data = PrivateFeatureSelector(2, 1.0, **_settings()), (X, y)
+    if kind == "items":
+        chosen, data = PrivateItemSelector(2, 1.0, random_state=0), (_visits(np.random.default_rng(0)),)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Fits, "_note", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        chosen.fit(*data)
+    assert not hasattr(chosen, "selection_")
 
 
 def test_cross_validation_and_grid_search_name_the_total_once():
