@@ -268,6 +268,18 @@ def test_nobodys_class_decides_what_kind_those_of_others_are():
     assert (beside.get_support() == plain.get_support()).all()
 
 
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
+def test_no_warning_is_about_somebodys_entries(bounds):
+    """scikit-learn adds all entries up to see whether they are finite; NumPy warned of inf - inf."""
+    X, y = _table(np.random.default_rng(2), 300)
+    X[:2, :2] = [[1.7e308, 1.7e308], [-1.7e308, -1.7e308]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shift in range(0, 300, 30):  # wherever they stand
+            table = np.roll(X, shift, axis=0)
+            PrivateFeatureSelector(2, 9.0, bounds=bounds, classes=[0, 1], random_state=0).fit(table, y)
+
+
 def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
     X = _visits(np.random.default_rng(0))
     chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)

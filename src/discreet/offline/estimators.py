@@ -29,6 +29,7 @@ from ..core.names import item_numbers
 from ..core.options import Adjacency, FeatureObjective, GreedyMethod, ItemObjective, Scale
 from ..core.text import at_most
 from ..objectives import MutualInformation, Population
+from ..objectives.devices import QUIET
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
     Account,
@@ -56,6 +57,7 @@ from .greedy import Allowance, PrivateGreedy, Residual, least_epsilon
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
 
 
+@QUIET
 def validated(selector: BaseEstimator, *data: Any, **options: Any) -> Any:
     """scikit-learn's own checks, in words that tell nothing about people."""
     try:
@@ -413,10 +415,8 @@ def _together(accounts: list[Account]) -> Account:
     ledger = Releases()
     for account in accounts:
         epsilon, delta = account.epsilon(), account.budget.delta
-        event: Event
-        if math.isinf(epsilon):
-            event = LaplaceNoise(1.0, 0.0)
-        else:
+        event: Event = LaplaceNoise(1.0, 0.0)
+        if math.isfinite(epsilon):
             event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
         if epsilon:
             ledger.add(Entry("one fit", event), 1)
