@@ -77,3 +77,15 @@ def test_nobodys_weights_make_a_function_warn():
         growing.add(0)
         assert growing.scores() == pytest.approx([0.0, 0.75 - 5 / 9])
         assert people.gains([0]) == pytest.approx([0.0, (0.75 - 5 / 9) / 2])
+
+
+def test_an_item_that_is_in_the_set_is_not_asked_for_beyond_all_numbers():
+    """Its weight counts twice there: the total overflowed, which NumPy warned of, or nobody had an answer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        people = ConcaveOverModular([[1e308, 5e307], [0.0, 1.0]], concave=np.log1p, bound=1e4)
+        growing = FixedPointGains.over(people, people.bound, step(people.bound, 2))
+        growing.add(0)
+        added = np.log1p(1.5e308) - np.log1p(1e308)
+        assert growing.scores() == pytest.approx([0.0, added + np.log(2.0)])
+        assert people.gains([0]) == pytest.approx([0.0, (added + np.log(2.0)) / 2.0])

@@ -108,6 +108,15 @@ def test_the_size_of_somebodys_category_is_not_that_of_a_table():
         assert MutualInformation([[huge], *rest], classes).value([0]) == small.value([0])
 
 
+@pytest.mark.parametrize("huge", [2.0**63, 1e300, -1e300, np.inf, np.nan])
+def test_a_category_beyond_all_numbers_is_refused_without_a_warning(huge):
+    """Its conversion was NumPy's warning, and what it became depended on the machine."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match="whole numbers"):
+            MutualInformation([[huge], [0.0]], [0, 1])
+
+
 @pytest.mark.parametrize("exponent", [-700, 0, 700])
 def test_cosines_do_not_depend_on_the_length(exponent):
     rng = np.random.default_rng(1)

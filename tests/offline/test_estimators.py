@@ -32,6 +32,7 @@ import discreet as dc
 from discreet.audit.measures import distribution
 from discreet.offline import estimators
 from discreet.offline.estimators import (
+    Fits,
     PrivateFeatureSelector,
     PrivateItemSelector,
     RepeatedFitWarning,
@@ -267,6 +268,18 @@ def test_nobodys_class_decides_what_kind_those_of_others_are():
     assert (beside.get_support() == plain.get_support()).all()
 
 
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
+def test_no_warning_is_about_somebodys_entries(bounds):
+    """scikit-learn adds all entries up to see whether they are finite; NumPy warned of inf - inf."""
+    X, y = _table(np.random.default_rng(2), 300)
+    X[:2, :2] = [[1.7e308, 1.7e308], [-1.7e308, -1.7e308]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shift in range(0, 300, 30):  # wherever they stand
+            table = np.roll(X, shift, axis=0)
+            PrivateFeatureSelector(2, 9.0, bounds=bounds, classes=[0, 1], random_state=0).fit(table, y)
+
+
 def test_a_fit_that_fails_leaves_no_old_choice_on_new_columns():
     X = _visits(np.random.default_rng(0))
     chosen = PrivateItemSelector(k=2, epsilon=4.0, random_state=0).fit(X)
@@ -397,6 +410,23 @@ def test_a_refusal_costs_nothing_and_an_interruption_counts(monkeypatch):
     monkeypatch.undo()
     with pytest.warns(RepeatedFitWarning, match="3 so far"):
         assert chosen.fit(X).privacy_.epsilon() == 3.0
+
+
+@pytest.mark.parametrize("kind", ["items", "features"])
+def test_a_choice_is_shown_once_it_is_in_the_account(kind, monkeypatch):
+    """An interrupt between the two left a selection whose fit no account had, also none of later fits."""
+    X, y = _table(np.random.default_rng(2), 300)
+    chosen, data = PrivateFeatureSelector(2, 1.0, **_settings()), (X, y)
+    if kind == "items":
+        chosen, data = PrivateItemSelector(2, 1.0, random_state=0), (_visits(np.random.default_rng(0)),)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Fits, "_note", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        chosen.fit(*data)
+    assert not hasattr(chosen, "selection_")
 
 
 def test_cross_validation_and_grid_search_name_the_total_once():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import pickle
+import threading
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -23,6 +25,7 @@ from discreet.offline import (
     PrivateFeatureSelector,
     PrivateGreedy,
     PrivateItemSelector,
+    greedy,
 )
 from discreet.offline.continuous import Setting
 from discreet.privacy import BudgetExceeded, GaussianNoise, picks
@@ -375,6 +378,36 @@ def test_clones_share_a_share(gated, objective):
     for copied in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="spent twice"):
             copied(chosen)
+
+
+@pytest.mark.parametrize("made_of", [PrivateFeatureSelector, dc.offline.PrivateRecommender])
+def test_two_threads_with_one_share_spend_it_once(made_of, monkeypatch):
+    """Both looked at what had been spent before either had said what it would spend."""
+    barrier, gate, errors = threading.Barrier(2), dc.Gate(dc.Budget(1.0, 1e-6), 0), []
+    share, original = gate.split(2)[0], greedy.event_loss
+    options = {"k": 2, "classes": [0.0, 1.0]} if made_of is PrivateFeatureSelector else {}
+    first = made_of(budget=share, **options)
+    fitted = [first, clone(first)] if options else [first, first]
+
+    def together(event):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            barrier.wait(0.2)
+        return original(event)
+
+    def fit(model):
+        try:
+            model.fit(BASKETS[:, 1:], BASKETS[:, 0])
+        except (BudgetExceeded, RuntimeError) as error:
+            errors.append(error)
+
+    monkeypatch.setattr(greedy, "event_loss", together)
+    threads = [threading.Thread(target=fit, args=(model,)) for model in fitted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 1
+    assert _limit(gate.budget, "zcdp", Fraction(1, 2)).fits(gate.spent.loss)
 
 
 def test_each_fit_spends_its_epsilon_of_a_gate_in_the_definition_of_the_gate():

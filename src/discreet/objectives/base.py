@@ -206,8 +206,7 @@ class Population(ABC):
 
     def _chain(self, order: Items) -> Floats:
         """What each item adds when they are chosen in this order."""
-        values = [self._value(order[:t]) for t in range(order.size + 1)]
-        return np.diff(values)
+        return np.diff([self._value(order[:t]) for t in range(order.size + 1)])
 
     def _contributions(self, items: Items) -> Floats:
         """f(S) - f(S without j), for each j of S."""

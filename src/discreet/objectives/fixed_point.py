@@ -198,9 +198,7 @@ class FixedPointGains:
         for row, person, left in zip(asked, self._others, self._left, strict=True):
             try:
                 gains = answers.vector("gains", person.gains(list(self.items)), row.size)
-            except (
-                Exception
-            ):  # somebody's own code: what it raises may hold their data, and one person is not worth it
+            except Exception:  # what it raises may hold somebody's data, and one person is not worth it
                 continue
             with np.errstate(over="ignore"):  # what is too large is clipped
                 row[:] = np.clip(np.floor(gains * self._per_unit), self._low, left)

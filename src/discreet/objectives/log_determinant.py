@@ -253,8 +253,7 @@ class DeterminantRows(DeviceRows):
     def last_gains(self, items: Steps) -> Any:
         """f(S) - f(S without j) of each person, for each j of S."""
         # The determinant without j is the determinant times the j-th diagonal entry of the inverse.
-        tiny = float(np.finfo(np.float64).tiny)
-        shares = self.device.xp.clip(self._inverse_diagonal(items), min=tiny, max=1.0)
+        shares = self.device.xp.clip(self._inverse_diagonal(items), min=2.0**-1022, max=1.0)
         return self.device.gain(RATIO, None, 1.0 / shares, None)
 
     @QUIET

@@ -256,7 +256,7 @@ def _categories(name: str, values: Any, dimensions: int) -> NDArray[np.int64]:
     if array.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimension(s), not {array.ndim}")
     whole_numbers = array.dtype.kind in "iub" or (
-        array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == np.floor(array)).all())
+        array.dtype.kind == "f" and bool(((np.abs(array) < 2.0**63) & (array == np.floor(array))).all())
     )
     if not whole_numbers:
         raise TypeError(

@@ -536,6 +536,7 @@ def _places(held: NDArray[np.int32], items: Items) -> tuple[Items, Items]:
 
 
 Function = Callable[[Any], Any]
+_LARGEST = float(np.finfo(np.float64).max)  # where an item that is in the set is asked about again
 
 
 def function_rows(people: Population) -> Rows | None:
@@ -551,8 +552,9 @@ def custom(function: Function) -> Kind:
     and to the height at the cap: a function can be looked at in advance only where one looks.
     """
 
+    @QUIET
     def gain(state: Any, weight: Any, cap: Any) -> Any:
-        reached = np.asarray(state + weight, dtype=np.float64)
+        reached = np.minimum(state + weight, _LARGEST, dtype=np.float64)
         size, known = reached.size, np.size(state)
         found = heights(function, np.concatenate((reached.reshape(-1), np.ravel(state), np.ravel(cap))))
         after = found[:size].reshape(reached.shape)
@@ -600,6 +602,7 @@ def _wrong(reached: Floats, cap: Any, before: Any, after: Floats, most: Any) -> 
     return wrong
 
 
+@QUIET
 def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """What every entry adds on top of its row's state, and which rows' functions answered as they must.
 
@@ -612,7 +615,7 @@ def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     ends = matrix.indptr + 2 * np.arange(matrix.n_rows + 1)
     places, states, caps = np.arange(row_of.size) + 2 * row_of, ends[1:] - 2, ends[1:] - 1
     asked = np.empty(int(ends[-1]))
-    asked[places] = reached = state[row_of] + matrix.data
+    asked[places] = reached = np.minimum(state[row_of] + matrix.data, _LARGEST)
     asked[states], asked[caps] = state, rows.cap
     found, sound = _answers(function, asked, ends)
     before, after, most = found[states][row_of], found[places], found[caps][row_of]

@@ -29,6 +29,7 @@ from ..core.names import item_numbers
 from ..core.options import Adjacency, FeatureObjective, GreedyMethod, ItemObjective, Scale
 from ..core.text import at_most
 from ..objectives import MutualInformation, Population
+from ..objectives.devices import QUIET
 from ..objectives.mutual_information import LARGEST_TABLE
 from ..privacy import (
     Account,
@@ -56,6 +57,7 @@ from .greedy import Allowance, PrivateGreedy, Residual, least_epsilon
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
 
 
+@QUIET
 def validated(selector: BaseEstimator, *data: Any, **options: Any) -> Any:
     """scikit-learn's own checks, in words that tell nothing about people."""
     try:
@@ -358,8 +360,8 @@ class Fits:
             self._note(allowance.gate.spent)
 
     def _note(self, account: Account) -> None:
-        self.accounts.append(account)
         self.family.accounts.append(account)
+        self.accounts.append(account)
 
     def _warn(self, budget: Budget) -> None:
         """Name the total, with this fit, before it is spent."""
@@ -413,10 +415,8 @@ def _together(accounts: list[Account]) -> Account:
     ledger = Releases()
     for account in accounts:
         epsilon, delta = account.epsilon(), account.budget.delta
-        event: Event
-        if math.isinf(epsilon):
-            event = LaplaceNoise(1.0, 0.0)
-        else:
+        event: Event = LaplaceNoise(1.0, 0.0)
+        if math.isfinite(epsilon):
             event = ApproximateRelease(epsilon, delta) if delta else PureRelease(epsilon)
         if epsilon:
             ledger.add(Entry("one fit", event), 1)
@@ -579,7 +579,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
         greedy = PrivateGreedy(constraint, allowance, self.method, bound=people.bound, **given)
         greedy._advice = advice
         with self._fits.one(allowance, own=not isinstance(self.budget, Share | Gate)):
-            self.selection_ = greedy.select(people)
+            chosen = greedy.select(people)
+        self.selection_ = chosen  # shown once it is in the account, which an interrupt may come before
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self, "selection_")
@@ -894,10 +895,10 @@ class PrivateFeatureSelector(_PrivateSelector):
                     place = release.choice(scores[candidates])
                 chosen.append(int(candidates[place]))
                 open_items[chosen[-1]] = False
-            names = self._names()
-            labels = None if names is None else tuple(names[item] for item in chosen)
-            given = tuple(left.included.tolist())
-            self.selection_ = Selection(tuple(chosen), None, labels, gate.spent, queries=1, included=given)
+        names = self._names()
+        labels = None if names is None else tuple(names[item] for item in chosen)
+        given = tuple(left.included.tolist())
+        self.selection_ = Selection(tuple(chosen), None, labels, gate.spent, queries=1, included=given)
 
 
 def _picks(left: Residual) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +71,7 @@ class Allowance:
         self.gate: Gate = share.gate
         # Nobody else releases anything at a gate that was made here, for a whole budget.
         self.alone = share.whole and not isinstance(budget, Gate) and getattr(budget, "gate", None) is None
-        self._lost = Loss()
+        self._lost, self._lock = Loss(), threading.Lock()
 
     @property
     def account(self) -> Account:
@@ -86,22 +87,23 @@ class Allowance:
 
         ``charged``: it is one, which is charged in one go after this; the gate then looks at it by itself.
         """
-        share, lost = self.share, self._lost
-        definition = share.definition
-        if definition is None and share.fraction < 1:
-            definition = self.gate.definition
-        if definition is not None and share.private:
-            limit = filter_of(share.budget, definition).part(share.fraction)
-            for event, count in releases:
-                lost += event_loss(event) * count
-                if not limit.fits(lost):
-                    refused = replace(self.gate.preview(event, count), fits=False, largest=None)
-                    refusal = BudgetExceeded(refused)
-                    refusal.add_note("The share that was given for this is spent; the gate's others are not.")
-                    raise refusal
-        if not charged:
-            self.gate.expect(*releases)
-        self._lost = lost
+        with self._lock:  # of two threads with one share the second one finds what the first has spent
+            share, lost = self.share, self._lost
+            definition = share.definition
+            if definition is None and share.fraction < 1:
+                definition = self.gate.definition
+            if definition is not None and share.private:
+                limit = filter_of(share.budget, definition).part(share.fraction)
+                for event, count in releases:
+                    lost += event_loss(event) * count
+                    if not limit.fits(lost):
+                        refused = replace(self.gate.preview(event, count), fits=False, largest=None)
+                        refusal = BudgetExceeded(refused)
+                        refusal.add_note("The share given for this is spent; the gate's others are not.")
+                        raise refusal
+            if not charged:
+                self.gate.expect(*releases)
+            self._lost = lost
 
     def __str__(self) -> str:
         part = self.share.fraction
@@ -174,9 +176,8 @@ class Residual:
     def forced(self) -> bool:
         """Whether there is nothing to choose: no item can be added, or all of them together."""
         left = self.constraint
-        if left is None:
-            return True
-        return left.rank >= self.free.size and left.contains(np.arange(self.free.size))
+        size = self.free.size
+        return left is None or (left.rank >= size and left.contains(np.arange(size)))
 
     def items(self, chosen: Iterable[int]) -> list[int]:
         """Items in the whole numbering: the included ones, then the chosen free ones."""
@@ -319,7 +320,6 @@ class OfflineSelector:
                 " objectives.SetFunction makes one of any function"
             )
         known = people.catalogue != "from data"
-
         included: list[int] = []
         excluded: list[int] = []
         named = [("include", self.include, included), ("exclude", self.exclude, excluded)]
@@ -1246,5 +1246,4 @@ def _drawn(release: Release, found: NDArray[np.float64], picks: Picks) -> int:
         return 0
     if math.isinf(picks.rate):
         return int(np.argmax(found))
-    draw = release.choice if picks.keep is None else release.permute_and_flip
-    return draw(found, picks.rate)
+    return (release.choice if picks.keep is None else release.permute_and_flip)(found, picks.rate)
