@@ -754,11 +754,11 @@ class _Locks:
     def of(self, timeout: float, *, shared: bool = False) -> Iterator[None]:
         """Nobody writes, or with ``shared=False`` reads; waits that many seconds for them at most."""
         give_up = time.monotonic() + timeout
-        while not _locked(self._handle, shared=shared):
-            if time.monotonic() > give_up:
-                raise TimeoutError
-            time.sleep(0.0005)
-        try:
+        try:  # an interrupt may come right after the lock was taken
+            while not _locked(self._handle, shared=shared):
+                if time.monotonic() > give_up:
+                    raise TimeoutError
+                time.sleep(0.0005)
             yield
         finally:
             if fcntl is not None:
