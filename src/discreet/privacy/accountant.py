@@ -59,7 +59,7 @@ from .events import (
     ScoreChange,
     SphericalLaplaceNoise,
 )
-from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
+from .ledger import PROCESS, Charge, Ledger, LedgerConflict, MemoryLedger
 from .picks import ExactChoices, SampledScores
 from .randomness import PublicRandomness, Seed
 
@@ -171,7 +171,7 @@ class Accountant:
         self.lock = threading.RLock()
         self._seen = 0
         self._known: frozenset[str] = frozenset()  # caveats that the ledger has
-        self._process = os.getpid()
+        self._process = os.getpid(), PROCESS[0]
         if ledger is not None:
             self._join(ledger)
 
@@ -199,7 +199,7 @@ class Accountant:
 
     def check_process(self) -> None:
         """Refuse to go on in a forked child: parent and child would each spend the same budget."""
-        if os.getpid() != self._process:
+        if (os.getpid(), PROCESS[0]) != self._process:
             raise RuntimeError(
                 "this gate was made in another process, which may go on spending the same budget; make a gate"
                 " with a share of the budget in each process"
