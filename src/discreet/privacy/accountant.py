@@ -76,6 +76,7 @@ SEEDED = (
     " knows the seed can remove the noise"
 )
 BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
+_LESS = 1.0 - 2.0**-51  # charges read a range as its decimal, and people may move scores by the float
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
 _WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
@@ -621,11 +622,11 @@ class Release:
         if given is None:
             if own is None:
                 raise TypeError(f"{event} does not say at which rate to choose; give rate=")
-            return own
+            return own * _LESS
         # Below 0 the scores would be turned round, by any factor.
         if not 0.0 <= given < math.inf or (own is not None and exact(given) > exact(own)):
             raise ValueError(f"{event} does not pay for choices at rate {given:g}")
-        return given
+        return given * _LESS
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a release is not copied or pickled, or its draws could be made twice")
