@@ -16,7 +16,14 @@ from scipy import stats
 
 import discreet as dc
 from discreet.kernels.softmax import decided_choice
-from discreet.privacy import ExponentialChoice, ReproducibleRandomness, ScoreChange, conversions, samplers
+from discreet.privacy import (
+    ExponentialChoice,
+    PermuteAndFlip,
+    ReproducibleRandomness,
+    ScoreChange,
+    conversions,
+    samplers,
+)
 from discreet.privacy.ordered import OrderedExperts
 from tests.privacy.audit import hockey_stick, loss_range, transcripts
 from tests.privacy.test_noise import Scripted
@@ -463,6 +470,20 @@ def test_a_draw_near_a_border_is_decided_exactly(above, exactly, monkeypatch):
     source = SimpleNamespace(words=lambda count: np.full(count, word))
     assert samplers.exponential_choice(source, np.zeros(1000), 1.0) == 500
     assert bool(asked) == exactly
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0, 2.0**-20 / 3])
+@pytest.mark.parametrize("how", ["exponential_choice", "permute_and_flip"])
+def test_scores_that_move_by_a_float_above_its_decimal_are_paid_for(how, rate, monkeypatch):
+    """The float 0.1 is above 1/10, which is what a range of 0.1 is charged for."""
+    kind, drawn = {"exponential_choice": ExponentialChoice, "permute_and_flip": PermuteAndFlip}[how], []
+    monkeypatch.setattr(samplers, how, lambda *given: drawn.append(given[-1]))
+    release = dc.Gate(dc.Budget(1.0)).reserve(kind(rate, 0.1), 2)
+    for given in (None, rate):
+        (release.choice if kind is ExponentialChoice else release.permute_and_flip)(np.zeros(2), given)
+    for one in drawn:
+        lost, paid = conversions.exact(one) * Fraction(0.1), release.event.loss().pure
+        assert paid * (1 - Fraction(1, 1 << 50)) < lost <= paid < conversions.exact(rate) * Fraction(0.1)
 
 
 def test_experts_prefer_items_and_open_others_in_the_middle_of_the_field():

@@ -148,6 +148,15 @@ def test_a_copied_share_spends_at_the_same_gate():
         dc.offline.PrivateGreedy(1, shares[1]).select(PEOPLE)
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda share: copy.deepcopy([share])[0]])
+def test_a_copied_share_of_a_budget_is_spent_once(copied):
+    share = dc.Budget(1.0).split(2)[0]
+    shares = [share, copied(share)]
+    dc.offline.PrivateGreedy(1, shares[0]).select(PEOPLE)
+    with pytest.raises(dc.BudgetExceeded):
+        dc.offline.PrivateGreedy(1, shares[1]).select(PEOPLE)
+
+
 # --- less than nothing -------------------------------------------------------------------------------
 
 

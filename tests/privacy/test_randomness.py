@@ -39,14 +39,16 @@ def test_forked_child_draws_other_words():
     assert theirs.size == 4
 
 
+@pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("what", ["gate", "sum"])
-def test_forked_child_cannot_spend_the_parents_budget(what):
-    """Parent and child would each spend it, and neither account would know of the other."""
+def test_forked_child_cannot_spend_the_parents_budget(what, alike):
+    """Parent and child would each spend it; ``alike``: under one number, as in two containers."""
     gate = dc.Gate(dc.Budget(1.0))
     total = gate.running_sum(1, 4, method="tree", noise="laplace", norm_bound=1.0, share=0.5)
     read, write = os.pipe()
-    child = os.fork()
+    number, child = os.getpid(), os.fork()
     if child == 0:
+        os.getpid = (lambda: number) if alike else os.getpid
         try:
             gate.choose([0.0, 1.0], 0.1, 1.0) if what == "gate" else total.add([0.0])
         except RuntimeError as error:

@@ -31,7 +31,7 @@ from discreet.privacy import (
     SQLiteLedger,
     TreeSum,
 )
-from discreet.privacy.ledger import _Locks
+from discreet.privacy.ledger import _locked, _Locks
 from tests.states import Meanwhile
 
 PURE, APPROXIMATE = dc.Budget(1.0), dc.Budget(1.0, 1e-6)
@@ -258,6 +258,26 @@ def test_an_interrupt_leaves_no_transaction_open(path):
         Gate(PURE, 0, ledger=other).reserve(TENTH)  # nobody holds the write lock
         gate.reserve(TENTH)
         assert gate.spent.pure == 0.2
+
+
+def test_an_interrupt_leaves_no_lock_taken(path, monkeypatch):
+    plain, shots = _locked, []
+
+    def interrupted(handle, **how):
+        assert plain(handle, **how)
+        if not shots:
+            shots.append(handle)
+            raise KeyboardInterrupt
+        return True
+
+    with SQLiteLedger(path) as ledger, SQLiteLedger(path, timeout=0.1) as other:
+        gate, its = Gate(PURE, 0, ledger=ledger), Gate(PURE, 0, ledger=other)
+        monkeypatch.setattr("discreet.privacy.ledger._locked", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            gate.reserve(TENTH)
+        monkeypatch.undo()
+        its.reserve(TENTH)  # before that gate does anything more
+        assert gate.spent.pure == 0.1
 
 
 def test_a_new_file_that_is_busy_is_asked_again(tmp_path, monkeypatch):

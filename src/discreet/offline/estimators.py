@@ -43,13 +43,13 @@ from ..privacy import (
     Gate,
     LaplaceNoise,
     PermuteAndFlip,
-    PublicRandomness,
     PureRelease,
     Releases,
     Share,
 )
 from ..privacy.accountant import Spending
 from ..privacy.conversions import exact, rounded_up
+from ..privacy.ledger import PROCESS
 from ..results import Selection
 from .greedy import Allowance, PrivateGreedy, Residual, least_epsilon
 
@@ -269,7 +269,6 @@ _ELSEWHERE = (
     "a fit in another process (n_jobs) would be in no account: run jobs in threads, with"
     " joblib.parallel_config(backend='threading'); to fit an estimator that was loaded from a file, clone it"
 )
-_RUN = PublicRandomness.fresh().generator.bytes(8)  # other runs may have the same number of a process
 
 
 def _search_above(estimator: Any) -> tuple[Any, int] | None:
@@ -510,12 +509,12 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __getstate__(self) -> Any:
         if isinstance(self.budget, Share):
             raise TypeError("an estimator with a share is not copied or pickled, or it could be spent twice")
-        return super().__getstate__() | {"_process": (os.getpid(), _RUN)}
+        return super().__getstate__() | {"_process": (os.getpid(), PROCESS[0])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         made = state.pop("_process", None)  # joblib sends clones to other processes by pickling them
         super().__setstate__(state)
-        self.__dict__["_sent"] = made != (os.getpid(), _RUN)
+        self.__dict__["_sent"] = made != (os.getpid(), PROCESS[0])
 
     @property
     def _fits(self) -> Fits:

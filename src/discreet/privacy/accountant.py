@@ -59,7 +59,7 @@ from .events import (
     ScoreChange,
     SphericalLaplaceNoise,
 )
-from .ledger import Charge, Ledger, LedgerConflict, MemoryLedger
+from .ledger import PROCESS, Charge, Ledger, LedgerConflict, MemoryLedger
 from .picks import ExactChoices, SampledScores
 from .randomness import PublicRandomness, Seed
 
@@ -76,6 +76,7 @@ SEEDED = (
     " knows the seed can remove the noise"
 )
 BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
+_LESS = 1.0 - 2.0**-51  # charges read a range as its decimal, and people may move scores by the float
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
 _WORDS = {"pure": "pure epsilon", "zcdp": "zCDP", "gdp": "Gaussian DP"}
@@ -171,7 +172,7 @@ class Accountant:
         self.lock = threading.RLock()
         self._seen = 0
         self._known: frozenset[str] = frozenset()  # caveats that the ledger has
-        self._process = os.getpid()
+        self._process = os.getpid(), PROCESS[0]
         if ledger is not None:
             self._join(ledger)
 
@@ -199,7 +200,7 @@ class Accountant:
 
     def check_process(self) -> None:
         """Refuse to go on in a forked child: parent and child would each spend the same budget."""
-        if os.getpid() != self._process:
+        if (os.getpid(), PROCESS[0]) != self._process:
             raise RuntimeError(
                 "this gate was made in another process, which may go on spending the same budget; make a gate"
                 " with a share of the budget in each process"
@@ -621,11 +622,11 @@ class Release:
         if given is None:
             if own is None:
                 raise TypeError(f"{event} does not say at which rate to choose; give rate=")
-            return own
+            return own * _LESS
         # Below 0 the scores would be turned round, by any factor.
         if not 0.0 <= given < math.inf or (own is not None and exact(given) > exact(own)):
             raise ValueError(f"{event} does not pay for choices at rate {given:g}")
-        return given
+        return given * _LESS
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a release is not copied or pickled, or its draws could be made twice")

@@ -264,9 +264,11 @@ class Share:
         found: _T = self._made[kind]
         return found
 
-    def __sklearn_clone__(self) -> Share:
-        """Estimators that are cloned go on with the same share, which is spent once."""
+    def __deepcopy__(self, memo: object = None) -> Share:
+        """Estimators that are cloned, and copies of settings, go on with the same share: it is spent once."""
         return self
+
+    __copy__ = __sklearn_clone__ = __deepcopy__
 
     def part(self, fraction: Fraction | int | float) -> Share:
         """A fraction of this share, which has not been spent."""

@@ -61,12 +61,8 @@ class LossDistribution:
     lost: float
     count: int
 
-    @property
-    def last(self) -> int:
-        return self.first + self.masses.size - 1
-
     def losses(self, grid: float) -> NDArray[np.float64]:
-        return np.arange(self.first, self.last + 1, dtype=np.float64) * grid
+        return (self.first + np.arange(self.masses.size, dtype=np.float64)) * grid
 
     def variance(self, grid: float) -> float:
         losses = self.losses(grid)
@@ -221,7 +217,8 @@ class Composition:
         bottom = room + sum(part.count * part.log_moment(-exponent, self.grid) for part in tilted)
         start = sum(part.count * part.first for part in tilted)
         low = max(start, -math.ceil(bottom / exponent / self.grid))
-        high = min(sum(part.count * part.last for part in tilted), math.ceil(top / exponent / self.grid))
+        last = start + sum(part.count * (part.masses.size - 1) for part in tilted)
+        high = min(last, math.ceil(top / exponent / self.grid))
         longest = max(high - low + 1, *(part.masses.size for part in tilted))
         size = 1 << (longest - 1).bit_length()
         relative = 8.0 * math.log2(size) * UNIT * math.sqrt(size)
@@ -325,7 +322,7 @@ def adaptive_choices_delta(epsilon: float, ranges: Groups, *, mu: float = 0.0, p
         return 0.0
     if not steps and not responses:
         return gdp_delta(noise, target)
-    if noise == 0.0 and not responses and _is_single(steps):
+    if noise == 0.0 and not responses and sum(count for _, count in steps) == 1:
         return _single_delta(target, steps[0][0])
     return max(SMALLEST_DELTA, _composition(steps, noise, responses).delta(target))
 
@@ -347,7 +344,7 @@ def adaptive_choices_epsilon(delta: float, ranges: Groups, *, mu: float = 0.0, p
     steps, noise, responses = _checked(ranges, mu, pure)
     if not steps and not responses:
         return gdp_epsilon(noise, target)
-    if noise == 0.0 and not responses and _is_single(steps):
+    if noise == 0.0 and not responses and sum(count for _, count in steps) == 1:
         return _single_epsilon(target, steps[0][0])
     bound = _composition(steps, noise, responses).epsilon(target)
     return bound if noise > 0.0 else min(bound, _pure_total(steps, responses))
@@ -373,10 +370,6 @@ def _groups(name: str, groups: Groups) -> _Groups:
 def _pure_total(ranges: _Groups, pure: _Groups) -> float:
     """Pure epsilon of everything: a step of range ``w`` is ``w``-DP."""
     return math.fsum(size * count for size, count in ranges + pure) * (1.0 + 8.0 * UNIT)
-
-
-def _is_single(ranges: _Groups) -> bool:
-    return len(ranges) == 1 and ranges[0][1] == 1
 
 
 def _single_delta(epsilon: float, width: float) -> float:

@@ -79,8 +79,8 @@ def exact(value: float | int | Fraction) -> Fraction:
     """The rational number a reader sees: floats are read as the decimal they print.
 
     ``0.1`` becomes 1/10, so that ten releases of 0.1 fit into a budget of 1.0. The float itself
-    differs from that decimal by less than half a unit in the last place; every sampler covers the
-    difference in its own error bound.
+    differs from that decimal by less than half a unit in the last place; samplers cover the difference
+    in their error bounds, and choices are drawn at a rate that is as much lower.
 
     >>> sum([exact(0.1)] * 10) == 1
     True

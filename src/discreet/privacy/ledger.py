@@ -754,11 +754,11 @@ class _Locks:
     def of(self, timeout: float, *, shared: bool = False) -> Iterator[None]:
         """Nobody writes, or with ``shared=False`` reads; waits that many seconds for them at most."""
         give_up = time.monotonic() + timeout
-        while not _locked(self._handle, shared=shared):
-            if time.monotonic() > give_up:
-                raise TimeoutError
-            time.sleep(0.0005)
-        try:
+        try:  # an interrupt may come right after the lock was taken
+            while not _locked(self._handle, shared=shared):
+                if time.monotonic() > give_up:
+                    raise TimeoutError
+                time.sleep(0.0005)
             yield
         finally:
             if fcntl is not None:
@@ -825,6 +825,8 @@ class _Holder:
 
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 _held: list[SQLiteLedger] = []
+# The name of this process; its number a forked child in another container may have too, or a later process.
+PROCESS = [random_id()]
 
 
 def _before_fork() -> None:
@@ -840,6 +842,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    PROCESS[0] = random_id()
     for ledger in _held:
         if ledger._holder is not None:
             ledger._holder.leave()
