@@ -256,7 +256,7 @@ def test_what_was_learned_of_items_together_stays_when_items_are_added(more):
 
 
 def test_beliefs_begin_also_where_they_were_interrupted():
-    """The last of the first blocks was released, and what is believed was not made of it: the next one does."""
+    """The last of the first blocks was released, and no beliefs were made of it: the next one makes them."""
     learner = ThompsonSelector(5, 2, None, PURE, block=2, seed=0)
     for t in range(2 * WARM_UP + 2):
         learner.choose()

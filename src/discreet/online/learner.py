@@ -1031,18 +1031,20 @@ class OnlineSelector(OnlineLearner):
         with self._turn("add_items()"):
             names = list(items) if not isinstance(items, str | bytes) else [items]
             back, fresh = self._catalogue.sorted_out(names)
+            size, labels, settings = self.n_items + len(fresh), self.labels, None
             if fresh:  # first: where these are refused, nothing has changed
                 self._check_growing()
-                size = self.n_items + len(fresh)
-                labels = None if self.labels is None else (*self.labels, *fresh)
+                labels = None if labels is None else (*labels, *fresh)
                 settings = self._grown(size, labels)
-                self._open_items(np.arange(self.n_items, size), np.flatnonzero(self._active()), settings)
-                object.__setattr__(self, "settings", settings)
-                self._catalogue.grow(size, labels)
-                self._waiting.grow(size)
-            self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
-            self._catalogue.bring_back(back.tolist())
-            self._restrict()
+            with self._turns.whole("add_items()"):
+                if settings is not None:
+                    self._open_items(np.arange(self.n_items, size), np.flatnonzero(self._active()), settings)
+                    object.__setattr__(self, "settings", settings)
+                    self._catalogue.grow(size, labels)
+                    self._waiting.grow(size)
+                self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
+                self._catalogue.bring_back(back.tolist())
+                self._restrict()
 
     def retire_items(self, items: Iterable[Any]) -> None:
         """These items, by label or number, are not shown from now on.
