@@ -37,6 +37,7 @@ GOALS = ("expected", "certified")
 # A certificate about people as they are is preferred up to this factor to one about people cut short.
 _PREFERRED = 2.0
 _ALIKE = 0.02  # expected shares that differ by less are alike
+_FAR = 0.1  # ... and by more than this part of the larger one are not: two errors of three streams span all
 _WORTH = 0.5  # a certificate below this part of what any play can lose is worth something
 _KEPT = 0.95  # ... with this part of what is expected at most
 _LAST_PEOPLE = 300_000  # how far the search for enough people goes
@@ -544,7 +545,7 @@ def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Share
     """The kind that serves most; of those that serve about as much, the surest, or the first.
 
     For any order of people, one with a certificate that is worth something, unless it serves much less. About
-    as much: within two standard errors of the difference, stream by stream.
+    as much: within two standard errors of the difference, stream by stream, and a tenth of what is served.
     """
 
     def served(one: Candidate) -> float:
@@ -553,7 +554,8 @@ def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Share
     def behind(one: Candidate) -> bool:
         pairs = list(zip(shares[top.kind], shares[one.kind], strict=False))
         less = [first - second for first, second in pairs]
-        return float(np.mean(less)) > max(_ALIKE, 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less)))
+        errors = 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less))
+        return float(np.mean(less)) > max(_ALIKE, min(errors, _FAR * served(top)))
 
     top, worth = max(kinds, key=served), _WORTH * question.trivial
     sure = [one for one in kinds if one.certified < worth]
