@@ -1151,7 +1151,7 @@ class OnlineSelector(OnlineLearner):
             for place, round in enumerate(late):
                 if (round not in self._pending and round != now) or round in late[:place]:
                     raise ValueError(f"rounds={round} waits for no feedback")
-            for round in late:
+            for round in sorted(late):  # the open one last: it can make the oldest expire
                 if round == now:
                     self._pass_on()
                 ticket = self._pending.take(round)
