@@ -397,6 +397,9 @@ def test_people_who_are_none_are_refused():
     bandit.choose()
     with pytest.raises(TypeError, match="slots"):
         bandit.learn(items=[0])
+    slots = dc.online.BanditSelector(5, 2, 500, dc.Budget(1.0), feedback="slots")
+    with pytest.raises(DataError, match="a number for each slot"):  # not as if it had been taken
+        slots.learn(items={slots.choose().items[0]: 0.0})
 
 
 def test_who_took_several_counts_a_part_for_each():
@@ -899,7 +902,7 @@ def test_an_interruption_while_items_are_added_is_said(kind):
     with mock.patch.object(where, "grow", side_effect=calls), pytest.raises(KeyboardInterrupt):
         learner.add_items([5])
     for call in (shown, learner.to_bytes, partial(learner.add_items, [5])):
-        with pytest.raises(RuntimeError, match=r"add_items\(\) was interrupted half-way; go on from the last"):
+        with pytest.raises(RuntimeError, match=r"add_items\(\) was interrupted half-way"):
             call()
 
 

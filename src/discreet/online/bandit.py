@@ -7,7 +7,7 @@ taken) are those of `BanditSelector`, and `ThompsonSelector` has one of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -94,6 +94,8 @@ class RewardUnits:
         if not self.by_slot:
             return value
         if items is not None:
+            if isinstance(items, Mapping):  # one of whose items may be worth nothing
+                raise TypeError("items= lists what was taken; give amounts as a number for each slot")
             return Taken(tuple(catalogue.items("items", items).tolist()))
         scalar = value is not None and (type(value) in (int, str) or np.ndim(value) == 0)
         return catalogue.item(value) if scalar else value
