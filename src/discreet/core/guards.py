@@ -134,10 +134,7 @@ class Turns:
 
     @contextmanager
     def whole(self, call: str) -> Iterator[None]:
-        """Changes of several parts, by who has the turn: all are made, or a refusal comes before the first.
-
-        After an interruption no call is taken any more.
-        """
+        """Changes of parts: all, or refused before the first; after an interruption no call is taken."""
         self._halfway = call
         try:
             yield

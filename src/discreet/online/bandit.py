@@ -744,10 +744,9 @@ class Schedule:
 
     def reach(self, round: int) -> None:
         """Make the chunk that holds ``round``, where it is not there."""
-        if round < self.stop:
-            return
-        self._before = (self._public._stream, self._explored_last, self._explored)
-        self._make(round)
+        if round >= self.stop:
+            self._before = (self._public._stream, self._explored_last, self._explored)
+            self._make(round)
 
     def _make(self, start: int) -> None:
         self._clear(start, min(self.chunk_length, self._settings.rounds - start))

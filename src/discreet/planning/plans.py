@@ -552,8 +552,7 @@ def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Share
         return float(np.mean(shares[one.kind]))
 
     def behind(one: Candidate) -> bool:
-        pairs = list(zip(shares[top.kind], shares[one.kind], strict=False))
-        less = [first - second for first, second in pairs]
+        less = [most - own for most, own in zip(shares[top.kind], shares[one.kind], strict=False)]
         errors = 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less))
         return float(np.mean(less)) > max(_ALIKE, min(errors, _FAR * served(top)))
 
