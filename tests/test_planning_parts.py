@@ -245,6 +245,11 @@ def test_which_kind_is_chosen():
     assert _chosen("stationary", ("first", 1_000.0, (0.77, 0.78, 0.76)), top) == "top"
     wide = ("wide", 315.0, (0.90, 0.60, 0.80))  # behind by 0.033 with a standard error of 0.09
     assert _chosen("stationary", wide, top) == "wide"
+    # ... and never by more than a tenth of the most: three streams that differ by this much say little.
+    poor = ("poor", 315.0, (0.02, 0.60, 0.02))
+    assert _chosen("stationary", poor, ("best", 1_000.0, (0.98, 0.58, 0.99))) == "best"
+    assert _chosen("stationary", ("wider", 315.0, (0.90, 0.45, 0.80)), top) == "top"
+    assert _chosen("stationary", ("nearly", 315.0, (0.90, 0.47, 0.80)), top) == "nearly"
     near = ("near", 315.0, (0.79, 0.78, 0.74))  # by 0.03 with 0.012
     assert _chosen("stationary", near, top) == "top"
     less = ("less", 300.0, (0.785, 0.785, 0.785))

@@ -488,6 +488,31 @@ def test_a_lost_reward_costs_its_own_sample_only():
     assert [left for _, left in fast._sum._samples.values()] == [1]
 
 
+@pytest.mark.parametrize("place", ["_fresh_noise", "schedule"])
+def test_an_interrupted_chunk_leaves_no_noise_to_its_samples(place, monkeypatch):
+    """Interrupted while a chunk of rounds is made, or its noise drawn: every sample has noise of its own."""
+    monkeypatch.setattr(module, "_CHUNK", 1)
+    learner, used = BanditSelector(4, 1, 200, PURE, block=4, repeats=1, seed=6), []
+    honest, kind = ValueFeedback._noise_for, ValueFeedback
+    if place == "schedule":
+        place, kind = "_by_blocks", module.Schedule
+
+    def noted(self, *sample):
+        used.append(honest(self, *sample))
+        return used[-1]
+
+    monkeypatch.setattr(ValueFeedback, "_noise_for", noted)
+    for t in range(40):
+        if t % 4 == 0:
+            stopped = mock.patch.object(kind, place, side_effect=KeyboardInterrupt)
+            with stopped, pytest.raises(KeyboardInterrupt):
+                learner.choose()
+        learner.choose()
+        learner.learn(1.0)
+    assert len(set(used)) == len(used) == 10
+    assert 0 not in used
+
+
 def test_draws_that_are_too_close_to_call_are_decided_outside():
     """Words at the very border of the first item: the compiled loop asks, and the draw goes on."""
     people = Coverage(np.eye(4)[np.arange(12) % 4])

@@ -4,6 +4,7 @@ another one has released: for every selector."""
 import contextlib
 import math
 import pickle
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -396,6 +397,9 @@ def test_people_who_are_none_are_refused():
     bandit.choose()
     with pytest.raises(TypeError, match="slots"):
         bandit.learn(items=[0])
+    slots = dc.online.BanditSelector(5, 2, 500, dc.Budget(1.0), feedback="slots")
+    with pytest.raises(DataError, match="a number for each slot"):  # not as if it had been taken
+        slots.learn(items={slots.choose().items[0]: 0.0})
 
 
 def test_who_took_several_counts_a_part_for_each():
@@ -878,6 +882,28 @@ def test_parts_are_absorbed_once_and_in_time(tmp_path):
     capped = dc.online.RunningSumSelector(6, 2, 50, BUDGET, items_per_person=1, seed=0)
     with pytest.raises(ValueError, match="items_per_person= draws items by the round"):
         capped.partial(server="a")
+
+
+@pytest.mark.parametrize("kind", ["one", "segments"])
+def test_an_interruption_while_items_are_added_is_said(kind):
+    """Some parts have the new items and others do not: nobody goes on with that, or saves it."""
+    make = partial(dc.online.BanditSelector, 5, 2, 5000, feedback="slots")
+    if kind == "one":
+        learner = make(BUDGET, seed=0)
+        where, calls, shown = Catalogue, (KeyboardInterrupt,), learner.choose
+    else:
+        learner = dc.online.Segments(lambda share: make(share), ["a", "b"], BUDGET, by="x", seed=0)
+        where, calls, shown = Waiting, (None, KeyboardInterrupt), partial(learner.choose, "a")
+    with pytest.raises(ValueError, match="already"):
+        learner.add_items([5, 4])
+    with pytest.raises(TypeError):
+        learner.add_items(5)
+    shown()  # what is refused changes nothing
+    with mock.patch.object(where, "grow", side_effect=calls), pytest.raises(KeyboardInterrupt):
+        learner.add_items([5])
+    for call in (shown, learner.to_bytes, partial(learner.add_items, [5])):
+        with pytest.raises(RuntimeError, match=r"add_items\(\) was interrupted half-way"):
+            call()
 
 
 def test_people_of_a_part_are_those_who_were_added():

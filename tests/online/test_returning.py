@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+
 import numpy as np
 import pytest
 
@@ -253,6 +256,33 @@ def test_late_feedback_counts_once_in_the_batch_it_comes_into(kind):
     assert 1.5 < known[-1].max() <= 3.0
     with pytest.raises(ValueError, match="min_separation"):
         kind(PEOPLE, 1, ROUNDS, budget, min_separation=1, seed=0, **every).add_items([PEOPLE])
+
+
+@pytest.mark.parametrize("call", ["register", "forget"])
+def test_interrupted_counting_leaves_what_can_be_saved(call):
+    """Interrupted at every line: how often somebody was counted, and in which rounds, are of one mind."""
+
+    def watch(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_name == call and event == "line":
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return watch
+
+    for line in range(1, 16):
+        learner = RunningSumSelector(5, 2, 60, dc.Budget(1.0, 1e-6, "replace", 3), min_separation=1)
+        learner.run(Coverage(np.eye(5)), person_ids=list("aabba"))
+        learner.choose()
+        left, before = line, sys.gettrace()
+        sys.settrace(watch)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                getattr(learner._contribution, call)("b")
+        finally:
+            sys.settrace(before)
+        assert dc.load(learner.to_bytes()).round == 5
 
 
 def test_a_file_with_other_rounds_is_refused():

@@ -48,6 +48,16 @@ def test_skip_refuses_what_waits_for_nothing(name):
             learner.skip([gone])
 
 
+@pytest.mark.parametrize("name", ["LeaderSelector", "ThompsonSelector"])
+def test_the_open_round_is_skipped_together_with_the_oldest_that_waits(name, monkeypatch):
+    monkeypatch.setattr("discreet.online.learner.MOST_OPEN", 4)
+    learner = next(iter(EXAMPLES[name].values())).make(REGISTRY[name].kind(name))
+    for _ in range(5):
+        learner.choose(wait=False)
+    learner.skip([4, 0, 1])
+    assert learner.pending == (2, 3)
+
+
 def test_a_round_that_was_learned_from_is_not_skipped():
     learner = dc.online.LeaderSelector(4, 1, 50, dc.Budget(1.0, 1e-6), batch=10, seed=0)
     for _ in range(2):

@@ -255,6 +255,22 @@ def test_what_was_learned_of_items_together_stays_when_items_are_added(more):
         assert after.variance == pytest.approx([*np.diag(covariance), *[alone] * more], rel=1e-4)
 
 
+def test_beliefs_begin_also_where_they_were_interrupted():
+    """The last of the first blocks was released, and no beliefs were made of it: the next one makes them."""
+    learner = ThompsonSelector(5, 2, None, PURE, block=2, seed=0)
+    for t in range(2 * WARM_UP + 2):
+        learner.choose()
+        stopped = mock.patch.object(ItemValues, "_begin", side_effect=KeyboardInterrupt)
+        if t == 2 * WARM_UP - 1:
+            with stopped, pytest.raises(KeyboardInterrupt):
+                learner.learn(1.0)
+            assert learner.released.values is None
+        else:
+            learner.learn(1.0)
+    assert learner.released.values is not None
+    assert dc.load(learner.to_bytes()).released.people == learner.released.people
+
+
 def test_many_items_need_no_matrix():
     learner = ThompsonSelector(50_000, 3, None, FREE, block=1, seed=0)
     for _ in range(WARM_UP + 3):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -118,6 +118,7 @@ class Turns:
         # Calls are short: the lock itself is what they hold, and an interruption never leaves it taken.
         self._lock: Any = threading.RLock()
         self._own = threading.local()  # the call that a thread waits for its turn with, or has its turn for
+        self._halfway = ""  # a call that changes several parts, which do not fit together until it ends
 
     def take(self, call: str) -> AbstractContextManager[object]:
         """A call that may change the object."""
@@ -126,8 +127,21 @@ class Turns:
                 f"{call} was called inside {self._own.call} of the same {self._what}; a person's function"
                 " must not use it"
             )
+        if self._halfway:
+            raise RuntimeError(f"{self._halfway} was interrupted half-way; go on from the last saved state")
         self._own.call = call
         return self._lock  # type: ignore[no-any-return]
+
+    @contextmanager
+    def whole(self, call: str) -> Iterator[None]:
+        """Changes of parts: all, or refused before the first; after an interruption no call is taken."""
+        self._halfway = call
+        try:
+            yield
+        except (ValueError, NotImplementedError):
+            self._halfway = ""
+            raise
+        self._halfway = ""
 
     def look(self) -> AbstractContextManager[object]:
         """A look at the object between two calls of other threads; from inside a call, at once."""

@@ -7,7 +7,7 @@ taken) are those of `BanditSelector`, and `ThompsonSelector` has one of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -94,6 +94,8 @@ class RewardUnits:
         if not self.by_slot:
             return value
         if items is not None:
+            if isinstance(items, Mapping):  # one of whose items may be worth nothing
+                raise TypeError("items= lists what was taken; give amounts as a number for each slot")
             return Taken(tuple(catalogue.items("items", items).tolist()))
         scalar = value is not None and (type(value) in (int, str) or np.ndim(value) == 0)
         return catalogue.item(value) if scalar else value
@@ -711,7 +713,7 @@ class Schedule:
         self._clear(0, 0)
 
     def _clear(self, start: int, length: int) -> None:
-        self.start = start
+        self.start, self._made = start, False
         self.explore = np.full(length, -1, dtype=np.int32)
         self.item = np.zeros(length, dtype=np.int32)
         self.due = np.zeros(length, dtype=np.bool_)
@@ -719,8 +721,8 @@ class Schedule:
 
     @property
     def stop(self) -> int:
-        """The round after the chunk."""
-        return self.start + self.explore.size
+        """The round after the chunk; 0 where none was made to its end."""
+        return self.start + self.explore.size if self._made else 0
 
     @property
     def explorations(self) -> int | None:
@@ -740,13 +742,11 @@ class Schedule:
             return settings.k
         return max(1, -(-self.explore.size // settings.block)) * settings.k
 
-    def reach(self, round: int) -> bool:
-        """Make the chunk that holds ``round``; whether it is a new one."""
-        if round < self.stop:
-            return False
-        self._before = (self._public._stream, self._explored_last, self._explored)
-        self._make(round)
-        return True
+    def reach(self, round: int) -> None:
+        """Make the chunk that holds ``round``, where it is not there."""
+        if round >= self.stop:
+            self._before = (self._public._stream, self._explored_last, self._explored)
+            self._make(round)
 
     def _make(self, start: int) -> None:
         self._clear(start, min(self.chunk_length, self._settings.rounds - start))
@@ -755,6 +755,7 @@ class Schedule:
         else:
             self._by_chance(self._public.generator, self._settings.exploration_rate)
         self.sample += np.maximum(self.explore, 0)
+        self._made = True
 
     def _by_blocks(self, rng: np.random.Generator) -> None:
         """In every whole block each expert tries one random item, at random places of the block."""
@@ -778,7 +779,7 @@ class Schedule:
         experts = rng.integers(settings.k, size=length, dtype=np.int32)
         tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
         if self._picked is not None:
-            explores = self._picked[self.start : self.stop]
+            explores = self._picked[self.start : self.start + length]
         if settings.stop_exploring:
             explores &= self._explored + np.cumsum(explores) <= settings.most_explorations
             self._explored += int(explores.sum())
@@ -847,7 +848,7 @@ class ValueFeedback(RewardSum):
         self._experts = OrderedExperts(scores, self._rate(0), scale, self.units.most)
         self._current = np.full(settings.k, -1, dtype=np.int32)
         self._samples: dict[tuple[int, int], list[int]] = {}  # block, expert -> sum so far, rounds to come
-        self._noise = np.zeros(1, dtype=np.int64)
+        self._noise = np.zeros(0, dtype=np.int64)
         self._released = 0
 
     def restrict(self, active: NDArray[np.bool_]) -> None:
@@ -945,8 +946,14 @@ class ValueFeedback(RewardSum):
     # --- noise -----------------------------------------------------------------------------------
 
     def _reach(self, round: int) -> None:
-        """Make this round's chunk, and the noise of its samples, which nobody has seen."""
-        if self.schedule.reach(round):
+        """Make this round's chunk, and the noise of its samples, which nobody has seen.
+
+        That of the chunk before goes first: an interruption never leaves it for the samples of this one.
+        """
+        if round >= self.schedule.stop:
+            self._noise = self._noise[:0]
+        self.schedule.reach(round)
+        if not self._noise.size:
             self._noise = self._fresh_noise()
 
     def _fresh_noise(self) -> NDArray[np.int64]:

@@ -1031,18 +1031,20 @@ class OnlineSelector(OnlineLearner):
         with self._turn("add_items()"):
             names = list(items) if not isinstance(items, str | bytes) else [items]
             back, fresh = self._catalogue.sorted_out(names)
+            size, labels, settings = self.n_items + len(fresh), self.labels, None
             if fresh:  # first: where these are refused, nothing has changed
                 self._check_growing()
-                size = self.n_items + len(fresh)
-                labels = None if self.labels is None else (*self.labels, *fresh)
+                labels = None if labels is None else (*labels, *fresh)
                 settings = self._grown(size, labels)
-                self._open_items(np.arange(self.n_items, size), np.flatnonzero(self._active()), settings)
-                object.__setattr__(self, "settings", settings)
-                self._catalogue.grow(size, labels)
-                self._waiting.grow(size)
-            self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
-            self._catalogue.bring_back(back.tolist())
-            self._restrict()
+            with self._turns.whole("add_items()"):
+                if settings is not None:
+                    self._open_items(np.arange(self.n_items, size), np.flatnonzero(self._active()), settings)
+                    object.__setattr__(self, "settings", settings)
+                    self._catalogue.grow(size, labels)
+                    self._waiting.grow(size)
+                self._open_items(back.astype(np.int64), np.flatnonzero(self._active()), None)
+                self._catalogue.bring_back(back.tolist())
+                self._restrict()
 
     def retire_items(self, items: Iterable[Any]) -> None:
         """These items, by label or number, are not shown from now on.
@@ -1149,7 +1151,7 @@ class OnlineSelector(OnlineLearner):
             for place, round in enumerate(late):
                 if (round not in self._pending and round != now) or round in late[:place]:
                     raise ValueError(f"rounds={round} waits for no feedback")
-            for round in late:
+            for round in sorted(late):  # the open one last: it can make the oldest expire
                 if round == now:
                     self._pass_on()
                 ticket = self._pending.take(round)

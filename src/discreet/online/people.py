@@ -96,12 +96,14 @@ class ContributionLimit:
         seen = self._counts.get(hashed, 0)
         if seen >= self._limit:
             return False
-        if since is not None:
-            rounds = self._counted.setdefault(hashed, [])
-            if rounds and rounds[-1] >= since:
-                return False
-            rounds.append(number)
-        self._counts[hashed] = seen + 1
+        if since is None:
+            self._counts[hashed] = seen + 1
+            return True
+        rounds = self._counted.get(hashed, [])
+        if rounds and rounds[-1] >= since:
+            return False
+        # With no call in between: an interruption leaves neither without the other.
+        self._counts[hashed], self._counted[hashed] = seen + 1, [*rounds, number]
         return True
 
     def forget(self, person: Hashable | None) -> None:
@@ -109,12 +111,14 @@ class ContributionLimit:
         if person is None:
             return
         hashed = self._hash(person)
-        self._counts[hashed] -= 1
-        if hashed in self._counted:
-            self._counted[hashed].pop()  # the last of those that have not come yet, whichever this one is
-        if not self._counts[hashed]:
+        left, rounds = self._counts[hashed] - 1, self._counted.get(hashed, [])
+        if not left:
             del self._counts[hashed]
             self._counted.pop(hashed, None)
+        elif rounds:  # the last of those that have not come yet, whichever this one is
+            self._counts[hashed], self._counted[hashed] = left, rounds[:-1]
+        else:
+            self._counts[hashed] = left
 
     @property
     def name(self) -> str:

@@ -244,8 +244,9 @@ class Segments:
             if self._learners[0]._catalogue.sorted_out(names)[1]:
                 for learner in self._learners:  # first: what is refused in one segment changes none
                     learner._check_growing()
-            for learner in self._learners:
-                learner.add_items(names)
+            with self._turns.whole("add_items()"):
+                for learner in self._learners:
+                    learner.add_items(names)
             self._publish_all()
             self._numbers.changed.update(range(len(self._learners)))
 

@@ -149,9 +149,8 @@ class Beliefs:
         if self._posterior is not None:
             self._learn(self._posterior, shown, values, part)
             return
-        self._shown.append(shown)
-        self._values.append(values)
-        if len(self._shown) == self._warm_up:
+        self._shown, self._values = [*self._shown, shown], [*self._values, values]
+        if len(self._shown) >= self._warm_up:  # later, where an interruption came when the last one was there
             begun = self._begin(np.array(self._values))
             for one, known in zip(self._shown, self._values, strict=True):
                 self._learn(begun, one, known)

@@ -37,6 +37,7 @@ GOALS = ("expected", "certified")
 # A certificate without a cut of people's items is preferred to one with it, up to this factor.
 _PREFERRED = 2.0
 _ALIKE = 0.02  # expected shares that differ by less count as equal
+_FAR = 0.1  # and those that differ by more than this part of the larger do not, however few the streams
 _WORTH = 0.5  # a useful certificate is below this part of what any play can lose
 _KEPT = 0.95  # a learner with one is preferred if its share is at least this part of the largest
 _LAST_PEOPLE = 300_000  # where the search for enough people ends
@@ -544,16 +545,17 @@ def _best_kind(question: ItemQuestion, kinds: Sequence[Candidate], shares: Share
     """The kind that serves most; of those that serve about as much, the best certified, or the first.
 
     For adversarial streams, one with a useful certificate is preferred, unless it serves much less. About as
-    much: the mean difference over streams is within two standard errors, or below `_ALIKE`.
+    much: the mean difference over streams is within two standard errors and a tenth of what is served, or
+    below `_ALIKE`.
     """
 
     def served(one: Candidate) -> float:
         return float(np.mean(shares[one.kind]))
 
     def behind(one: Candidate) -> bool:
-        pairs = list(zip(shares[top.kind], shares[one.kind], strict=False))
-        less = [first - second for first, second in pairs]
-        return float(np.mean(less)) > max(_ALIKE, 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less)))
+        less = [most - own for most, own in zip(shares[top.kind], shares[one.kind], strict=False)]
+        errors = 2.0 * float(np.std(less, ddof=1)) / math.sqrt(len(less))
+        return float(np.mean(less)) > max(_ALIKE, min(errors, _FAR * served(top)))
 
     top, worth = max(kinds, key=served), _WORTH * question.trivial
     sure = [one for one in kinds if one.certified < worth]
