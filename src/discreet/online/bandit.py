@@ -302,12 +302,11 @@ _NUMBERS = {
 class BanditSettings(SelectorSettings):
     """Settings of `BanditSelector`.
 
-    ``block`` is the number of rounds in a block (the first one, for slots). With an ``exploration_rate`` each
-    round explores with that probability, and a new set is drawn every ``block`` rounds, or
-    (``after_exploring``) right after exploring. Without it, every expert tries one item in each block,
-    ``repeats`` times at random places. ``noise`` is that on the sums of a block; None where draws protect
-    people. ``rate`` is None for falling rates. ``explorations`` is how many rounds were ``picked`` in
-    advance, once that is known.
+    A block has ``block`` rounds (the first one, for slots). With an ``exploration_rate`` each round explores
+    with that probability, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right after
+    exploring. Without it, every expert tries one item in each block, ``repeats`` times at random places.
+    ``noise`` is that on the sums of a block; None where draws protect people. ``rate`` is None for falling
+    rates. ``explorations`` is how many rounds were ``picked`` in advance, once that is known.
     """
 
     rounds: int
@@ -1063,14 +1062,12 @@ class SlotFeedback(RewardSum):
     """Noisy counts of items taken, block after block; lists are drawn at random around these records.
 
     A person takes the first shown item they want (or several in part; together at most ``bound``), so an
-    item's count is its marginal gain given those shown above it. The counts of a block are released with
-    Laplace noise when the next one begins: replacing a person moves them by at most 2 ``bound`` in L1, adding
-    or removing one by ``bound``, however many items there are. Which items were shown is public, so the
-    others' counts need no noise.
+    item's count is its marginal gain given those above it. The counts of a block are released with Laplace
+    noise when the next one begins: replacing a person moves them by at most 2 ``bound`` in L1, adding or
+    removing one by ``bound``, for any number of items. Which items were shown is public, so others need none.
 
     Every round's list is drawn anew (Thompson 1933; for lists that are read from the top see Kveton et al.
-    2015): each item's average, plus normal noise of ``_SPREAD`` of its standard deviations; the list is the k
-    largest in decreasing order.
+    2015): the k largest of each item's average plus normal noise of ``_SPREAD`` of its standard deviations.
     """
 
     _records = ("_taken", "_shows", "_variance", "_open_taken", "_open_shows")  # a number for each item
@@ -1329,8 +1326,7 @@ class BanditSelector(OnlineSelector):
 
     Guarantee. (epsilon, delta)-DP under replacement of a person or, with ``neighbours="add_remove"``, for a
     person whose round passes with nothing learned; also if later people depend on what was shown. Sums are
-    integers, noise is drawn on a grid, draws are exact. Which rounds explore, and with which items, is public
-    randomness.
+    integers, noise is on a grid, draws are exact. Which rounds explore, and what, is public randomness.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 500)

@@ -314,9 +314,8 @@ class BanditApproximateLeader(PointLearner):
     public randomness. A person is in one batch and moves its sum by at most the range of costs, so the entire
     stream of sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not
     grow with p / beta. As the noise is independent of everything else, the gradient estimate stays unbiased,
-    and a batch of about sqrt(8) / epsilon rounds makes noise and range equally large, which costs a factor
-    epsilon^(-1/4) in the regret of Lipschitz costs and epsilon^(-1/3) with curvature (the proof is in
-    `bounds.convex.one_point`).
+    and a batch of about sqrt(8) / epsilon rounds makes noise and range equally large: a factor epsilon^(-1/4)
+    in the regret of Lipschitz costs, epsilon^(-1/3) with curvature (`bounds.convex.one_point` has the proof).
 
     ``adversary="oblivious"``: costs are fixed in advance; regret T^(3/4), with curvature T^(2/3) up to a root
     of ln T. ``"adaptive"``: the costs of a round may depend on the points of earlier rounds; batches of one
@@ -336,8 +335,7 @@ class BanditApproximateLeader(PointLearner):
     H/2 |w - c|^2 each. The main text prints neither their beta nor H, only T^(3/4) for both adversaries: of
     Theorem 6's two values of beta that is p / T^(1/4), and H = sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4),
     which is the library's choice, balances noise and regularizer. The paper's estimates are then of costs up
-    to B + H R^2 / 2, and its noise is for these; the regularizer itself depends on nobody's data and is added
-    without noise.
+    to B + H R^2 / 2, and its noise is for these; the regularizer, of nobody's data, is added without noise.
 
     Formal guarantee: replacing a person moves one sum by at most high - low (adding one: half of it, since
     costs are measured from the middle); exact on a grid. Holds for costs chosen with knowledge of all earlier

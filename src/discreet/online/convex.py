@@ -56,10 +56,9 @@ _LARGEST = 1e100
 
 
 def printed_noise(spec: SumSpec | None, share: Share, regularizer: float = 0.0) -> LaplaceNoise:
-    """The noise that papers 000 and 004 print: for the norm of a gradient, not of a difference.
+    """The noise that papers 000 and 004 print, at a pure epsilon: for a gradient's norm, not a difference's.
 
-    It takes all of a pure epsilon. ``regularizer`` is how much the regularizer that the papers add to every
-    cost lengthens a gradient.
+    ``regularizer`` is how much the regularizer that they add to every cost lengthens a gradient.
     """
     epsilon = claimed_epsilon(share).epsilon_per_round
     assert spec is not None

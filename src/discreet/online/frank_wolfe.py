@@ -647,9 +647,8 @@ def _calibrated(kind: Any, given: dict[str, Any]) -> tuple[Any, Share]:
 class PaidExperts(BatchedSum):
     """K linear experts on private sums of their payoffs, which move when these are released.
 
-    ``points`` are the partial points after 0, 1, ... K experts, each of which adds 1/K of its own point; the
-    last one is played. Payoffs are rounded down to integer units, so that one person's part in the sums is
-    exact.
+    ``points`` are the partial points after 0, 1, ... K experts, each of which adds 1/K of its own; the last
+    one is played. Payoffs are rounded down to integer units, so that a person's part in the sums is exact.
     """
 
     _state = ("round_public", "points")

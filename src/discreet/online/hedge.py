@@ -68,8 +68,7 @@ class HedgeSettings(SelectorSettings):
         """The best rate for the horizon, or the largest that ``share`` allows if that is smaller.
 
         A batch chosen by the user does not change the rate: learning is as fast as without one. That is
-        certified only for batches up to 1 / (rate bound); ``cautious`` uses a certified rate, as ``"auto"``
-        does.
+        certified only for batches up to 1 / (rate bound); ``cautious`` and ``"auto"`` use a certified rate.
         """
         rate, every = options.pop("rate", None), options.pop("resample_every", 1)
         common = common_settings(n_items, k, _horizon(rounds), **options)

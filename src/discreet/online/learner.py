@@ -97,7 +97,7 @@ class LearnerSettings:
 
     A subclass's ``tight`` and ``published`` compute an instance from a user's options; the learner, the
     certificate and the planner read it. ``participation``, where declared, says in how many batches of a
-    running sum a person counts, once in each. A saved file contains the fields.
+    running sum a person counts, once in each. Files contain the fields.
     """
 
     rounds: int | None
@@ -234,8 +234,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
     """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start.
 
-    Published constants may need a larger budget than the paper claims: ``settings.claims`` lists what they
-    release, and the returned share has the budget that this needs.
+    Published constants may need a larger budget than they claim; the returned share then has it.
     """
     share, start, options = spend_from(given["budget"], given["seed"]), given.get("start"), asked(given)
     if checks.one_of("calibration", options.pop("calibration", "tight"), CALIBRATIONS) == "published":
@@ -575,10 +574,9 @@ class OnlineLearner:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to a file, atomically; `discreet.load` resumes from it.
 
-        The file holds exact sums of private data, and the data of people who wait for a later batch; its
-        permissions let only its owner read it. A gate that others release through too is not in the file:
-        save its ``state()`` as well, unless its ledger is a `SQLiteLedger`, and pass the restored gate (or a
-        new one over that ledger) to `discreet.load`.
+        The file holds exact sums of private data, and the data of people who wait for a later batch; only its
+        owner can read it. A gate that others release through too is not in it: save its ``state()`` as well,
+        unless its ledger is a `SQLiteLedger`, and pass the restored gate (or a new one) to `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved_whole())
@@ -1143,8 +1141,7 @@ class OnlineSelector(OnlineLearner):
     def skip(self, rounds: Iterable[int]) -> None:
         """Learn nothing from these rounds, whose sets, by a public fact, were not shown.
 
-        Unlike with `expire`, a person who was not served does not count as taking nothing: averages are over
-        the other rounds.
+        Unlike with `expire`, their people do not count as taking nothing: averages are over other rounds.
         """
         with self._turn("skip()"):
             late = [checks.whole("rounds", round, at_least=0) for round in rounds]
@@ -1284,8 +1281,7 @@ class OnlineSelector(OnlineLearner):
             self._window.learn_rows(people, first, within_limit)
 
     def _ticket(self) -> Ticket:
-        """What feedback of the open round will need later: for rewards, whether another set was served, and
-        the ticket of their sum; otherwise nothing."""
+        """What feedback of the open round is about: for rewards, if its set was altered, and their ticket."""
         if not self._rewarded:
             return ()
         return (int(self._rounds.altered), *self._sum.ticket(self._rounds.number))

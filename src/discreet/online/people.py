@@ -199,8 +199,8 @@ def check_population(
 ) -> None:
     """Refuse what is not a population over these items, or may exceed the bound.
 
-    With ``monotone``, also refuse functions that may decrease when an item is added. ``one`` is the error
-    message for anything but one person.
+    With ``monotone``, functions must never decrease when an item is added. ``one`` is the error unless there
+    is one person.
     """
     if not isinstance(people, Population):
         raise TypeError(

@@ -58,8 +58,7 @@ class PersonalSettings(SelectorSettings):
     ) -> PersonalSettings:
         """Settings for the options of a `PersonalSelector`, with the least noise that fits.
 
-        As with a `LeaderSelector`, the first batch has 8 people per standard deviation of the first sum's
-        noise, here of popularity.
+        The first batch has 8 people per standard deviation of the first sum's noise on popularity.
         """
         first = options.pop("first_batch", None)
         options["participation"] = Participation.declared(share, options.pop("min_separation", None))

@@ -61,9 +61,8 @@ class PhasedSettings(SelectorSettings):
 
         The length of the first window is public and follows from the accuracy of a pick, which falls short of
         the best sum of gains by at most ln(n) / temperature on average. With four times that many people a
-        pick can distinguish an item that a quarter of them want from one that nobody wants. A shorter window
-        says little, and a longer one shows a random set for longer. It takes at most a quarter of the
-        declared rounds.
+        pick can distinguish an item that a quarter of them want from one that nobody wants. Shorter windows
+        say little, longer ones show a random set for longer. It is at most a quarter of the declared rounds.
 
         >>> import discreet as dc
         >>> PhasedSettings.tight(285, 5, dc.Budget(1.0, 1e-6).share()).first_window

@@ -328,8 +328,7 @@ class ExpertSums(BatchedSum):
     ) -> NDArray[np.int32]:
         """An item of each published expert, drawn from the quadratic leader of its sums.
 
-        An item that is shown already adds nothing: the expert draws again, and no other item's probability
-        falls.
+        An item that is shown already adds nothing: the expert draws again, and no item's probability falls.
         """
         active = np.ones(self.settings.n_items, dtype=bool) if active is None else active
         left, shown = active.copy(), np.empty(self.settings.k, dtype=np.int32)
@@ -407,9 +406,8 @@ class RunningSumSelector(OnlineSelector):
 
     Expert i keeps the sum, over people, of each item's marginal gain given the first i - 1 items shown. The k
     sums are released as one private running sum of k n_items coordinates, so the noise of a round hardly
-    grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``), whereas drawing
-    each set by the exponential mechanism pays for every draw. As paper 000 remarks, any private experts can
-    be used (`Experts`).
+    grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``), whereas the
+    exponential mechanism pays for every draw. As paper 000 remarks, any private experts will do (`Experts`).
 
     ``items_per_person=m`` counts at most m of each person's items (chosen by public randomness): noise then
     grows with sqrt(m) instead of sqrt(n_items), but part of a person's data may be ignored.

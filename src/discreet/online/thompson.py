@@ -36,9 +36,9 @@ Features = NDArray[np.int64]
 
 @dataclass
 class Independent:
-    """Independent normal beliefs about one weight per feature; observations are sums of weights.
+    """Independent normal beliefs about weights, one per feature, from observed sums of weights.
 
-    An observation takes time in proportion to its number of features.
+    An observation takes time in proportion to its features.
     """
 
     mean: Floats
