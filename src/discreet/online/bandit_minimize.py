@@ -195,10 +195,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         regularization: float | Regularization = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
-        """The constants of paper 001, with a warning if the horizon is too short for its gamma.
-
-        ``form`` is always a tree, whatever is given.
-        """
+        """The constants of paper 001, always for a tree; warns if the horizon is too short for its gamma."""
         checks.one_of("form", form, FORMS)
         asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
         draft = cls(**asked, form="tree", batch=1, event=SphericalLaplaceNoise(1.0, 1.0))

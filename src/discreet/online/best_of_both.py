@@ -168,10 +168,7 @@ class BestOfBothSettings(SelectorSettings):
 
     @property
     def certified_regret(self) -> float:
-        """The experts' certificate with their share of the budget, plus `following_regret`.
-
-        Infinite where no rounds are declared, as for the experts.
-        """
+        """The experts' certificate with their share, plus `following_regret`; infinite without a horizon."""
         if self.k >= self.n_items:
             return 0.0
         if self.rounds is None:

@@ -129,10 +129,7 @@ class Leader:
 
 
 class Blocks:
-    """Disjoint blocks of items, from each of which one is chosen: leaders are computed block by block.
-
-    Many times faster than the projections for general capacities, with equal results.
-    """
+    """Leaders for one item from each of disjoint blocks: equal to general projections, many times faster."""
 
     def __init__(self, groups: Sequence[NDArray[np.intp]]) -> None:
         self._order = np.concatenate(groups)

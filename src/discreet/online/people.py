@@ -199,8 +199,7 @@ def check_population(
 ) -> None:
     """Refuse what is not a population over these items, or may exceed the bound.
 
-    With ``monotone``, functions must never decrease when an item is added. ``one`` is the error unless there
-    is one person.
+    ``monotone`` functions never decrease when an item is added. ``one`` is the error unless it is one person.
     """
     if not isinstance(people, Population):
         raise TypeError(

@@ -36,10 +36,7 @@ Features = NDArray[np.int64]
 
 @dataclass
 class Independent:
-    """Independent normal beliefs about weights, one per feature, from observed sums of weights.
-
-    An observation takes time in proportion to its features.
-    """
+    """Independent normal beliefs about weights of features; observing a sum takes time in their number."""
 
     mean: Floats
     variance: Floats
@@ -126,8 +123,7 @@ def root_of(own: float, common: float, size: int) -> Floats:
 class Beliefs:
     """Beliefs about ``size`` weights, joint (``together``) or independent, from released averages of blocks.
 
-    The first ``warm_up`` blocks are stored as they are: they determine how large values are, and so the prior
-    (`_begin`).
+    The first ``warm_up`` blocks are stored: they determine how large values are, and so the prior (`_begin`).
     """
 
     _state: ClassVar[tuple[str, ...]] = ("_shown", "_values", "_weights")

@@ -91,10 +91,8 @@ class Window:
     def close(self, rows: Sequence[Rows] | None = None) -> FixedPointGains:
         """Empty the window; returns its people's summed gains, starting from the empty set.
 
-        ``rows`` is the result of `rows`, if it was called before.
-
-        The window is emptied first so that nobody is learned from twice: if an interruption comes before the
-        next window opens, a random set is drawn instead.
+        It is emptied first so that nobody is learned from twice: if an interruption comes before the next
+        window opens, a random set is drawn. ``rows`` is the result of `rows`, if it was called before.
         """
         sources = [*self.elsewhere, *(self.rows() if rows is None else rows)]
         parts: list[tuple[Rows | StepSource, float]] = [(one, self.bound) for one in sources]
