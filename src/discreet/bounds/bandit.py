@@ -161,7 +161,7 @@ def published_direct_exploration(n_items: int, k: int, rounds: int, epsilon: flo
     """The exploration rate that makes the two large terms of Appendix B.1 equal; falls as T^(-1/4).
 
     The appendix gives the order only, and drops ln n and a k on the way: this is its first inequality,
-    minimised.
+    minimized.
     """
     rate = published_rate(k, rounds, epsilon, delta)
     return math.sqrt(k * k * n_items * math.log(n_items) / (rate * rounds))

@@ -39,7 +39,7 @@ def approximate_leader(
     The learner plays the minimizer w_t of <G_{t-1} + Z_{t-1}, w> + H/2 sum_{s<t} |w - w_s|^2 + A/2 |w - c|^2,
     where G is the sum of gradients, Z its noise, A = ``regularization`` (plus t times ``growing``, as in the
     paper). Let F_t be that objective after round t without noise, and v_t its minimizer. F_t is curved by
-    a_t = tH + A, its gradient at w_t is that of the objective which w_t minimises plus g_t - Z_{t-1}; hence
+    a_t = tH + A, its gradient at w_t is that of the objective which w_t minimizes plus g_t - Z_{t-1}; hence
     |w_t - v_t| <= |g_t - Z_{t-1}| / a_t. Curvature and be-the-leader on the quadratic lower bounds give
 
         regret <= A R^2 / 2 + sum_t <g_t, w_t - v_t> <= A R^2 / 2 + sum_t min(L D, L (L + |Z|) / a_t),

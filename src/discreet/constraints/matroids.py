@@ -116,10 +116,10 @@ class Matroid(Constraint):
         return x
 
     def project_entropy(self, w: ArrayLike, *, log: bool = False, base: bool = False) -> ProjectedPoint:
-        """The point of the polytope with the least sum of x ln(x/w) - x + w (generalised Kullback-Leibler).
+        """The point of the polytope with the least sum of x ln(x/w) - x + w (generalized Kullback-Leibler).
 
         ``w`` is positive, or its logarithm with ``log=True`` (for weights that would over- or underflow). A
-        point of the polytope is its own projection. Follow-the-regularised-leader with the regulariser sum
+        point of the polytope is its own projection. Follow-the-regularized-leader with the regularizer sum
         x ln x and gains g at rate eta: ``project_entropy(eta * g, log=True, base=True)`` on bases; on the
         independence polytope subtract 1 from the logarithm, since x ln x = [x ln x - x] + x.
 

@@ -2,7 +2,7 @@
 
 The independence polytope of a matroid is {x >= 0 : x(A) <= rank(A) for every set A}; its vertices are the
 independent sets. The base polytope is the face where all of x sums to the rank. The greedy algorithm
-minimises linear functions over both, which is all that the nearest-point method asks for; entropic
+minimizes linear functions over both, which is all that the nearest-point method asks for; entropic
 projections are split into pieces that are solved in closed form, with that method or a flow finding where to
 split.
 """
@@ -324,7 +324,7 @@ class EntropicSplit:
         """Which items are in that set; None if no sum of ``x`` exceeds its rank.
 
         Minimising rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to x
-        falls short of x; a minimiser is among the prefixes, whose ranks one greedy pass tells.
+        falls short of x; a minimizer is among the prefixes, whose ranks one greedy pass tells.
         """
         assert self._search is not None
         size = x.size

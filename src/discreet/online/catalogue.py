@@ -51,7 +51,7 @@ class Catalogue:
         self._labels = labels
         self._places: dict[Any, int] | None = None
         self.active: NDArray[np.bool_] | None = None  # which items have not been retired; None for all
-        # The latest sets that stood, padded with -1.
+        # The sets of the latest rounds, padded with -1.
         self.recent: deque[Any] = deque(maxlen=RECENT)
         self.changed = False  # whether items were added or retired, or the learner was given a start
 

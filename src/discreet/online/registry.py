@@ -140,7 +140,7 @@ _best: Case = partial(
     faults=("noise halved", *SAMPLE, "score of another item"),
 )  # fmt: skip
 _set: Case = partial(_case, publishes="set", columns=4)
-# One person who comes four times, twice in each of two batches.
+# One person comes four times, twice in each of two batches.
 _returns: Case = partial(
     _case,
     budget=Budget(1.0, 1e-5, max_rounds_per_person=2),
