@@ -1,12 +1,12 @@
-"""Certified regret with bandit feedback: only the value of the shown set comes back.
+"""Certified regret with bandit feedback: only the value of the shown set is observed.
 
 Bounds are on the expected (1 - 1/e)-regret against the best fixed set, for streams fixed in advance, of
 monotone submodular functions with values in [0, bound].
 
 The inequality behind all of them. Expert i learns g = (v - bound/2) + z at one item a drawn at random, with
-chance p in a block (or round), where v is the average of f(S + a) at random places of the block, S being the
-items of the experts before it, and z is noise. What is subtracted from v is the same for all items, so it
-changes no difference between them. With Hedge at rate r the expectation over randomness and noise, given
+probability p in a block (or round), where v is the average of f(S + a) at random places of the block, S are
+the earlier experts' items, and z is noise. The same amount is subtracted from v for all items, so differences
+between items do not change. With Hedge at rate r the expectation over randomness and noise, given
 the past, is E exp(r g) - 1 <= r E g + r second_order(r), because |v - bound/2| <= bound/2 and the noise has
 E exp(r z) = 1 / (1 - (r s)^2). So each expert loses at most ln(n) / (p r) + sum of second_order(r), in
 blocks. Falling rates do not hurt the first term beyond the last of them: exp-potentials grow with the rate.
@@ -18,7 +18,7 @@ import math
 
 from .selection import ALPHA, published_rate, trivial
 
-# How fast falling rates start, in units of the rate that would be best for the blocks so far.
+# Falling rates are this multiple of the rate that would be best for the blocks so far.
 EAGERNESS = 2.0
 
 
@@ -89,7 +89,7 @@ def blocks(
 def falling_blocks_size(
     n_items: int, k: int, rounds: int, block: int, repeats: int, noise: float, bound: float = 1.0
 ) -> float:
-    """What `blocks` with falling rates comes to for long streams: its leading terms, to compare settings by.
+    """The leading terms of `blocks` with falling rates, for long streams, to compare settings.
 
     k block (1/a + 2a) sqrt(n ln n c Q) + k repeats Q bound, with a the eagerness, c = bound^2/8 + noise^2.
     """
@@ -114,15 +114,15 @@ def coins(
     centred: bool = True,
     clipped: bool = True,
 ) -> float:
-    """A coin of ``exploration_rate`` decides each round whether it explores; new sets every ``every`` rounds.
+    """Each round explores with probability ``exploration_rate``; new sets come every ``every`` rounds.
 
     k (k n ln n / (g rate) + T (`second_order` + g every w^2 / (8 k n rate))) + g T bound with g the
     exploration rate and w = exp(rate bound/2) - exp(-rate bound/2), or exp(rate bound) - 1 if nothing is
-    subtracted. The last part of the sum is for what an expert learns between two sets: with q = g / (k n) the
-    chance that an item is tried in a round, the weight of an item grows between them by at most exp(q sum
-    (e^(rate c) - 1)) in expectation, c being its values; over the items these exponents lie within q every w
-    of each other, and Hoeffding's lemma bounds what drawing by old weights loses. Drawing a new set right
-    after exploring is ``every=1``.
+    subtracted. The last term of the sum covers what an expert learns between two sets: if q = g / (k n) is
+    the probability that an item is tried in a round, the weight of an item with values c grows between them
+    by at most exp(q sum (e^(rate c) - 1)) in expectation; these exponents lie within q every w of each other,
+    and Hoeffding's lemma bounds the loss from drawing by old weights. Drawing a new set right after exploring
+    is ``every=1``.
     """
     most = trivial(rounds, bound)
     if k >= n_items:  # there is only one set, and exploring shows less than it
@@ -161,7 +161,7 @@ def published_direct_exploration(n_items: int, k: int, rounds: int, epsilon: flo
     """The exploration rate that makes the two large terms of Appendix B.1 equal; falls as T^(-1/4).
 
     The appendix gives the order only, and drops ln n and a k on the way: this is its first inequality,
-    minimised.
+    minimized.
     """
     rate = published_rate(k, rounds, epsilon, delta)
     return math.sqrt(k * k * n_items * math.log(n_items) / (rate * rounds))
@@ -170,15 +170,15 @@ def published_direct_exploration(n_items: int, k: int, rounds: int, epsilon: flo
 def published_bandit(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
     """Theorem 8 as displayed: 32 sqrt(ln(k/delta)) / eps (k (n ln n)^(1/3))^2 T^(2/3).
 
-    The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`. What
-    is displayed next to it, `published_tail`, is too small to change a float.
+    The exploration rate of Algorithm 3 does not give it from k = 26 on: see `published_bandit_derived`. The
+    term displayed next to it, `published_tail`, is too small to change a float.
     """
     size = (n_items * math.log(n_items)) ** (2.0 / 3.0)
     return float(32.0 * math.sqrt(math.log(k / delta)) / epsilon * k**2 * size * rounds ** (2.0 / 3.0))
 
 
 def published_tail(n_items: int, k: int, rounds: int) -> float:
-    """The logarithm of what the proof of Theorem 8 adds for too many explorations.
+    """The logarithm of the term that the proof of Theorem 8 adds for too many explorations.
 
     n^(1/3) T^(4/3) / (16 ln n)^(2/3) exp(-8 k^2 (16 n ln n)^(4/3) T^(1/3)), below 1e-200 for all n >= 2, k
     and T. (Lemma 3 has it for each of k experts, so it should be k times that.)
@@ -192,7 +192,7 @@ def published_tail(n_items: int, k: int, rounds: int) -> float:
 
 
 def published_bandit_derived(n_items: int, k: int, rounds: int, epsilon: float, delta: float) -> float:
-    """What the proof of Theorem 8 arrives at with the exploration rate of Algorithm 3: k^(5/2), not k^2.
+    """The result of Theorem 8's proof with the exploration rate of Algorithm 3: k^(5/2), not k^2.
 
     16 k^3 n ln n sqrt(ln(k/delta) T / g) / eps + g T, without the term for too many explorations
     (`published_tail`), which is too small to change a float. g is `published_exploration`.
@@ -224,9 +224,9 @@ def published_presampled(n_items: int, k: int, rounds: int, epsilon: float, delt
 
 
 def too_many_explorations(rounds: int, exploration_rate: float) -> float:
-    """The chance that a coin of ``exploration_rate`` explores in more than twice as many rounds as expected.
+    """The probability that more than twice the expected number of rounds explore.
 
-    Exactly the binomial tail. Paper 000 prints exp(-8 g^2 T) for it, too small where g is above .052.
+    This is the exact binomial tail. Paper 000 prints exp(-8 g^2 T), too small where g is above .052.
 
     >>> f"{too_many_explorations(50, 0.2):.2g}"
     '0.00032'

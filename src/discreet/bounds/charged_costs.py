@@ -1,4 +1,4 @@
-"""Charged costs: item costs as they count against gains, so that privacy stays affordable."""
+"""Charged costs: item costs, adjusted for private comparisons of gain per cost."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ BITS = 16
 class ChargedCosts:
     """Public weights by which gains are multiplied before they are compared.
 
-    Greedy compares gain / cost. One person moves that by bound / cost, so a single item that costs next to
+    Greedy compares gain / cost. One person moves that by bound / cost, so a single item that costs almost
     nothing would make all comparisons noisy. Costs below capacity / rank, the mean cost of the largest
-    feasible set, count as that much: ``charged``. Scores are gain x smallest charged cost / charged cost, so
-    each moves by at most ``bound`` again, and what a rate means is the same as without costs. Feasibility
-    goes by true costs. Weights are rounded down to multiples of 2^-16, which is part of ``charged``.
+    feasible set, are raised to that: ``charged``. Scores are gain x smallest charged cost / charged cost, so
+    each moves by at most ``bound``, and a rate means the same as without costs. Feasibility uses true costs.
+    Weights are rounded down to multiples of 2^-16, which is included in ``charged``.
 
-    Together with at most k items (or other limits on how many there are) the rank is at most k, and no item
-    counts as less than capacity / k: where any k items fit, costs do not count at all.
+    With a limit of k items (or other limits on their number) the rank is at most k, and no item is charged
+    less than capacity / k: where any k items fit, costs have no effect.
 
-    ``large`` are the items above half the capacity: the only ones that a best set may owe its value to while
-    leaving no room for what cost-benefit picks would take. ``proven``: whether `ratio` is known.
+    ``large`` are the items above half the capacity: only they can provide a best set's value and at the same
+    time exclude the items that cost-benefit picks would take. ``proven``: whether `ratio` is known.
     """
 
     weights: NDArray[np.float64]
@@ -42,14 +42,14 @@ class ChargedCosts:
 
     @classmethod
     def of(cls, bag: Knapsack, at_most: int | None = None) -> ChargedCosts:
-        """The weights of a knapsack, of which at most ``at_most`` items are taken."""
+        """The weights for a knapsack from which at most ``at_most`` items are taken."""
         costs, capacity = bag.costs, bag.capacity
         rank = bag.rank if at_most is None else max(1, min(bag.rank, at_most))
         affordable = bag.addable([])
-        floor = capacity / min(rank, 1 << (BITS - 1))  # so that no weight is rounded to nothing
+        floor = capacity / min(rank, 1 << (BITS - 1))  # so that no weight is rounded to 0
         raised = np.maximum(costs, floor)
         least = float(raised[affordable].min())
-        if least == 0.0:  # nothing costs anything
+        if least == 0.0:  # all items are free
             ones = np.ones(costs.size)
             return cls(ones, ones, np.zeros(0, dtype=np.intp), float(rank), 0.0, 0.0)
         weights = np.maximum(np.floor(least / raised * 2.0**BITS), 1.0) * 2.0**-BITS
@@ -75,15 +75,15 @@ class ChargedCosts:
     def ratios(self) -> tuple[float, float | None]:
         """What cost-benefit picks achieve: compared with the best set without large items, and with any.
 
-        Until some item of a best set T does not fit any more, every pick gains at least its share of what is
+        Until some item of a best set T no longer fits, every pick gains at least its share of what is
         missing: f(S) >= (1 - exp(-cost of S / charged cost of T)) f(T). If T has no large item, S then costs
-        more than the capacity less the dearest small item. If it has one, o, the others cost less than half
-        the capacity, and when one of them does not fit S costs more than o does, so more than they all do
-        together: with a the ratio of picks to f(T without o), the better of S and the best single item is
-        of value 1 / (1 + 1/a) of f(T).
+        more than the capacity minus the dearest small item. If it has one, o, the others cost less than half
+        the capacity, and when one of them does not fit S costs more than o does, so more than all of them
+        together: with a the ratio of picks to f(T without o), the better of S and the best single item has
+        at least 1 / (1 + 1/a) of f(T).
 
-        With at most k items besides the knapsack, picks also end at k of them. Each counts for capacity / k
-        at least, so that S then has a charged cost of the whole capacity: more than either case asks for.
+        With a limit of k items besides the knapsack, picks also end after k of them. Each is charged at least
+        capacity / k, so that S then has a charged cost of the full capacity: more than either case needs.
         """
         half = self.capacity / 2.0
         small = -math.expm1(-(self.capacity - self.dearest_small) / (self.capacity + self.slack))
@@ -93,7 +93,7 @@ class ChargedCosts:
 
     @property
     def ratio(self) -> float | None:
-        """The share of the best set's value that the method achieves, before the loss of privacy.
+        """The share of the best set's value that the method achieves, before the loss from privacy.
 
         None where that is not known.
         """
@@ -104,11 +104,11 @@ class ChargedCosts:
 
 
 def costs_of(constraint: Constraint) -> ChargedCosts | None:
-    """The weights of a knapsack, alone or together with other constraints; None where there is none.
+    """The weights for a knapsack, alone or with other constraints; None where there is none.
 
-    Of several knapsacks an item costs the largest part of a capacity that it takes. `ChargedCosts.ratio` is
-    known for one knapsack, alone or with at most k items. Elsewhere weights are a heuristic (they keep one
-    dear item from filling the knapsack, as costs do alone), and no second choice is paid for to save a ratio.
+    With several knapsacks an item's cost is the largest fraction of any capacity that it takes.
+    `ChargedCosts.ratio` is known for one knapsack, alone or with a limit of k items. Elsewhere weights are a
+    heuristic (they keep one dear item from filling the knapsack), and no budget goes to a second choice.
 
     >>> bag = Knapsack([90.0, 5.0, 10.0, 20.0], capacity=100.0)
     >>> costs_of(Intersection(Cardinality(2), bag)).weights.tolist()
@@ -139,6 +139,6 @@ def _parts(constraint: Constraint) -> Iterator[Constraint]:
 
 
 def _joined(bags: list[Knapsack]) -> Knapsack:
-    """One knapsack with the largest part that an item takes of any; 2 where an item does not fit."""
+    """One knapsack of capacity 1: items cost their largest fraction of any capacity, 2 if they do not fit."""
     taken = [np.where(bag.addable([]), bag.costs / (bag.capacity or 1.0), 2.0) for bag in bags]
     return Knapsack(np.max(taken, axis=0), 1.0)

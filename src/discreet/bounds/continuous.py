@@ -5,10 +5,10 @@ total curvature kappa (take 1 if it is not known), the fractional point x, and t
 ``most`` is a public number that F nowhere exceeds, ``single`` one that no F({j}) exceeds, and ``reach`` is
 the largest sum of the entries of a feasible point: the rank, or capacity / least cost for a knapsack.
 
-What noise loses is a bound on the expectation or, with ``chance``, one that is exceeded with at most that
+Losses to noise are bounds on the expectation or, with ``chance``, bounds that are exceeded with at most that
 probability over the noise of K ``steps`` (paper 003, Lemmas 3 and 4, for any probability). A step loses at
-most <v - x*, Y> / K to its noise Y, v the vertex that it goes to and x* the best set; what is lost between
-steps and to rounding is certain.
+most <v - x*, Y> / K to its noise Y, where v is the vertex that it moves towards and x* the best set; losses
+between steps and to rounding are deterministic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 
 
 def ratio_within_steps(steps: int, curvature: float = 1.0) -> float:
-    """The guaranteed share of the best set when the gradient is looked at after every pick of a step.
+    """The guaranteed share of the best set's value if the gradient is evaluated after every pick of a step.
 
     1 - kappa (1 + 1/K)^-K. Along a single item F is linear, so a step from x to x' gains exactly the mean of
     the entries met on the way; those are no smaller than at x', where those of the best set are at least
@@ -32,12 +32,12 @@ def ratio_within_steps(steps: int, curvature: float = 1.0) -> float:
 
 
 def lost_within_steps(steps: int, most: float, curvature: float = 1.0) -> float:
-    """What finitely many steps lose against 1 - kappa/e, when the gradient is looked at after every pick."""
+    """The loss of finitely many steps against 1 - kappa/e, if the gradient is evaluated after every pick."""
     return most * max(0.0, 1.0 - curvature / math.e - ratio_within_steps(steps, curvature))
 
 
 def lost_between_steps(steps: int, single: float, reach: float, *, vertices_are_sets: bool = True) -> float:
-    """What finitely many steps lose when the gradient is looked at once a step: single R^2 / (2 K).
+    """The loss of finitely many steps if the gradient is evaluated once per step: single R^2 / (2 K).
 
     Paper 003, Lemmas 1 and 2: second derivatives lie in [-single, 0]. They are 0 on the diagonal, so a step
     towards a set loses only R^2 - R.
@@ -60,17 +60,17 @@ def places(n_people: int) -> int:
 
 
 def lost_to_rounding(most: float, reach: float, n_people: int = 1) -> float:
-    """What rounding every person's gradient down to these places can lose, twice over."""
+    """Twice the largest loss from rounding every person's gradient down to `places`."""
     return most * reach * 2.0 ** (2 - places(n_people))
 
 
 def lost_to_picks(
     n_items: int, reach: float, rate: float, steps: int = 1, chance: float | None = None
 ) -> float:
-    """What exponential-mechanism picks lose: each falls short of the best by ln n / rate on average.
+    """The loss of exponential-mechanism picks: each falls short of the best by ln n / rate on average.
 
-    By more than (ln n + t) / rate with probability at most exp(-t), whatever was picked before: K R of these
-    are together no more than as many exponential variables beyond their ln n.
+    Whatever was picked before, a pick falls short by more than (ln n + t) / rate with probability at most
+    exp(-t): beyond their ln n, K R picks together lose no more than as many exponential variables.
     """
     if not rate > 0.0:
         return math.inf
@@ -81,11 +81,11 @@ def lost_to_picks(
 def lost_to_knapsack_picks(
     n_items: int, reach: float, rate: float, picks: int, chance: float | None = None
 ) -> float:
-    """The same for M picks by entry per cost: the worst of them falls short by (ln(n M) + 1) / rate.
+    """The loss of M picks by entry per cost: the worst of them falls short by (ln(n M) + 1) / rate.
 
-    Up to any cost that has been spent, the densest item left is no worse than what the best fractional
-    filling holds there; a pick that falls short by s, in entry per least cost, loses at most s times its
-    cost in units of the least cost, and these costs sum to the reach.
+    At any cost spent so far, the densest item left is no worse than the density of the best fractional
+    filling there; a pick that falls short by s, in entry per least cost, loses at most s times its cost in
+    units of the least cost, and these costs sum to the reach.
     """
     beyond = 1.0 if chance is None else math.log(1.0 / chance)
     return reach * (math.log(max(n_items * picks, 1)) + beyond) / rate if rate > 0.0 else math.inf
@@ -94,9 +94,9 @@ def lost_to_knapsack_picks(
 def lost_to_laplace(
     n_items: int, reach: float, scale: float, steps: int = 1, chance: float | None = None
 ) -> float:
-    """What Laplace noise on the gradient loses: R times the expected largest of n, scale x H_n.
+    """The loss to Laplace noise on the gradient: R times the expected largest of n, scale x H_n.
 
-    Half of paper 003's G_D: the best set does not depend on the noise, so its share of it has mean 0.
+    This is half of paper 003's G_D: the best set does not depend on the noise, so its share has mean 0.
 
     With ``chance``, half of it for each of two parts. The largest of n is beyond scale (ln(n/2) + t) with
     probability at most exp(-t), so R times their mean over the steps is at most that with a Gamma variable of
@@ -119,7 +119,7 @@ def lost_to_laplace(
 def lost_to_gaussian(
     n_items: int, reach: float, sigma: float, steps: int = 1, chance: float | None = None
 ) -> float:
-    """The same for Gaussian noise: R sigma sqrt(2 ln n).
+    """The loss to Gaussian noise on the gradient: R sigma sqrt(2 ln n).
 
     The mean over the steps of the largest <v - x*, Y> moves by at most sqrt(2 R / K) times what the noise
     does, as two points of the polytope are no farther apart than sqrt(2 R); hence Gaussian concentration.
@@ -129,7 +129,7 @@ def lost_to_gaussian(
 
 
 def _gamma_quantile(shape: float, chance: float) -> float:
-    """What a sum of ``shape`` exponential variables exceeds with this probability."""
+    """The value that a sum of ``shape`` exponential variables exceeds with probability ``chance``."""
     from scipy.special import gammainccinv
 
     return float(gammainccinv(shape, chance))

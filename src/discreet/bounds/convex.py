@@ -36,10 +36,10 @@ def approximate_leader(
 ) -> float:
     """Following the approximate leader on noisy sums of gradients; also against an adaptive adversary.
 
-    The learner plays the minimiser w_t of <G_{t-1} + Z_{t-1}, w> + H/2 sum_{s<t} |w - w_s|^2 + A/2 |w - c|^2,
-    G being the sum of gradients, Z its noise, A = ``regularization`` (plus t times ``growing``, the published
-    way). Let F_t be that objective after round t without the noise, and v_t its minimiser. F_t is curved by
-    a_t = tH + A, its gradient at w_t is that of the objective which w_t minimises plus g_t - Z_{t-1}; hence
+    The learner plays the minimizer w_t of <G_{t-1} + Z_{t-1}, w> + H/2 sum_{s<t} |w - w_s|^2 + A/2 |w - c|^2,
+    where G is the sum of gradients, Z its noise, A = ``regularization`` (plus t times ``growing``, as in the
+    paper). Let F_t be that objective after round t without noise, and v_t its minimizer. F_t is curved by
+    a_t = tH + A, its gradient at w_t is that of the objective which w_t minimizes plus g_t - Z_{t-1}; hence
     |w_t - v_t| <= |g_t - Z_{t-1}| / a_t. Curvature and be-the-leader on the quadratic lower bounds give
 
         regret <= A R^2 / 2 + sum_t <g_t, w_t - v_t> <= A R^2 / 2 + sum_t min(L D, L (L + |Z|) / a_t),
@@ -50,7 +50,7 @@ def approximate_leader(
     # In units of the longest gradient, so that no square of it leaves the range of floats.
     noise, held, growth = noise / lipschitz, regularization / lipschitz, growing / lipschitz
     extra = (held + growth * rounds) * radius**2 / 2.0
-    start = held - growth  # what grows enters a round late
+    start = held - growth  # the growing part enters one round late
     slope = strong_convexity / lipschitz + growth
     linear = _harmonic(rounds, 1.0 + noise, start, slope, diameter)
     square = _harmonic(rounds, (1.0 + noise) ** 2 / 2.0, start, slope, math.inf)
@@ -75,10 +75,10 @@ def _harmonic(rounds: int, top: float, start: float, slope: float, most: float) 
 def best_regularization(
     rounds: int, lipschitz: float, radius: float, diameter: float, noise: float, strong_convexity: float = 0.0
 ) -> float:
-    """The regularisation for which `approximate_leader` is smallest.
+    """The regularization that minimizes `approximate_leader`.
 
-    Without curvature that is sqrt(2 T (L (L + noise) or (L + noise)^2 / 2)) / R, and the regret is R times
-    the same root: the noise, and with it epsilon, stands under the root.
+    Without curvature it is sqrt(2 T (L (L + noise) or (L + noise)^2 / 2)) / R, and the regret is R times
+    the same root: the noise, and with it epsilon, is under the root.
     """
     if not math.isfinite(noise):
         return math.inf
@@ -94,19 +94,19 @@ def best_regularization(
 def linear_leader(
     rounds: int, lipschitz: float, radius: float, diameter: float, noise: float, regularization: float
 ) -> float:
-    """Linear costs, Euclidean regularisation, for streams fixed in advance: the noise costs R |Z|, once.
+    """Linear costs, Euclidean regularization, for streams fixed in advance: the noise costs R |Z|, once.
 
     The potential min_w <v, w> + A/2 |w - c|^2 is concave in v and 1/A-smooth: a cost vector lowers it by at
     most |g|^2 / (2A) below <w, g>, noise never raises it beyond <w, n>. The noise is independent of the costs
-    and its size never falls, so it may be exchanged for one vector that grows (Agarwal and Singh 2017), whose
-    growth costs R |Z| in all; the comparator is fixed, and sees none of it on average.
+    and its size never falls, so it can be replaced by one vector that grows (Agarwal and Singh 2017), whose
+    growth costs R |Z| in all; the comparator is fixed, so it is unaffected on average.
     """
     regret = regularization * radius**2 / 2.0 + rounds * lipschitz**2 / (2.0 * regularization)
     return min(lipschitz * diameter * rounds, regret + radius * noise)
 
 
 def linear_experts(n_experts: int, rounds: int, width: float, noise_maximum: float, rate: float) -> float:
-    """Linear costs over the simplex, entropic regularisation: ln n / rate + rate T width^2 / 8 + maximum.
+    """Linear costs over the simplex, entropic regularization: ln n / rate + rate T width^2 / 8 + maximum.
 
     ``width`` is the range of costs within a round, ``noise_maximum`` the expected maximum of the noise
     (`gaussian_maximum`, `laplace_maximum`); the argument is that of `linear_leader`, with Hoeffding's lemma.
@@ -117,10 +117,10 @@ def linear_experts(n_experts: int, rounds: int, width: float, noise_maximum: flo
 
 @dataclass(frozen=True)
 class OnePoint:
-    """Settings of a learner that sees only costs of played points, and what they certify.
+    """Settings of a learner that sees only costs of played points, and their certificate.
 
     ``batch`` rounds share one point, ``beta`` away from the learner's own; ``regularization`` and the
-    curvature H hold points back as in `approximate_leader`.
+    curvature H act as in `approximate_leader`.
     """
 
     batch: int
@@ -157,11 +157,11 @@ def one_point(
 
     against any point of the shrunk domain; playing beta away, smoothing and shrinking cost together at most
     T beta (2 L + min(W, L R) / r). An adversary who adapts to earlier points can aim the comparator at
-    past noise: R times the length of a sum of T uncorrelated errors, R (p/beta) sqrt(T q), comes on top (and
-    batches are out: within one, the point is known already).
+    past noise: this adds R times the length of a sum of T uncorrelated errors, R (p/beta) sqrt(T q) (and
+    rules out batches: within one, the point is known already).
 
-    What is not given is chosen: b as above; A = 0 or, if better (always without curvature), H disregarded and
-    A tuned; beta by balancing.
+    Numbers that are not given are chosen: b as above; A = 0 or, if better (always without curvature), tuned
+    with H disregarded; beta by balancing.
     """
     width = max(width, 1e-300)
     drift = 2.0 * lipschitz + min(width, lipschitz * radius) / inner_radius
@@ -193,15 +193,15 @@ def one_point(
     return OnePoint(batch, beta, held, min(regret, width * rounds, 2.0 * lipschitz * radius * rounds))
 
 
-# --- what no learner can be sure to beat, private or not ------------------------------------------
+# --- lower bounds for all learners, private or not ------------------------------------------------
 
 
 def experts_lower(n_experts: int, rounds: int, width: float = 1.0) -> float:
     """Experts with costs in a range of ``width``: of order sqrt(T ln n / 2) (paper 004, Table 1, line 1).
 
-    Every expert costs 0 or ``width`` each round by a fair coin. Any learner pays T width / 2 on average, and
-    the best expert less by as much as the largest of n binomial variables is above T / 2. Some stream is as
-    bad as this average. A learner that sees less, as bandits do, does no better.
+    Every expert costs 0 or ``width`` each round with equal probability. Any learner pays T width / 2 on
+    average, and the best expert less by how far the largest of n binomial variables exceeds T / 2. Some
+    stream is as bad as this average. A learner that sees less, as bandits do, does no better.
 
     >>> round(experts_lower(2, 100), 2)
     2.82
@@ -218,8 +218,8 @@ def experts_lower(n_experts: int, rounds: int, width: float = 1.0) -> float:
 def lipschitz_lower(rounds: int, lipschitz: float, diameter: float) -> float:
     """Costs with gradients up to L on a domain D across: L D sqrt(T / (2 pi)) or more (Table 1, line 2).
 
-    Linear costs along the longest segment, up or down by a fair coin: any learner pays nothing on average,
-    and one of its ends L D / 2 less than that for every step of a random walk from where it began.
+    Linear costs along the longest segment, up or down with equal probability: any learner pays 0 on average,
+    and one of the ends L D / 2 less for every step of a random walk's distance from its start.
 
     >>> round(lipschitz_lower(100, 1.0, 2.0), 2)
     7.96
@@ -233,8 +233,8 @@ def lipschitz_lower(rounds: int, lipschitz: float, diameter: float) -> float:
 def strongly_convex_lower(rounds: int, lipschitz: float, strong_convexity: float, diameter: float) -> float:
     """H-strongly convex costs on a ball D across: H s^2 (1 + 1/2 + ... + 1/(T + 1)) / 12 (Table 1, line 3).
 
-    Costs H |w - y|^2 / 2, y one of two ends of a segment of length s through the center, by a coin whose bias
-    was drawn uniformly: the posterior mean is the best point, and pays as much more than the mean of all y.
+    Costs H |w - y|^2 / 2, where y is either end of a segment of length s through the center, with a bias that
+    was drawn uniformly: the posterior mean is the best point, and pays that much more than the mean of all y.
     Gradients are within L for s = 2 L / H - D, or D if that is less.
 
     >>> round(strongly_convex_lower(1000, 2.0, 1.0, 2.0), 2)
@@ -250,7 +250,7 @@ def strongly_convex_lower(rounds: int, lipschitz: float, strong_convexity: float
 def one_point_lower(
     rounds: int, lipschitz: float, strong_convexity: float, diameter: float, width: float
 ) -> float:
-    """The same where only the cost of the played point is seen: of order sqrt(T) (Table 2, lines 3 and 4).
+    """`strongly_convex_lower` if only played points' costs are seen: order sqrt(T) (Table 2, lines 3 and 4).
 
     Costs H |w - y|^2 / 2 + e on a ball D across, in a range of ``width``: y is one of two points, s to either
     side of the center, the same all the time; e is drawn anew each round with density cos(pi e / 2b)^2 / b on

@@ -1,8 +1,8 @@
 """Certified regret of Meta-Frank-Wolfe: K linear experts, the steps between them, and their noise.
 
 With x^1 = 0, x^(k+1) = x^k + v^k / K and expert k paid by the gradient at x^k, the regret against (1 - 1/e)
-times the best fixed point is at most the average regret of the experts plus what the finite number of steps
-loses (`discretization`, `smooth_discretization`). Streams are fixed in advance; the functions are monotone
+times the best fixed point is at most the average regret of the experts plus the loss from finitely many
+steps (`discretization`, `smooth_discretization`). Streams are fixed in advance; the functions are monotone
 and DR-submodular. An expert's payoffs depend on the noise of the experts before it only, so its own noise
 may be replaced by one growing perturbation, which costs what it can move the leader's value (`set_maximum`,
 `box_maximum`): Agarwal and Singh 2017, paper 003 (Theorem 4) and paper 000 (Lemma 5), with the constants that
@@ -18,7 +18,7 @@ from .selection import gaussian_maximum, laplace_maximum
 
 
 def discretization(steps: int, rank: float, rounds: int, bound: float = 1.0) -> float:
-    """What ``steps`` steps lose on multilinear extensions of set functions with values in [0, bound].
+    """The loss of ``steps`` steps on multilinear extensions of set functions with values in [0, bound].
 
     Two ways to bound the gain of step k, with r = ``rank`` the largest sum of a point:
 
@@ -45,12 +45,12 @@ def discretization(steps: int, rank: float, rounds: int, bound: float = 1.0) -> 
 
 
 def smooth_discretization(steps: int, radius: float, smoothness: float, rounds: int) -> float:
-    """What ``steps`` steps lose on functions with L2 ``smoothness`` and points of length up to ``radius``."""
+    """The loss of ``steps`` steps for functions of L2 ``smoothness`` at points of length up to ``radius``."""
     return rounds * smoothness * radius * radius / (2.0 * steps)
 
 
 def payoff(steps: int, rank: float, bound: float = 1.0) -> float:
-    """The most a round can pay the experts on average, <v^k, gradient at x^k> over k.
+    """The largest average payoff of a round to the experts, <v^k, gradient at x^k> over k.
 
     Each is at most rank times the bound; together they exceed the value of the final point, at most the
     bound, by no more than the second derivatives allow.
@@ -61,10 +61,10 @@ def payoff(steps: int, rank: float, bound: float = 1.0) -> float:
 def entropic(
     spread: float, paid: float, rounds: int, rate: float, batch: int = 1, bound: float = 1.0
 ) -> float:
-    """An expert with the regulariser sum x ln x - x, fed sums of ``batch`` rounds: S / rate + rate B m T p.
+    """An expert with regularizer sum x ln x - x on sums of ``batch`` rounds: S / rate + rate B m T p.
 
-    ``spread`` S is the regulariser's range over the polytope and ``paid`` the average payoff of a round; the
-    local-norm analysis needs rate B bound <= 1 and is infinite beyond.
+    ``spread`` S is the regularizer's range over the polytope and ``paid`` the average payoff of a round; the
+    local-norm analysis needs rate B bound <= 1, and the result is infinite beyond.
     """
     if rate * batch * bound > 1.0 + 1e-12:
         return math.inf
@@ -72,18 +72,18 @@ def entropic(
 
 
 def best_entropic_rate(spread: float, paid: float, rounds: int, batch: int = 1, bound: float = 1.0) -> float:
-    """The rate that `entropic` is smallest at, within its condition."""
+    """The rate that minimizes `entropic`, within its condition."""
     wanted = math.sqrt(max(spread, 1e-12) / (batch * bound * paid * rounds))
     return min(wanted, 1.0 / (batch * bound))
 
 
 def euclidean(radius: float, length: float, rounds: int, rate: float, batch: int = 1) -> float:
-    """An expert with the regulariser |x|^2 / 2 on a domain of that ``radius``, gradients up to ``length``."""
+    """An expert with regularizer |x|^2 / 2 on a domain of this ``radius``, for gradients up to ``length``."""
     return radius * radius / (2.0 * rate) + rate * batch * length * length * rounds / 2.0
 
 
 def best_euclidean_rate(radius: float, length: float, rounds: int, batch: int = 1) -> float:
-    """The rate that `euclidean` is smallest at."""
+    """The rate that minimizes `euclidean`."""
     return max(radius, 1e-12) / (length * math.sqrt(batch * rounds))
 
 

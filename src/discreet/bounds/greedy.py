@@ -1,9 +1,8 @@
 """Utility bounds of private greedy, for monotone submodular sums over people: E f(S) >= ratio OPT - loss.
 
-f is the sum over people (not the average), rounded down as the picks see it or not: `rounding` is the
-difference. ``temperature`` is the rate times the chance with which a person is looked at. A pick among m
-candidates falls short of the best by at most ln(m) / rate on average: the entropy of the choice makes up for
-the rest.
+f is the sum over people (not the average), with gains rounded down or not: `rounding` is the difference.
+``temperature`` is the rate times the probability with which a person is sampled. A pick among m candidates
+falls short of the best by at most ln(m) / rate on average, by the entropy of the choice.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ ALPHA = 1.0 - 1.0 / math.e
 
 
 def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
-    """Against 1 - 1/e: what pick i loses has (1 - 1/k)^(k - i) of its effect left after the last of k picks.
+    """Against 1 - 1/e: of the loss of pick i a fraction (1 - 1/k)^(k - i) remains after the last of k picks.
 
-    Every pick closes 1/k of the distance to the best k items, save for its own loss.
+    Every pick closes 1/k of the distance to the best k items, except for its own loss.
     """
     kept = 1.0 - 1.0 / picks
     logs = [kept ** (picks - i) * math.log(n_items - i + 1) for i in range(1, picks + 1)]
@@ -26,9 +25,9 @@ def cardinality_loss(n_items: int, picks: int, temperature: float) -> float:
 
 
 def extendible_loss(n_items: int, picks: int, temperature: float, p: int) -> float:
-    """Against 1/(p + 1): each pick loses at most p items of the best set, none of more value than the pick.
+    """Against 1/(p + 1): a pick excludes at most p items of the best set, none of more value than the pick.
 
-    That is, f(OPT) <= f(S) + p (sum of the picks' gains + what they fell short by). Matroids have p = 1.
+    That is, f(OPT) <= f(S) + p (sum of the picks' gains and shortfalls). Matroids have p = 1.
     """
     logs = (math.log(n_items - i + 1) for i in range(1, picks + 1))
     return p / (p + 1) * math.fsum(logs) / temperature
@@ -62,7 +61,7 @@ def sampling_loss(n_items: int, picks: int, n_people: int, chance: float, bound:
     """Expected largest excess, over sets of up to ``picks`` items, of a sample's scaled sum over everybody's.
 
     A person counts 1/chance times or not at all: sub-Gaussian with the proxy variance of Kearns and Saul
-    (1998) for one coin. The best set of the sample has, on average, no less value than the best set.
+    (1998). The best set of the sample has, on average, no less value than the best set.
     """
     if chance >= 1.0:
         return 0.0
@@ -75,7 +74,7 @@ def sampling_loss(n_items: int, picks: int, n_people: int, chance: float, bound:
 
 
 def log_sets(n_items: int, picks: int) -> float:
-    """Logarithm of the number of sets of up to ``picks`` items, at most."""
+    """Logarithm of the number of sets of up to ``picks`` items."""
     most = min(picks, n_items)
     logs = [
         math.lgamma(n_items + 1) - math.lgamma(i + 1) - math.lgamma(n_items - i + 1) for i in range(most + 1)
@@ -85,5 +84,5 @@ def log_sets(n_items: int, picks: int) -> float:
 
 
 def rounding(picks: int, n_people: int, unit: float) -> float:
-    """What rounding every person's gains down to a step can cost."""
+    """The largest loss from rounding every person's gains down to a step."""
     return picks * n_people * unit

@@ -1,4 +1,4 @@
-"""Certified regret of submodular minimisation: bounds on the expected cost beyond that of the best fixed set.
+"""Certified regret of submodular minimization: bounds on the expected cost beyond that of the best fixed set.
 
 For submodular costs with values in [-bound, bound]. With full information the streams may depend on earlier
 sets, not on the randomness of the round. Where costs are learned from single values, they may not depend on
@@ -7,10 +7,10 @@ the end depends on what was explored. A learner's account does not depend on any
 
 One argument throughout. The Lovasz extension is convex and equals the expected cost of a set drawn by
 threshold, so a round costs at most g . (x_t - x) more than the best point x, with g the gradient at x_t. Let
-y_t follow the same regularised leader on the same gradients without noise. Then sum g . (y_t - x) is at most
-the regularizer's range plus sum |g|^2 / (2 H), and g . (x_t - y_t) is at most what the noise of the sum can
-move a point by, paired with a gradient: see `noise_cost`. (Paper 001 compares with a leader that takes its
-gradients elsewhere, and spends |g|^2 / H twice.)
+y_t follow the same regularized leader on the same gradients without noise. Then sum g . (y_t - x) is at most
+the regularizer's range plus sum |g|^2 / (2 H), and g . (x_t - y_t) is at most the inner product of a gradient
+with the displacement that the noise of the sum can cause: see `noise_cost`. (Paper 001 compares with a leader
+that takes its gradients elsewhere, and pays |g|^2 / H twice.)
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .selection import laplace_maximum
 
 
 def trivial_cost(rounds: int, bound: float = 1.0) -> float:
-    """What any sequence of sets can cost too much: the full range of the costs, every round."""
+    """Bound on the excess cost of any sequence of sets: the full range of costs, every round."""
     return 2.0 * bound * rounds
 
 
 def gradient_length(n_items: int, bound: float = 1.0, norm: int = 2, *, empty_is_free: bool = False) -> float:
-    """The longest that a gradient of the Lovasz extension can be, in L1 or L2.
+    """The largest norm of a gradient of the Lovasz extension, in L1 or L2.
 
     Gradients along one chain of sets are exactly 2 bound times the convex hull of 0, e_i, -e_i and
     e_i - e_j for i before j in the chain: a cost climbs to an item's step from the bottom of its range,
@@ -47,7 +47,7 @@ def gradient_length(n_items: int, bound: float = 1.0, norm: int = 2, *, empty_is
 def gradient_difference(
     n_items: int, bound: float = 1.0, norm: int = 2, *, empty_is_free: bool = False
 ) -> float:
-    """The farthest that two gradients along the same chain can be apart, in L1 or L2.
+    """The largest distance of two gradients along the same chain, in L1 or L2.
 
     Less than twice their length, because no corner's opposite is among them: from e_1 - e_2 to e_2 - e_3,
     2 sqrt(6) bound in L2. Paper 001 calibrates noise to 4 bound, which is too little.
@@ -73,7 +73,7 @@ def noise_cost(
     *,
     empty_is_free: bool = False,
 ) -> float:
-    """What noise in the sum can cost a round, times the regularization H: the largest g . z of a gradient g.
+    """Bound on the cost of noise per round, times the regularization H: the largest g . z of a gradient g.
 
     ``scale`` is the Gaussian's standard deviation, or the scale of each of ``draws`` Laplace vectors. A
     gradient lifts single coordinates by at most 2 bound in all and lowers them by as much (bound and
@@ -103,7 +103,7 @@ def lovasz_leader(
     empty_is_free: bool = False,
     centre: float = 0.5,
 ) -> float:
-    """The regularised leader on (noisy) sums of gradients: T (|g|^2 / 2 + noise) / H + H n r^2 / 2.
+    """The regularized leader on (noisy) sums of gradients: T (|g|^2 / 2 + noise) / H + H n r^2 / 2.
 
     T is ``rounds``, H ``regularization``, |g| `gradient_length`, and ``noise`` the average of `noise_cost`
     over the rounds. r is the largest distance of a coordinate in [0, 1] from ``centre``: 1/2, or 1 for paper
@@ -120,7 +120,7 @@ def lovasz_leader(
 def best_regularization(
     n_items: int, rounds: int, noise: float = 0.0, bound: float = 1.0, *, empty_is_free: bool = False
 ) -> float:
-    """The regularization that `lovasz_leader` is smallest at."""
+    """The regularization that minimizes `lovasz_leader`."""
     length = gradient_length(n_items, bound, empty_is_free=empty_is_free)
     return math.sqrt(8.0 * rounds * (length**2 / 2.0 + noise) / n_items)
 
@@ -193,7 +193,7 @@ def published_exploration_rate(n_items: int, rounds: int) -> float:
 
 
 def published_bandit_excess(n_items: int, rounds: int) -> float:
-    """By what factor a node of paper 001's bandit tree costs more than it claims: (n + 1) / (n sqrt gamma).
+    """The factor by which a node of paper 001's bandit tree exceeds its claim: (n + 1) / (n sqrt gamma).
 
     Its noise is set by the estimates' expected length, 4 M n / sqrt(gamma). One estimate can be
     2 M (n + 1) / gamma, and one person can turn its sign.

@@ -72,7 +72,7 @@ def published_gaussian_steps(
 ) -> float:
     """Paper 003 on Gaussian noise: the term of Lemma 3 for the noise, smaller by sqrt(n ln n).
 
-    m R^2 / (2 K) + R K sqrt(n ln n) Delta / epsilon. The analysis is in a supplement that is not at hand, and
+    m R^2 / (2 K) + R K sqrt(n ln n) Delta / epsilon. The analysis is in a supplement that is not available;
     the main text prints this order only, without its delta; constants are 1 here.
     """
     noise = reach * steps * math.sqrt(n_items * math.log(n_items)) * sensitivity / epsilon

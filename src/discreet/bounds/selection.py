@@ -15,14 +15,14 @@ ALPHA = 1.0 - 1.0 / math.e
 
 
 def trivial(rounds: int, bound: float = 1.0) -> float:
-    """What doing nothing at all can lose."""
+    """The regret bound that holds without learning anything."""
     return ALPHA * rounds * bound
 
 
 def at_random(n_items: int, k: int, rounds: int, bound: float = 1.0) -> float:
-    """What k items drawn at random every round can lose: they earn k/n of what all items together would.
+    """Bound on the regret of k random items every round, which earn at least k/n of all items' joint value.
 
-    That is submodularity: a random k-subset has at least k/n of the ground set, hence of the best set.
+    By submodularity a random k-subset has at least k/n of the value of the ground set, hence of the best set.
     """
     return max(0.0, ALPHA - k / n_items) * rounds * bound
 
@@ -61,7 +61,7 @@ def hedge(n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound:
 
 
 def best_rate(n_items: int, k: int, rounds: int, batch: int = 1, bound: float = 1.0) -> float:
-    """The rate that `hedge` is smallest at, within its condition."""
+    """The rate that minimizes `hedge`, within its condition."""
     wanted = math.sqrt(k * math.log(max(n_items, 2)) / (batch * rounds))
     return min(wanted, 1.0 / batch) / bound
 
@@ -105,14 +105,14 @@ def noisy_leader(
     *,
     fastest: float | None = None,
 ) -> float:
-    """k experts that follow the regularised leader on noisy sums: `hedge`, and k times the noise's maximum.
+    """k experts that follow the regularized leader on noisy sums: `hedge` plus k times the noise's maximum.
 
     ``noise`` is the expected maximum of n_items coordinates of the noise in the last sum (`gaussian_maximum`,
     `laplace_maximum`). The noise of an expert is independent of its gains, and its size never falls from one
     sum to the next, so it can be replaced by a single growing perturbation (Agarwal and Singh 2017; for
     growing noise, be-the-leader on losses and increments in turn). The comparator is fixed, so its own noise
-    averages out. With ``fastest`` the rate falls (`falling_hedge`) by the number of rounds alone, so that a
-    round's chances still depend on the noise of one sum only, and the same replacement holds.
+    averages out. With ``fastest`` the rate (`falling_hedge`) depends on the number of rounds alone, so that a
+    round's probabilities still depend on the noise of one sum only, and the same replacement holds.
     """
     if k >= n_items:
         return 0.0
@@ -126,14 +126,14 @@ def noisy_leader(
 def following(
     rounds: int, rate: float, prior: float, deviation: float, batch: int = 1, bound: float = 1.0
 ) -> float:
-    """What Hedge over two learners can lose against the one that has only this ``prior`` at first.
+    """Bound on the regret of Hedge over two learners against the one with initial weight ``prior``.
 
-    For bound 1 that is ln(1 / prior) / rate + rate B T / 8 + deviation / sqrt(2 pi), where it goes by the sum
-    of the differences of their rewards, known with Gaussian noise whose ``deviation`` never falls. Proof.
-    With D the difference so far take ln((1 - prior) exp(rate (D + noise)) + prior) / rate. A batch raises it
-    by at most what is earned beyond the one with the prior, plus rate (B bound)^2 / 8 (Hoeffding's lemma).
+    For bound 1 it is ln(1 / prior) / rate + rate B T / 8 + deviation / sqrt(2 pi), where Hedge sees the sum
+    of the differences of their rewards with Gaussian noise whose ``deviation`` never falls. Proof. Let D be
+    the difference so far and take ln((1 - prior) exp(rate (D + noise)) + prior) / rate. A batch raises it by
+    at most the earnings beyond the learner with the prior, plus rate (B bound)^2 / 8 (Hoeffding's lemma).
     The noise, coupled as one growing Gaussian, raises it on average by at most the rise of its deviation
-    times the mean of a positive part, 1 / sqrt(2 pi). At the start it is 0, and never below ln(prior) / rate.
+    times the mean of a positive part, 1 / sqrt(2 pi). It starts at 0 and is never below ln(prior) / rate.
     Both learners learn from everybody in any case, so the differences do not depend on this noise.
     """
     quadratic = rate * batch * bound * rounds * bound / 8.0
@@ -185,7 +185,7 @@ def phased(
     Where each person is learned from with probability ``chance`` only, (3) is about the sample's average,
     which exceeds F(S) by at most `greedy.sampling_loss` / w in expectation, and whose maximum is no smaller
     than that of F on average; the picks then lose `picks_loss` at the rate times the chance.
-    During the first window, and never more than, (1 - 1/e) bound is lost a round (``clipped``).
+    The loss per round is (1 - 1/e) bound during the first window, and never more later (``clipped``).
     """
     from ..objectives.fixed_point import step
 
@@ -213,11 +213,10 @@ def sampling_error(n_items: int, k: int, window: int, rounds: int, bound: float 
 
 
 def picks_loss(n_items: int, k: int, rate: float) -> float:
-    """What k exponential picks lose against greedy ones, in expected sums of gains.
+    """The loss of k exponential picks against greedy ones, in expected sums of gains.
 
-    A pick among m candidates falls short of the best by at most ln(m) / rate: the entropy of the choice makes
-    up for the rest. What pick i loses has (1 - 1/k)^(k - i) of its effect left at the end, because later
-    picks close part of every gap.
+    A pick among m candidates falls short of the best by at most ln(m) / rate on average, by the entropy of
+    the choice. A fraction (1 - 1/k)^(k - i) of the loss of pick i remains, as later picks close gaps.
     """
     return sum((1.0 - 1.0 / k) ** (k - i) * math.log(n_items - i + 1) / rate for i in range(1, k + 1))
 
@@ -225,7 +224,7 @@ def picks_loss(n_items: int, k: int, rate: float) -> float:
 def unclipped_hedge(
     n_items: int, k: int, rounds: int, rate: float, batch: int = 1, bound: float = 1.0
 ) -> float:
-    """`hedge` without its cut at the trivial bound, to compare settings none of which beats it.
+    """`hedge` not capped at the trivial bound, to compare settings none of which improves on that.
 
     Infinite where the inequality behind it does not hold.
     """

@@ -16,9 +16,9 @@ from ..core.guards import fixed
 Items = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
-# How far outside the polytope a point may lie and still be taken for a point of it.
+# How far outside the polytope a point may lie and still be accepted.
 POLYTOPE_TOLERANCE = 1e-9
-# Constraints that files hold, by their names.
+# The names of constraints that can be stored in files.
 _STORED = (
     "Cardinality",
     "PartitionMatroid",
@@ -44,7 +44,7 @@ class Constraint(ABC):
     n_items: int | None
     rank: int
 
-    def __getattr__(self, name: str) -> Any:  # asked for what a class of somebody's own has not set
+    def __getattr__(self, name: str) -> Any:  # reached if a user-defined class has not set an attribute
         sizes = "; set n_items, how many items there are, and rank, how many the largest set has"
         hint = sizes if name in ("n_items", "rank") else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
@@ -60,13 +60,13 @@ class Constraint(ABC):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` builds an equal constraint from; refused for classes of somebody's own.
+        """A record from which `from_json` builds an equal constraint; refused for user-defined classes.
 
         >>> from discreet.constraints import Cardinality
         >>> Cardinality(2, n_items=5).to_json()
         {'kind': 'Cardinality', 'k': 2, 'n_items': 5}
         """
-        # Exactly these: a class of somebody's own may decide otherwise, and could not be found again.
+        # Only the library's own classes: a user-defined one may behave differently, and could not be found.
         if "_arguments" not in type(self).__dict__:
             raise TypeError(f"{self!r} cannot be written to a file; those that can: {', '.join(_STORED)}")
         return {"kind": type(self).__name__, **self._arguments()}
@@ -84,14 +84,14 @@ class Constraint(ABC):
         return found
 
     def _check_own(self) -> None:
-        """Refuse a class of somebody's own whose `addable` lists items."""
+        """Refuse a user-defined class whose `addable` lists items instead of returning a mask."""
         free = np.asarray(self.addable([]))
         if free.dtype != bool or free.shape != (self.n_items,):
             name = type(self).__name__
             raise TypeError(f"{name}.addable must return a mask: one True or False for each of n_items items")
 
     def _arguments(self) -> dict[str, Any]:
-        """What the constructor is given for an equal constraint, as plain values."""
+        """The constructor's arguments for an equal constraint, as plain values."""
         raise NotImplementedError
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Constraint(ABC):
         number = one_item("item", item, self.n_items)
         return number not in items and self.contains(np.append(items, number))
 
-    # --- the polytope: refused where a constraint knows none ---------------------------------------
+    # --- the polytope: refused by constraints without one -------------------------------------------
 
     _no_polytope: ClassVar[str] = "is not known for this constraint"
 
@@ -270,7 +270,7 @@ class ProjectedPoint(np.ndarray[tuple[int], np.dtype[np.float64]]):
       (exact up to rounding), and measured at ``x`` everywhere else;
     - ``iterations``: steps of the method; 0 for a closed form.
 
-    What is made of it (``2 * point``, ``point[3:5]``, a copy) carries no certificate: its gap is NaN.
+    Arrays derived from it (``2 * point``, ``point[3:5]``, a copy) carry no certificate: their gap is NaN.
     """
 
     gap: float = float("nan")

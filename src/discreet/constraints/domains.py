@@ -1,8 +1,8 @@
 """Convex domains: sets known by their projection and by two balls, one inside, one around.
 
-A domain knows nothing of people. Learners ask it for the nearest point, for its radii (``inner_radius`` r and
-``outer_radius`` R, both around ``center``), and, when only costs of played points are seen, for random
-directions in which it extends.
+Domains contain no data about people. Learners use the nearest point, the radii (``inner_radius`` r and
+``outer_radius`` R, both around ``center``), and, when only costs of played points are seen, random directions
+in which the domain extends.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from ..core.guards import fixed
 
 Vector = NDArray[np.float64]
 
-# Directions that a check of a projection looks into, those of the axes among them, and how exact a projection
-# has to be.
+# How many directions, some along axes, the check of a projection probes, and how exact it has to be.
 _PROBES = 64
 _TOLERANCE = 1e-7
 
@@ -32,7 +31,7 @@ class Domain(ABC):
 
     ``inner_radius``: the ball of that radius around ``center`` lies inside (within the plane of the set, for
     sets such as the simplex that lie in one). ``outer_radius``: no point is further from ``center``.
-    ``diameter``: no two points are further apart. ``affine_dimension``: of the plane it lies in.
+    ``diameter``: no two points are further apart. ``affine_dimension``: the dimension of the set's plane.
     """
 
     _kinds: ClassVar[dict[str, type[Domain]]] = {}
@@ -107,8 +106,8 @@ class Domain(ABC):
         seen: list[Vector] = []
         for step in self._probes():
             self._check_inside(self.center + self.inner_radius * step)
-            # A thin set is seldom left along its thin side. But where a ray leaves it, the way back is at a
-            # right angle to the side that was passed: that is the direction to look into.
+            # Rays seldom run along the short direction of a thin set. But where a ray leaves the set, the way
+            # back is perpendicular to the side that it crossed: probe that direction.
             away = self.inner_radius
             while away < 3.0 * self.outer_radius:
                 away = min(2.0 * away, 3.0 * self.outer_radius)
@@ -138,7 +137,7 @@ class Domain(ABC):
 
     @property
     def _slack(self) -> float:
-        """How far off a point may be by rounding."""
+        """The distance that rounding errors may cause."""
         return _TOLERANCE * self.outer_radius + 1e-13 * float(np.abs(self.center).max())
 
     def _probes(self) -> Iterator[Vector]:
@@ -175,11 +174,11 @@ class Domain(ABC):
         outer_radius: float,
         center: ArrayLike | None = None,
     ) -> Domain:
-        """Any convex set, by a function that gives the nearest point of the set.
+        """Any convex set, given by a function that returns its nearest point.
 
-        The function is tried on a few points: the balls of the two radii, that projecting twice is projecting
-        once, and that answers are nearest ones. Where it is wrong elsewhere, regret suffers, not privacy. A
-        file holds no function: a learner that is to be saved takes a subclass with `project` and `_plain`.
+        The function is tested on a few points: for the balls of the two radii, that projecting twice is
+        projecting once, and that answers are nearest points. Errors elsewhere affect regret, not privacy.
+        Functions cannot be saved: a learner that is to be saved needs a subclass with `project` and `_plain`.
 
         >>> half = Domain.from_projection(lambda x: np.clip(x, -0.5, 0.5), 3, 0.5, 0.9)
         >>> half.project(np.array([2.0, 0.0, -1.0]))
@@ -284,8 +283,8 @@ class Simplex(Domain):
         return self.dimension - 1
 
     def project(self, point: Vector) -> Vector:
-        # Subtract from every coordinate the one number after which the positive ones sum to 1. Measured from
-        # the largest coordinate, so that far away points lose no digits.
+        # Subtract from every coordinate the number for which the positive ones then sum to 1. Coordinates are
+        # relative to the largest, so that distant points lose no digits.
         near = point - point.max()
         falling = np.sort(near)[::-1]
         shifts = (np.cumsum(falling) - 1.0) / np.arange(1.0, self.n + 1.0)

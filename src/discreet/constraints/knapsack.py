@@ -30,7 +30,7 @@ from .rounding import settle_knapsack
 # Costs are summed in floating point: 0.1 + 0.2 must fit into 0.3.
 RELATIVE_SLACK = 1e-12
 _MOST_NEWTON_STEPS = 200
-# Below this share of a combination an entry counts as nothing.
+# Entries below this share of a combination count as 0.
 _ROUNDING = 1e-13
 
 
@@ -39,7 +39,7 @@ class Knapsack(Constraint):
 
     ``costs`` are zero or more. The polytope is {0 <= x <= 1 : <costs, x> <= capacity}, with x[i] = 0 for an
     item that costs more than the whole capacity, since no feasible set holds it. Unlike a matroid's, it has
-    fractional vertices, and the best set can be worth little more than half of the best point: with two
+    fractional vertices, and the best set's value can be little more than half of the best point's: with two
     items of cost 0.6, capacity 1 and f = |S|, the point (1, 2/3) has F = 5/3 and no set has more than 1. No
     rounding closes that gap, so guarantees for the fractional point carry over to sets only up to the loss
     that ``round`` states.
@@ -59,8 +59,8 @@ class Knapsack(Constraint):
             where = int(np.argmin(self.costs))
             raise ValueError(f"costs[{where}]={self.costs[where]} is negative; costs must be zero or more")
         self.capacity = real("capacity", capacity, at_least=0.0)
-        # Costs in a unit near the capacity (a power of two, so that nothing is rounded): no sum overflows and
-        # no square vanishes, whatever unit the caller counts in.
+        # Scale costs to a unit near the capacity (a power of two, so that nothing is rounded): no sum
+        # overflows and no square underflows, whatever unit the caller uses.
         unit = math.frexp(self.capacity)[1]
         dearest = max(4.0 * math.ldexp(self.capacity, -unit), 1.0)
         with np.errstate(over="ignore", under="ignore"):
@@ -121,7 +121,7 @@ class Knapsack(Constraint):
         share = np.ones(order.size)
         with np.errstate(over="ignore"):
             share[paid] = np.clip((self._capacity - before[paid]) / cost[paid], 0.0, 1.0)
-        # A remainder that is only rounding of the running sum is none.
+        # A remainder within the rounding error of the running sum counts as 0.
         share[share < RELATIVE_SLACK] = 0.0
         share[share > 1.0 - RELATIVE_SLACK] = 1.0
         x[order] = share
@@ -141,7 +141,7 @@ class Knapsack(Constraint):
         cost, start = self._costs[open_items], z[open_items]
         with np.errstate(over="ignore"):
             bends = np.unique(np.concatenate([[0.0], (start - 1.0) / cost, start / cost]))
-        # An item with a bend beyond all numbers costs next to nothing: no price that matters reaches it.
+        # An item whose bend overflows costs almost nothing: no relevant price reaches it.
         bends = bends[(bends >= 0.0) & np.isfinite(bends)]
         # Spending falls with the price; the last bend where it is still above the capacity starts the right
         # piece.
@@ -223,7 +223,7 @@ class Knapsack(Constraint):
         return float(self._costs @ np.clip(point, 0.0, self._upper)) <= self._limit + slack * self._capacity
 
     def decompose(self, x: ArrayLike) -> Decomposition:
-        """Feasible sets whose convex combination lies below ``x``, and what is missing in ``residual``.
+        """Feasible sets whose convex combination lies below ``x``; ``residual`` is the difference.
 
         ``x`` is written as a combination of at most n_items + 2 vertices of the polytope, each of which has
         at most one fractional item; that item is dropped. ``residual`` (zero or more up to rounding) is the
@@ -278,7 +278,7 @@ class Knapsack(Constraint):
         return np.clip(point, 0.0, 1.0)
 
     def _scaled(self, point: Vector) -> Vector:
-        """The point with a tolerated excess of its costs taken off, and 0 for items above the capacity."""
+        """The point without a tolerated excess of its costs, and with 0 for items above the capacity."""
         point = np.minimum(point, self._upper)
         spent = float(self._costs @ point)
         return point * (self._capacity / spent) if spent > self._capacity else point
@@ -290,8 +290,8 @@ class Knapsack(Constraint):
         submodular f) is convex along it, so that before the last step E F(point) >= F(x). At most one item
         j is then fractional. If it fits it is taken with its probability; if not, it is dropped, which
         loses at most x_j f({j}). Hence for monotone submodular f with f(empty) = 0: E f(set) >= F(x) - max
-        over items of f({j}), and item i is chosen with probability at most x[i]. The loss is real: the best
-        set can be worth little more than half of F (see the class). It is small when every single item is.
+        over items of f({j}), and item i is chosen with probability at most x[i]. A loss is unavoidable: the
+        best set can have little more than half of F (see the class). It is small if all single values are.
         """
         point = self._scaled(self._point(x))
         generator(rng)

@@ -1,4 +1,4 @@
-"""Matroids: feasible sets that can be exchanged item by item, so that greedy is exact."""
+"""Matroids: feasible sets with the exchange property, so that greedy is exact."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Matroid(Constraint):
         return OracleMatroid(independent, n_items)
 
     def _sets_over(self, n_items: int) -> Any:
-        """The independent sets of a ground set of this size, which was checked to be ours."""
+        """The independent sets for a ground set of this size, which was checked to be the matroid's."""
         del n_items
         return self._sets
 
@@ -116,10 +116,10 @@ class Matroid(Constraint):
         return x
 
     def project_entropy(self, w: ArrayLike, *, log: bool = False, base: bool = False) -> ProjectedPoint:
-        """The point of the polytope with the least sum of x ln(x/w) - x + w (generalised Kullback-Leibler).
+        """The point of the polytope with the least sum of x ln(x/w) - x + w (generalized Kullback-Leibler).
 
         ``w`` is positive, or its logarithm with ``log=True`` (for weights that would over- or underflow). A
-        point of the polytope is its own projection. Follow-the-regularised-leader with the regulariser sum
+        point of the polytope is its own projection. Follow-the-regularized-leader with the regularizer sum
         x ln x and gains g at rate eta: ``project_entropy(eta * g, log=True, base=True)`` on bases; on the
         independence polytope subtract 1 from the logarithm, since x ln x = [x ln x - x] + x.
 
@@ -164,7 +164,7 @@ class Matroid(Constraint):
         """A random independent set that holds item i with probability x[i].
 
         Loses nothing in expectation: E f(set) >= F(x) for every submodular f, F its multilinear extension;
-        and f is never asked, so this is post-processing.
+        f is never evaluated, so this is post-processing.
 
         Nested matroids: pivotal rounding inside every group, which keeps each group's sum rounded down or up.
         Graphic and transversal ones: pipage rounding (Ageev and Sviridenko 2004; Calinescu, Chekuri, Pal
@@ -291,7 +291,7 @@ class TransversalMatroid(Matroid):
         return f"TransversalMatroid({self._sets.table.n_sets} sets over {self.n_items} items)"
 
 
-# More primes than this would mean entries with thousands of digits: elimination would take for ever.
+# More primes than this would mean entries with thousands of digits: elimination would take too long.
 _MOST_PRIMES = 512
 
 

@@ -48,7 +48,7 @@ class NestedLimits:
 
     @property
     def oracle(self) -> Any:
-        """The same sets for a general matroid."""
+        """An oracle of the same sets, as general matroids have."""
         return AskedOracle(lambda items: self.fits(np.array(sorted(items), dtype=np.intp)), self.n_items)
 
     @cached_property
@@ -56,7 +56,7 @@ class NestedLimits:
         return int(self.greedy(np.arange(self.n_items)).size)
 
     def arguments(self, groups: str) -> dict[str, Any]:
-        """What a matroid of these limits is made of, as plain values."""
+        """The constructor's arguments for a matroid of these limits, as plain values."""
         listed = [group.tolist() for group in self.groups]
         return {groups: listed, "capacities": self.capacities.tolist(), "n_items": self.n_items}
 
@@ -85,7 +85,7 @@ class NestedLimits:
         return levels
 
     def greedy(self, order: Items) -> Items:
-        """The items kept when those of ``order`` are offered one by one and taken whenever they fit.
+        """The items kept when those of ``order`` are offered in turn and taken whenever they fit.
 
         A group keeps its first items; what it drops could never be kept by a group around it.
         """
@@ -119,7 +119,7 @@ class NestedLimits:
         return self.addable(items)[candidates]
 
     def merged_bases(self, *given: Any) -> None:
-        """Bases are merged by exchanges, one after the other."""
+        """None: bases are merged by exchanges, one after the other."""
 
     def circuit(self, items: Items, item: int) -> Items:
         """The items of the set in the innermost full group around ``item``: any of them makes room."""
@@ -170,7 +170,7 @@ class NestedLimits:
         return x, 0.0, 0
 
     def project_entropy(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
-        """The same with a common factor in place of a common shift."""
+        """`project_euclidean` for the divergence, with a common factor in place of a common shift."""
         log_x = np.zeros_like(log_w) if base else np.minimum(0.0, log_w)
         x = np.exp(log_x)
         for level in self.levels:
@@ -256,7 +256,7 @@ class Cardinality(Matroid):
     """
 
     k: int
-    # The limits for the ground set last met; rounding in a loop meets the same one again and again.
+    # A cache of the limits for the latest ground set, as loops use the same one again and again.
     _latest: NestedLimits | None = None
 
     def __init__(self, k: int, n_items: int | None = None) -> None:
@@ -400,7 +400,7 @@ class PartitionMatroid(Matroid):
 
     @property
     def one_of_each(self) -> list[Items] | None:
-        """The blocks, where they hold all items and one of each may be chosen; None otherwise."""
+        """The blocks, if they cover all items and each has capacity 1; None otherwise."""
         limits = self._sets
         blocks = [group for group in limits.groups if group.size]
         everything = sum(block.size for block in blocks) == limits.n_items

@@ -2,7 +2,7 @@
 
 The independence polytope of a matroid is {x >= 0 : x(A) <= rank(A) for every set A}; its vertices are the
 independent sets. The base polytope is the face where all of x sums to the rank. The greedy algorithm
-minimises linear functions over both, which is all that the nearest-point method asks for; entropic
+minimizes linear functions over both, which is all that the nearest-point method asks for; entropic
 projections are split into pieces that are solved in closed form, with that method or a flow finding where to
 split.
 """
@@ -59,7 +59,7 @@ class IndependentSets:
 
     @property
     def oracle(self) -> Any:
-        """An oracle of one's own, as other threads may ask at the same time."""
+        """A new oracle, as other threads may use theirs at the same time."""
         return self.table.fresh()
 
     @cached_property
@@ -89,12 +89,12 @@ class IndependentSets:
         return self._fitting(np.concatenate([items, candidates]), items.size)[items.size :]
 
     def circuit(self, items: Items, item: int) -> Items:
-        """The items of an independent set whose removal makes room for ``item`` (which does not fit)."""
+        """The items of an independent set each of whose removal lets ``item`` fit (which now does not)."""
         rooms = [other for other in items.tolist() if self.fits(np.append(items[items != other], item))]
         return np.array(rooms, dtype=np.intp)
 
     def merged_bases(self, one: Items, two: Items, given: Callable[[int], NDArray[np.bool_]]) -> Items | None:
-        """Two bases merged by exchanges, of which ``given`` draws the outcomes; None if not by the oracle."""
+        """Merge two bases by exchanges with outcomes from ``given``; None if the oracle does not do that."""
         if not self._exchanges:
             return None
         has = np.zeros((2, self.n_items), dtype=np.bool_)
@@ -128,7 +128,7 @@ class IndependentSets:
         return near, max(0.0, self._gap(oracle, near - (z - offset), near, base=base)), steps
 
     def project_entropy(self, log_w: Vector, *, base: bool) -> tuple[Vector, float, int]:
-        """The same for the generalised Kullback-Leibler divergence."""
+        """`project_euclidean` for the generalized Kullback-Leibler divergence."""
         items, x, oracle = self._loose.copy(), np.zeros(log_w.size), self.oracle
         flow = None if self.flow is None else self.flow(oracle)
         split = EntropicSplit(oracle, self.rank, log_w, items, flow)
@@ -142,7 +142,7 @@ class IndependentSets:
         return x, abs(self._gap(oracle, gradient, x, base=base)), split.steps
 
     def _gap(self, oracle: Any, gradient: Vector, x: Vector, *, base: bool) -> float:
-        """How much better than ``x`` the vertex is that the gradient likes best, to first order."""
+        """The largest first-order improvement over ``x`` at any vertex."""
         items = np.arange(x.size)
         places, fits = oracle.offered(
             items, gradient, below=_NOTHING, tight=int(base), keep=x.size, most=self.rank
@@ -173,7 +173,7 @@ class IndependentSets:
         return np.isin(order, self.greedy(order), assume_unique=True)
 
     def _sums_to_rank(self, point: Vector) -> bool:
-        """Whether the sum leaves no choice but bases."""
+        """Whether the point sums to the rank, so that it combines only bases."""
         return abs(float(point.sum()) - self.rank) <= 1e-12 * self.rank
 
     def decompose(self, point: Vector) -> Decomposition:
@@ -234,19 +234,17 @@ class IndependentSets:
             refuse_outside(f"{items} items exceed their rank by {excess:.3g}")
         chosen: Items = support[kept]
         if chosen.size < self.rank and self._sums_to_rank(point):
-            # What a unit here and there has cost; ties go to the smaller item.
+            # Restore items lost to rounding of units; ties go to the smaller item.
             chosen = np.sort(self.greedy(np.concatenate([chosen, support[~kept]])))
         return chosen.astype(np.intp, copy=False)
 
 
 def close_gaps(z: Vector, *, base: bool) -> tuple[Items, Vector]:
-    """A vector with the same projection and without large numbers, which would cost precision.
+    """The order of the entries (0 as the last of them), and a vector with the same projection.
 
-    And the order of the entries, 0 as the last of them.
-
-    Coordinates of the projection lie in [0, 1]. If two neighbours in sorted order are more than 1 apart,
-    everything above is served before everything below, however far apart they are. Without ``base``, 0
-    counts as a neighbour (items at or below it get nothing).
+    It has no large numbers, which would cost precision. Coordinates of the projection lie in [0, 1]. If two
+    neighbours in sorted order are more than 1 apart, everything above is served before everything below, so
+    larger gaps can be closed. Without ``base``, 0 counts as a neighbour (items at or below it get nothing).
     """
     anchored = np.zeros(z.size + 1)
     anchored[:-1] = z
@@ -326,7 +324,7 @@ class EntropicSplit:
         """Which items are in that set; None if no sum of ``x`` exceeds its rank.
 
         Minimising rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to x
-        falls short of x; a minimiser is among the prefixes, whose ranks one greedy pass tells.
+        falls short of x; a minimizer is among the prefixes, whose ranks one greedy pass tells.
         """
         assert self._search is not None
         size = x.size
@@ -339,8 +337,8 @@ class EntropicSplit:
         lowest = slack.min()
         if lowest >= -_VIOLATION:
             return None
-        # Of several such sets the largest, with all it spans: items whose x is next to nothing belong with
-        # those that crowd them out, or they would be left with nothing at all.
+        # Of several such sets take the largest, with all it spans: items with tiny x must stay with those
+        # that crowd them out, or they would be left with nothing.
         prefix = int(np.flatnonzero(slack <= lowest + 0.1 * _VIOLATION)[-1]) + 1
         _, free = self._oracle.offered(items, short, keep=prefix, **more)
         free[:prefix] = False

@@ -1,4 +1,4 @@
-"""Constraints made of others: several at once, and what is left once some items are in and others out."""
+"""Constraints derived from others: intersections, and what remains once items are included or excluded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .nested import Cardinality, LaminarMatroid, PartitionMatroid
 
 
 class Intersection(Constraint):
-    """Sets that every one of the given constraints allows.
+    """Sets that all of the given constraints allow.
 
-    An intersection of p matroids is p-extendible: whatever is put into a feasible set, taking out p of the
-    others at most makes room for it. Greedy is then worth at least 1/(p + 1) of the best set (Fisher,
-    Nemhauser and Wolsey 1978); ``extendible`` is that p, or None where some constraint is not known to
-    have one. Its polytope is not that of its parts, so the polytope operations are refused.
+    An intersection of p matroids is p-extendible: an item can be added to a feasible set after removing at
+    most p others. Greedy then achieves at least 1/(p + 1) of the best set's value (Fisher, Nemhauser and
+    Wolsey 1978); ``extendible`` is that p, or None where some constraint is not known to have one. Its
+    polytope is not the intersection of its parts' polytopes, so the polytope operations are refused.
 
     >>> from discreet.constraints import Cardinality, PartitionMatroid
     >>> both = Intersection(Cardinality(2), PartitionMatroid([[0, 1], [2, 3], [4]], capacities=1))
@@ -44,14 +44,14 @@ class Intersection(Constraint):
         size = sizes.pop() if sizes else None
         self.constraints = constraints if size is None else tuple(c.over(size) for c in constraints)
         self.n_items = size
-        self.rank = min(constraint.rank for constraint in self.constraints)  # a bound of it
+        self.rank = min(constraint.rank for constraint in self.constraints)  # an upper bound
 
     def __repr__(self) -> str:
         return f"Intersection({', '.join(map(repr, self.constraints))})"
 
     @property
     def extendible(self) -> int | None:
-        """p such that the intersection is p-extendible; None where a part is not known to be."""
+        """The p for which the intersection is p-extendible; None where that is not known of a part."""
         each = [
             1 if isinstance(constraint, Matroid) else getattr(constraint, "extendible", None)
             for constraint in self.constraints
@@ -77,21 +77,21 @@ class Intersection(Constraint):
 
 
 class Rest(Constraint):
-    """What any constraint lets be added to a set, out of some of its items; renumbered from 0."""
+    """The sets of ``free`` items that a constraint allows on top of ``included``, renumbered from 0."""
 
     _no_polytope = "is not known for what is left of a constraint"
 
     def __init__(self, constraint: Constraint, included: Items, free: Items) -> None:
         self._constraint, self._included, self._free = constraint, included, free
         self.n_items = int(free.size)
-        self.rank = min(constraint.rank - int(included.size), self.n_items)  # a bound of it
+        self.rank = min(constraint.rank - int(included.size), self.n_items)  # an upper bound
 
     def __repr__(self) -> str:
         return f"Rest({self._free.size} items on top of {self._included.size} in {self._constraint!r})"
 
     @property
     def extendible(self) -> int | None:
-        """That of the whole constraint: what is taken out to make room need not be among the included."""
+        """That of the full constraint: the items removed for a new one need not be included ones."""
         found = getattr(self._constraint, "extendible", None)
         return found if isinstance(found, int) else None
 
@@ -108,10 +108,10 @@ class Rest(Constraint):
 
 
 def rest_of(constraint: Constraint, included: Items, free: Items) -> Constraint:
-    """``constraint`` on top of ``included``, over ``free`` alone, each of which fits.
+    """The constraint on ``free`` items, each of which fits on top of ``included``.
 
-    Of the same kind where there is one, so that what is known about the kind is known about the rest. A class
-    of somebody's own may decide otherwise, and is asked.
+    It is of the same kind where possible, so that what is known about the kind holds for the rest. A
+    user-defined class may behave differently, so it is queried (`Rest`).
     """
     kind = type(constraint)
     if kind is Cardinality:
@@ -132,7 +132,7 @@ def rest_of(constraint: Constraint, included: Items, free: Items) -> Constraint:
         return MatroidMinor(constraint, included, free)
     if kind is Knapsack:
         assert isinstance(constraint, Knapsack)
-        # With half the slack for rounding, of the whole capacity, so that what fits here fits there.
+        # Use half of the full capacity's slack for rounding, so that what fits here also fits there.
         limit = constraint.capacity * (1.0 + RELATIVE_SLACK / 2.0)
         left = max(0.0, limit - math.fsum(constraint.costs[included])) / (1.0 + RELATIVE_SLACK)
         return Knapsack(constraint.costs[free], max(left, float(constraint.costs[free].min())))

@@ -1,10 +1,9 @@
-"""Rounding of a point of the polytope to a set, without ever asking what the set is worth.
+"""Rounding of a point of the polytope to a set, without evaluating any set.
 
-Rounding that queries a private objective is a release; none of the procedures here takes an objective, so
-each is post-processing of the point it rounds. Each moves the point at random, keeps its expectation, and
-only ever moves along directions with at most one positive and one negative entry. The multilinear extension
-F of a submodular function f is convex along those, so E F never falls: E f(rounded set) >= F(x) wherever
-nothing is dropped.
+Rounding that queries a private objective is a release; no procedure here takes an objective, so each is
+post-processing of the point it rounds. Each moves the point at random, keeps its expectation, and moves only
+along directions with at most one positive and one negative entry. The multilinear extension F of a submodular
+function f is convex along those, so E F never falls: E f(rounded set) >= F(x) wherever nothing is dropped.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def _merge(
 def _partner(matroid: Any, larger: set[int], smaller: set[int], item: int) -> int | None:
     """An item of ``smaller`` that may trade places with ``item`` of ``larger``; None stands for padding."""
     small = np.array(sorted(smaller), dtype=np.intp)
-    # No set is larger than a base, so a base need not be asked whether it has room.
+    # No independent set is larger than a base, so nothing can be added to one.
     if small.size < matroid.rank and matroid.fits(np.append(small, item)):
         if len(larger) > len(smaller):
             return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .segments import Segments as Segments
     from .thompson import ThompsonSelector as ThompsonSelector
 
-# What there is as well as the registered learners; modules are imported when a name is first asked for.
+# Exports other than the registered learners; a module is imported when one of its names is first used.
 _BASES = {
     "AuditExample": f"{__name__}.registry",
     "Experts": f"{__name__}.experts",

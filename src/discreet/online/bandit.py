@@ -1,7 +1,7 @@
 """Set selection with bandit feedback: the value of the shown set, or which of its items were taken.
 
-What is learned from rewards is a `RewardSum`: `ValueFeedback` (values of sets) and `SlotFeedback` (items
-taken) are those of `BanditSelector`, and `ThompsonSelector` has one of its own.
+Learning from rewards is the part of a `RewardSum`: `BanditSelector` uses `ValueFeedback` (values of sets) and
+`SlotFeedback` (items taken), and `ThompsonSelector` has one of its own.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FEEDBACK: tuple[BanditFeedback, ...] = get_args(BanditFeedback)
 
 @dataclass(frozen=True)
 class Taken:
-    """The items that somebody took."""
+    """The items that a person took."""
 
     items: tuple[int, ...]
 
@@ -75,7 +75,7 @@ class Taken:
 class RewardUnits:
     """Rewards as integers: ``per_one`` units make 1, and ``most`` of them are the bound.
 
-    ``by_slot`` feedback tells which of the shown items were taken, else it is the value of the set.
+    With ``by_slot``, feedback tells which of the shown items were taken; otherwise it is the set's value.
     """
 
     by_slot: bool
@@ -85,12 +85,12 @@ class RewardUnits:
 
     @classmethod
     def of_step(cls, settings: Any, step: Fraction) -> RewardUnits:
-        """Units of one ``step``."""
+        """Units of the size ``step``."""
         bound = settings.bound
         return cls(settings.feedback == "slots", bound, float(1 / step), math.floor(exact(bound) / step))
 
     def named(self, catalogue: Catalogue, value: Any, items: Any) -> Any:
-        """Feedback with labels turned into numbers."""
+        """Feedback with labels converted to item numbers."""
         if not self.by_slot:
             return value
         if items is not None:
@@ -129,7 +129,7 @@ class RewardUnits:
         return got
 
     def read(self, reader: Callable[..., Any], *given: Any) -> Any:
-        """What ``reader`` makes of feedback. What is wrong with it is a fact about somebody, and a detail."""
+        """The result of ``reader``; what is wrong with feedback is private: only in the error's details."""
         try:
             return reader(*given)
         except (ValueError, TypeError) as error:
@@ -142,15 +142,15 @@ class RewardUnits:
 
 
 def moved_by_one(feedback: str, bound: float, neighbours: str) -> float:
-    """How far one person moves the sums of a block, in L1.
+    """The L1 sensitivity of a block's sums to one person.
 
-    Two values of a set are at most ``bound`` apart; with slots the other person may take another item.
+    Two values of a set differ by at most ``bound``; with slots the other person may take another item.
     """
     return score_range(bound, neighbours) if feedback == "slots" else bound
 
 
 def _least_scale(bound: float, terms: int) -> Fraction:
-    """The least scale of noise on sums of ``terms`` rewards.
+    """The smallest allowed scale of noise on sums of ``terms`` rewards.
 
     A scale is 2^32 steps of the noise's grid: with finer steps such a sum would not fit into 63 bits.
     """
@@ -158,7 +158,7 @@ def _least_scale(bound: float, terms: int) -> Fraction:
 
 
 def reward_noise(share: Share, feedback: str, bound: float, terms: int) -> LaplaceNoise:
-    """The noise on sums of ``terms`` rewards; wider than asked for where epsilon is enormous."""
+    """The noise on sums of ``terms`` rewards; wider than needed where epsilon is enormous."""
     noise = LaplaceNoise.within(share, moved_by_one(feedback, bound, share.neighbours), 1, share.definition)
     if not share.private:
         return noise
@@ -166,7 +166,7 @@ def reward_noise(share: Share, feedback: str, bound: float, terms: int) -> Lapla
 
 
 def check_reward_noise(settings: Any, neighbours: str, terms: int) -> None:
-    """Refuse noise that is not for what one person can move, or sums that would not fit into 63 bits."""
+    """Refuse noise for another sensitivity than one person's, or sums that would not fit into 63 bits."""
     noise, moves = settings.noise, moved_by_one(settings.feedback, settings.bound, neighbours)
     narrow = 0 < exact(noise.scale) < _least_scale(settings.bound, terms)
     if exact(noise.sensitivity) != exact(moves) or narrow:
@@ -174,13 +174,13 @@ def check_reward_noise(settings: Any, neighbours: str, terms: int) -> None:
 
 
 class RewardSum:
-    """What is learned from one kind of reward, and the sets that are drawn from it.
+    """Learns from one kind of reward, and draws sets from what it learned.
 
-    Each has ``draw(round)``, the items of a round (-1 where there are fewer than k), and ``current()``, those
-    served after the last one; ``ticket(round)``, what a reward will be about (a learner's tickets begin with
-    whether another set was served); ``run_rows(stream, rows, rounds)``, compiled rounds of a stream whose
-    first set is there already; ``start(released)``, to begin with what is known from elsewhere; and
-    ``entries()``, what the account has to list so far.
+    Subclasses have ``draw(round)``, the items of a round (padded with -1 if fewer than k); ``current()``,
+    those served after the last round; ``ticket(round)``, what a reward will be about (a learner's tickets
+    begin with whether another set was served); ``run_rows(stream, rows, rounds)``, compiled rounds of a
+    stream whose first set is drawn already; ``start(released)``, to start from releases made elsewhere; and
+    ``entries()``, what the account lists so far.
     """
 
     _state: ClassVar[tuple[str, ...]] = ("_active",)
@@ -192,11 +192,11 @@ class RewardSum:
 
     @property
     def compiles(self) -> bool:
-        """Whether a compiled loop can go on from here."""
+        """Whether a compiled loop can continue from here."""
         return True
 
     def estimates(self, round: int) -> Estimates:  # noqa: ARG002
-        """Released estimates of what each item is worth, of how many people, and how sure."""
+        """Released estimates of each item's value, the people they cover, and their deviations."""
         return None, 0, None
 
     def restrict(self, active: NDArray[np.bool_]) -> None:
@@ -204,19 +204,19 @@ class RewardSum:
         self._active = active
 
     def ready(self, value: Any, ticket: Ticket) -> Any:
-        """The reward of such a round in ``units``; with slots its ticket has the items that were shown."""
+        """The reward of a round in ``units``; with slots the ticket contains the items that were shown."""
         return self.units.of(value, ticket)
 
     def observe(self, ticket: Ticket, ready: Any) -> None:
-        """Take up a reward; None is somebody whose round passes with nothing learned."""
+        """Learn from a reward; None is for a round that passes with nothing learned."""
         raise NotImplementedError
 
     def skip(self, ticket: Ticket) -> None:
-        """Another set was served in such a round, which is a public fact."""
+        """Note a round in which another set was served, which is a public fact."""
         raise NotImplementedError
 
     def given(self, catalogue: Catalogue, value: Any, items: Any) -> Any:
-        """A reward, with labels of items turned into numbers."""
+        """A reward, with labels converted to item numbers."""
         units = self.units
         if not units.by_slot:
             if items is not None:
@@ -232,7 +232,7 @@ class RewardSum:
         return None if altered else self.units.read(self.ready, value, tuple(about))
 
     def take(self, ticket: Ticket, ready: Any) -> None:
-        """Take up what `prepared` returned; None is somebody who is not learned from."""
+        """Learn from what `prepared` returned; None is a person who is not learned from."""
         altered, *about = ticket
         if altered:
             self.skip(tuple(about))
@@ -240,7 +240,7 @@ class RewardSum:
             self.observe(tuple(about), ready)
 
     def simulated_feedback(self, person: Any, items: tuple[int, ...], value: float) -> Any:
-        """What a simulated person reports of these items, which have ``value`` to them.
+        """What a simulated person reports about these items, whose value to them is ``value``.
 
         With slots, the marginal gain of each item over those shown before it. People are monotone (the
         learner refused others), so the gains sum to at most ``bound``.
@@ -261,7 +261,7 @@ class RewardSum:
         )
 
     def grown(self, settings: Any, number: int) -> None:
-        """Take up more items, in round ``number``."""
+        """Add more items in round ``number``; refused unless a subclass can."""
         raise NotImplementedError(
             "what is explored when, and how much noise that takes, was settled for the items there were: take"
             ' feedback="slots" or ThompsonSelector, or make a new learner'
@@ -273,7 +273,7 @@ class FewRoundsWarning(UserWarning):
 
 
 def warn_if_too_short(settings: Any) -> None:
-    """Warn where a learner is made for so few rounds that nothing can be learned in them."""
+    """Warn if a learner is declared for too few rounds to learn anything."""
     if settings.too_short:
         checks.warn(
             f"rounds={settings.rounds} are too few to learn from values of sets of {settings.k} out of"
@@ -291,7 +291,7 @@ SUMS = "noisy sums of what exploring sets were worth"
 COUNTS = "noisy counts of what was taken from the shown items"
 TAIL = "chance that more rounds explore than the published rate allows for"
 
-# Which numbers can be given, by exploration; for slots it is the block.
+# The numbers that can be given for each form of exploration; for slots, only the block.
 _NUMBERS = {
     "blocks": ("rate", "block", "repeats"),
     "presampled": ("rate", "block"),
@@ -304,11 +304,11 @@ _NUMBERS = {
 class BanditSettings(SelectorSettings):
     """Settings of `BanditSelector`.
 
-    ``block`` rounds make a block (the first one, for slots). With an ``exploration_rate`` each round explores
-    by chance, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right after exploring.
-    Without, every expert tries one item in each block, ``repeats`` times at random places. ``noise`` is that
-    of the sums of a block; None where draws protect people. ``rate`` is None for falling rates.
-    ``explorations`` is how many rounds were ``picked`` in advance, once that is known.
+    A block has ``block`` rounds (the first one, for slots). With an ``exploration_rate`` each round explores
+    with that probability, and a new set is drawn every ``block`` rounds, or (``after_exploring``) right after
+    exploring. Without it, every expert tries one item in each block, ``repeats`` times at random places.
+    ``noise`` is that on the sums of a block; None where draws protect people. ``rate`` is None for falling
+    rates. ``explorations`` is how many rounds were ``picked`` in advance, once that is known.
     """
 
     rounds: int
@@ -343,7 +343,7 @@ class BanditSettings(SelectorSettings):
     def _asked(
         cls, n_items: int, k: int, rounds: int, calibration: str, options: dict[str, Any]
     ) -> tuple[BanditSettings, dict[str, Any]]:
-        """Settings without their numbers, and the numbers that were given."""
+        """Settings with only their options, and separately the numbers that were given."""
         horizon = checks.whole("rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
         names = ("rate", "exploration_rate", "block", "repeats")
         given = {name: one for name in names if (one := options.pop(name, None)) is not None}
@@ -353,14 +353,14 @@ class BanditSettings(SelectorSettings):
 
     @classmethod
     def tight(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> BanditSettings:
-        """The numbers with the smallest certified regret within ``share``, given those already settled.
+        """The numbers with the smallest certified regret within ``share``; given numbers are kept.
 
-        For blocks, without a ``rate`` rates fall, which learns faster and certifies less; ``"certified"`` is
-        the fixed rate that certifies most.
+        For blocks without a ``rate`` the rate falls, which learns faster but certifies less; ``"certified"``
+        is the fixed rate with the best certificate.
         """
         asked, given = cls._asked(n_items, k, rounds, "tight", options)
         _check_numbers(asked, given)
-        labels, asked = asked.labels, replace(asked, labels=None)  # not part of what is compared
+        labels, asked = asked.labels, replace(asked, labels=None)  # irrelevant for the comparison
         if asked.feedback == "slots":
             found = _tight_slots(asked, share, **given)
         elif asked.exploration in ("blocks", "presampled"):
@@ -373,8 +373,8 @@ class BanditSettings(SelectorSettings):
     def published(cls, n_items: int, k: int, rounds: int, share: Share, **options: Any) -> BanditSettings:
         """The constants of paper 000: Algorithm 3, Appendix B.1 or B.2.
 
-        Where the exploration rate is above 1 a warning says so, and every round explores. The rate of
-        B.2 depends on how many rounds were picked, so it is not yet that of `presampled_rate`.
+        Where the exploration rate is above 1, a warning says so and every round explores. The rate of
+        B.2 depends on how many rounds are picked: it is replaced by `presampled_rate` once that is known.
         """
         asked, given = cls._asked(n_items, k, rounds, "published", options)
         if given:
@@ -416,14 +416,14 @@ class BanditSettings(SelectorSettings):
     # --- what follows from them ------------------------------------------------------------------
 
     def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str]:  # noqa: ARG002
-        """What published settings release, as far as that is known, and whose they are."""
-        # What rounds that are picked in advance release depends on how many they are.
+        """What published settings release, as far as that is known, and their name for messages."""
+        # With rounds picked in advance, the releases depend on how many are picked.
         charged = [] if self.picked else [(event, count) for _, event, count in self.releases]
         return charged, f"BanditSelector(exploration={self.exploration!r})"
 
     @property
     def after_exploring(self) -> bool:
-        """Whether a new set is drawn right after a round that explored, as published."""
+        """Whether a new set is drawn right after a round that explored, as in the paper."""
         return self.calibration == "published" and self.exploration != "every_round"
 
     @property
@@ -444,12 +444,12 @@ class BanditSettings(SelectorSettings):
 
     @property
     def releases(self) -> list[tuple[str, Event, int]]:
-        """Everything that can depend on one person, over the whole run: (label, event, count).
+        """All releases that can depend on one person, over the whole run: (label, event, count).
 
-        A round that does not explore teaches nothing. One that does moves one item of one expert by at most
-        ``bound``, for people replaced as for people who come or go, so only that expert's later draws count,
-        each with a privacy loss in an interval of length rate * bound. Which rounds explore, and what, are
-        public randomness.
+        Nothing is learned from a round that does not explore. One that explores moves one item of one expert
+        by at most ``bound``, under replacement as well as for people who come or go, so only that expert's
+        later draws count, each with a privacy loss in an interval of length rate * bound. Which rounds
+        explore, and with which items, is public randomness.
         """
         rounds = self.rounds
         if self.noise is not None:
@@ -471,19 +471,19 @@ class BanditSettings(SelectorSettings):
 
     @property
     def most_explorations(self) -> int:
-        """Twice as many rounds as are expected to explore: what Algorithm 3's rate allows for."""
+        """Twice the expected number of exploring rounds, which Algorithm 3's rate allows for."""
         assert self.exploration_rate is not None
         return math.floor(2.0 * self.exploration_rate * self.rounds * (1.0 + 1e-12))
 
     @property
     def tail(self) -> float:
-        """The chance that more rounds would explore."""
+        """The probability that more than `most_explorations` rounds would explore."""
         assert self.exploration_rate is not None
         return limits.too_many_explorations(self.rounds, self.exploration_rate)
 
     @property
     def too_short(self) -> bool:
-        """Whether an expert cannot come to prefer an item: it is tried too seldom for the noise or the rate.
+        """Whether experts cannot come to prefer an item, as items are tried too seldom for noise or rate.
 
         With noise the standard error of an item's value stays above a quarter of the bound; without, the
         weights of an item of value ``bound`` and of one of value 0 stay within a factor e.
@@ -500,7 +500,7 @@ class BanditSettings(SelectorSettings):
         return self.rate * self.bound * tried < 1.0
 
     def check(self, neighbours: str) -> None:
-        """Refuse settings, of a file, that do not protect people as their exploration has to."""
+        """Refuse settings (from a file) that do not protect people in the way their exploration requires."""
         blocks = self.exploration == "blocks"
         short = self.exploration_rate is None and self.block < self.k * self.repeats
         if (self.noise is not None) != blocks or (not blocks and self.rate is None):
@@ -517,12 +517,12 @@ class BanditSettings(SelectorSettings):
 
     @property
     def unclipped_regret(self) -> float:
-        """The certificate without the trivial bound, to compare settings by."""
+        """The certificate not capped at the trivial bound, for comparing settings."""
         return self._regret(clipped=False)
 
     def _regret(self, *, clipped: bool) -> float:
-        # A rate that knows how often it will explore: the proof does not hold, see docs/errata.md. And no
-        # bound is known for slots.
+        # With ``picked`` the rate depends on how many rounds explore, so the proof does not hold (see
+        # docs/errata.md). No bound is known for slots.
         if self.picked or self.feedback == "slots":
             return math.inf
         shape = (self.n_items, self.k, self.rounds)
@@ -535,32 +535,32 @@ class BanditSettings(SelectorSettings):
         common["centred"] = self.calibration == "tight"
         regret = limits.coins(*shape, self.exploration_rate, self.rate, every, **common)
         if self.stop_exploring:
-            # The same run but for that chance, and then no worse than the best against the worst, twice over.
+            # The run is the same except with probability ``tail``; then it loses at most the terms below.
             regret += self.tail * (self.rounds * self.bound + bounds.trivial(self.rounds, self.bound))
         return regret
 
     @property
     def leading_terms(self) -> float:
-        """What the certificate of falling rates comes to for long streams."""
+        """The leading terms of the certificate of falling rates, for long streams."""
         shape = (self.n_items, self.k, self.rounds, self.block, self.repeats)
         return limits.falling_blocks_size(*shape, self.scale, self.bound)
 
 
 def presampled_rate(k: int, explorations: int, budget: Budget, bound: float = 1.0) -> float:
-    """The learning rate of Appendix B.2, for this many rounds picked in advance."""
+    """The learning rate of Appendix B.2 for this many exploring rounds, picked in advance."""
     spread = math.sqrt(32.0 * (explorations + 1) * math.log(k / budget.delta))
     return budget.epsilon / (k * spread * bound)
 
 
 def redraws(rounds: int, every: int) -> int:
-    """Sets after the first, which is drawn before anybody has been learned from."""
+    """The number of sets after the first, which is drawn before anybody is learned from."""
     return -(-rounds // every) - 1
 
 
 # --- calibration ----------------------------------------------------------------------------------------
 
-# Measured on streams of several kinds: with fewer tries of each item, exploring half of the time serves less
-# than sets at random do.
+# Measured on streams of several kinds: with fewer than _FEWEST_TRIES of each item, exploring half of the time
+# does worse than random sets; then one round in _SELDOM explores.
 _FEWEST_TRIES = 4
 _SELDOM = 32
 
@@ -583,7 +583,7 @@ def _check_numbers(asked: BanditSettings, given: dict[str, Any]) -> None:
                 f" feedback={asked.feedback!r}; leave it out (there is: {', '.join(sorted(useful))})"
             )
     if asked.exploration != "blocks" and given.get("rate") == "certified":
-        del given["rate"]  # the others have no other
+        del given["rate"]  # the other forms always use the certified rate
     repeats = given.get("repeats", 1)
     by_blocks = asked.feedback == "bandit" and asked.exploration in ("blocks", "presampled")
     if by_blocks and given.get("block", math.inf) < asked.k * repeats:
@@ -594,10 +594,10 @@ def _check_numbers(asked: BanditSettings, given: dict[str, Any]) -> None:
 
 
 def _tight_blocks(asked: BanditSettings, share: Share, **given: Any) -> BanditSettings:
-    """Blocks with noisy sums, or presampled ones.
+    """Settings for blocks with noisy sums, or for presampled exploration.
 
-    A horizon that is too short for every expert to try every item a few times cannot pay for the noise, and
-    nothing is certified for it: then one round in ``_SELDOM`` explores.
+    If the horizon is too short for every expert to try every item a few times, exploring does not pay off
+    and nothing is certified: then one round in ``_SELDOM`` explores.
     """
     noisy = asked.exploration == "blocks"
     falling = noisy and "rate" not in given
@@ -622,11 +622,11 @@ def _block_options(
     n_items, k, rounds, bound = asked.n_items, asked.k, asked.rounds, asked.bound
     noisy, most = asked.exploration == "blocks", 1
     if noisy and share.private:
-        # Averaging more often than this makes the noise of a sample smaller than the values' own spread.
+        # With more repeats the noise of a sample would be smaller than the spread of the values themselves.
         most = max(1, min(rounds // k, math.ceil(8.0 / float(share.epsilon))))
     for times in (repeats,) if repeats is not None else _grid(1, most):
         noise = reward_noise(share, "bandit", bound, times) if noisy else None
-        # Half of the rounds at most explore: a learner that cannot learn in those would only show short sets.
+        # At most half of the rounds explore: a learner that cannot learn in those would only show short sets.
         least = 2 * k * times if noisy else k
         for length in (block,) if block is not None else _grid(least, max(rounds, least)):
             if length < k * times:
@@ -646,7 +646,7 @@ def _tight_by_chance(
     exploration_rate: float | None = None,
     block: int | None = None,
 ) -> BanditSettings:
-    """Rounds that explore by chance, and a timetable of new sets, or one in every round."""
+    """Settings for rounds that explore by chance, with new sets at fixed rounds or in every round."""
 
     def option(chance: float) -> BanditSettings:
         every = 1
@@ -661,13 +661,13 @@ def _tight_by_chance(
 
 
 def _drawing_rate(asked: BanditSettings, share: Share, every: int, samples: float) -> float:
-    """The best rate for this many samples an expert, or the largest for a new set every n rounds."""
+    """The best rate for ``samples`` per expert, at most what a new set in ``every`` rounds allows."""
     wanted = limits.best_fixed_rate(asked.n_items, samples, 0.0, asked.bound)
     return rate_within(share, asked.bound, redraws(asked.rounds, every), wanted)
 
 
 def _tight_slots(asked: BanditSettings, share: Share, block: int | None = None) -> BanditSettings:
-    """Counts with noise; the first block is long enough to show an item more often than noise is wide."""
+    """Settings for noisy counts; the first block shows each item several times per unit of noise scale."""
     noise = reward_noise(share, "slots", asked.bound, asked.rounds)
     if block is None:
         shows = 8.0 * max(1.0, float(noise.scale) / asked.bound)
@@ -676,7 +676,7 @@ def _tight_slots(asked: BanditSettings, share: Share, block: int | None = None) 
 
 
 def _grid(least: int, most: int) -> list[int]:
-    """Integers from ``least`` to ``most``, each some tenth larger than the one before."""
+    """Integers from ``least`` to ``most``, each about a tenth larger than the one before."""
     found, at = [], least
     while at < most:
         found.append(at)
@@ -687,17 +687,17 @@ def _grid(least: int, most: int) -> list[int]:
 # --- values of sets -------------------------------------------------------------------------------------
 
 _CHUNK = 4096
-_NOISE_UNITS = 24  # noise is 2^24 units wide, so that sums of it stay within 63 bits
-_SPOILT = -1  # the sum of a sample of which one round served another set
+_NOISE_UNITS = 24  # the noise scale is 2^24 units, so that sums of noise stay within 63 bits
+_SPOILT = -1  # marks the sum of a sample in which a round served another set
 
 
 class Schedule:
     """Which rounds explore, and when a new set is drawn: public randomness, one chunk of rounds at a time.
 
-    ``explore`` is the expert that explores in each round of the chunk from ``start`` on, or -1, and ``item``
-    what it tries. ``sample`` numbers the exploration samples of the chunk, block by block and expert by
-    expert; where rounds explore by chance, a sample is one round, and it only says which expert. ``due`` says
-    before which rounds a new set is drawn.
+    For each round of the chunk, from ``start`` on, ``explore`` is the expert that explores, or -1, and
+    ``item`` is what it tries. ``sample`` numbers the exploration samples of the chunk, block by block and
+    expert by expert; where rounds explore by chance, a sample is one round, and its number is the expert's.
+    ``due`` says before which rounds a new set is drawn.
     """
 
     _state = ("_public", "_picked", "_place")
@@ -731,19 +731,19 @@ class Schedule:
 
     @property
     def chunk_length(self) -> int:
-        """Rounds of a chunk: some whole blocks."""
+        """The length of a chunk in rounds, a multiple of the block."""
         return self._settings.block * max(1, _CHUNK // self._settings.block)
 
     @property
     def samples(self) -> int:
-        """How many exploration samples a chunk has room for."""
+        """How many exploration samples a chunk can have."""
         settings = self._settings
         if settings.exploration_rate is not None:
             return settings.k
         return max(1, -(-self.explore.size // settings.block)) * settings.k
 
     def reach(self, round: int) -> None:
-        """Make the chunk that holds ``round``, where it is not there."""
+        """Create the chunk that contains ``round`` if necessary."""
         if round >= self.stop:
             self._before = (self._public._stream, self._explored_last, self._explored)
             self._make(round)
@@ -758,7 +758,7 @@ class Schedule:
         self._made = True
 
     def _by_blocks(self, rng: np.random.Generator) -> None:
-        """In every whole block each expert tries one random item, at random places of the block."""
+        """Plan complete blocks, in each of which every expert tries one random item at random places."""
         k, block, repeats = self._settings.k, self._settings.block, self._settings.repeats
         self.due[::block] = True
         self.sample += k * (np.arange(self.sample.size) // block)
@@ -772,9 +772,9 @@ class Schedule:
         self.item[at] = np.repeat(tried, repeats, axis=1)
 
     def _by_chance(self, rng: np.random.Generator, chance: float) -> None:
-        """Every round explores by chance, or the ones that were picked do; sets by a timetable, or after."""
+        """Plan rounds that explore by chance or were picked, with sets at fixed rounds or after exploring."""
         settings, length = self._settings, self.explore.size
-        # Chances first, then experts and items for all rounds: how many are used changes nothing later.
+        # Draw experts and items for all rounds: how many are used does not affect later draws.
         explores = rng.random(length) < chance
         experts = rng.integers(settings.k, size=length, dtype=np.int32)
         tried = rng.integers(settings.n_items, size=length, dtype=np.int32)
@@ -793,7 +793,7 @@ class Schedule:
 
     @property
     def _place(self) -> tuple[Any, ...]:
-        """Enough to make the same chunk again, and everything after it: for saving."""
+        """The state needed to recreate this chunk and all later ones, for saving."""
         return (*self._before, self.start if self.explore.size else None)
 
     @_place.setter
@@ -806,11 +806,11 @@ class Schedule:
 
 
 class ValueFeedback(RewardSum):
-    """k ordered Hedge experts; one that explores learns f(S + a), S being the items of the experts before.
+    """k ordered Hedge experts; an exploring one learns f(S + a), where S are the earlier experts' items.
 
-    What an expert knows is an integer sum for each item. Without noise a person moves one of these by at most
-    ``bound``, exactly, and the draws protect them. With noise the sum of an exploration sample leaves first,
-    on the grid of the noise, and everything after that is post-processing.
+    An expert stores an integer sum for each item. Without noise a person moves one of these by at most
+    ``bound``, exactly, and the draws protect them. With noise the sum of an exploration sample is released
+    first, on the grid of the noise, and everything after that is post-processing.
     """
 
     _state = ("_experts", "schedule", "_released", "_samples", "_current", "_kept_noise")
@@ -822,7 +822,7 @@ class ValueFeedback(RewardSum):
         scale = units_per_one(settings.bound)
         step = 1 / scale
         self._total: BatchTotal | None = None
-        self._draws = gate.post_processing()  # of what leaves with noise; without, what is reserved
+        self._draws = gate.post_processing()  # draws from noisy sums; without noise, replaced below
         self._charged: list[tuple[Entry, int]] = []
         if settings.noise is None:
             gate.expect(*((event, count) for _, event, count in settings.releases))
@@ -839,7 +839,7 @@ class ValueFeedback(RewardSum):
                 wide = math.floor(math.log2(2.0**_NOISE_UNITS / self._total.grid.noise_scale))
                 scale = min(scale, Fraction(2) ** wide)
         self.units = RewardUnits.of_step(settings, step)
-        # What an expert learns of a sample: its sum times the ratio, less the middle of what it can be.
+        # An expert learns a sample's sum times the ratio, minus the middle of its range.
         self._ratio = float(step * scale)
         centred = settings.calibration == "tight"
         half = math.floor(exact(settings.bound) * scale) // 2 if centred else 0
@@ -860,7 +860,7 @@ class ValueFeedback(RewardSum):
         self._active = active
 
     def start(self, start: Released) -> None:
-        """Begin with a preference for the set that stood last."""
+        """Start with a preference for another learner's last set."""
         self._experts.prefer(start.items)
 
     @property
@@ -875,7 +875,7 @@ class ValueFeedback(RewardSum):
     # --- a round ---------------------------------------------------------------------------------
 
     def draw(self, round: int, *_: Any) -> NDArray[np.int32]:
-        """The set that stands, or what an exploring expert tries on top of those before it."""
+        """The current set; in an exploring round, the earlier experts' items plus the one that is tried."""
         self._reach(round)
         at = round - self.schedule.start
         if self.schedule.due[at]:
@@ -899,7 +899,7 @@ class ValueFeedback(RewardSum):
         return (round // self._settings.block, expert, int(self.schedule.item[at])) if expert >= 0 else ()
 
     def observe(self, ticket: Ticket, ready: int | None) -> None:
-        """Take up a reward; None is somebody whose round passes with nothing learned, of value 0."""
+        """Learn from a reward; None, for a round that passes with nothing learned, counts as 0."""
         if not ticket:
             return
         block, expert, item = ticket
@@ -914,7 +914,7 @@ class ValueFeedback(RewardSum):
             self._teach(expert, item, round(float(total) * self._ratio) - self._centre)
 
     def skip(self, ticket: Ticket) -> None:
-        """Another set was shown: nothing is learned from this exploration sample."""
+        """Discard the exploration sample of a round that showed another set."""
         if ticket:
             block, expert, _ = ticket
             _, left = self._samples.get((block, expert), [0, self._settings.repeats])
@@ -929,26 +929,26 @@ class ValueFeedback(RewardSum):
         self._count_draws(round, 1)
 
     def _count_draws(self, round: int, sets: int) -> None:
-        """Sets drawn after somebody could have been learned from."""
+        """Count drawn sets for the account, except the first, which precedes any learning."""
         if self._settings.noise is None:
             self._released += sets - (round == 0)
 
     def _rate(self, round: int) -> float:
-        """The rate on sums of a sample, for sets drawn in this round."""
+        """The rate for sums over a sample, for sets drawn in this round."""
         settings: BanditSettings = self._settings
         return settings.rate_after(round // settings.block) / settings.repeats
 
     def _at(self, round: int) -> OrderedExperts:
-        """The experts, with the weights of this round."""
+        """The experts, with the rate of this round."""
         rate = self._rate(round)
         return self._experts if rate == self._experts.rate else self._experts.at_rate(rate)
 
     # --- noise -----------------------------------------------------------------------------------
 
     def _reach(self, round: int) -> None:
-        """Make this round's chunk, and the noise of its samples, which nobody has seen.
+        """Create this round's chunk if necessary, and secret noise for its samples.
 
-        That of the chunk before goes first: an interruption never leaves it for the samples of this one.
+        The noise of the previous chunk is discarded first: no interruption leaves it for these samples.
         """
         if round >= self.schedule.stop:
             self._noise = self._noise[:0]
@@ -990,7 +990,7 @@ class ValueFeedback(RewardSum):
             if self._total is not None and (self.schedule.explore[here] >= 0).any():
                 self._released = 1
             play = partial(self._play, stream, rows, slice(start - first, stop - first), here, due, words)
-            rounds.close(stop - start, then=play)  # the rounds count as passed before anything is drawn
+            rounds.close(stop - start, then=play)  # closed before anything is drawn
 
     def _play(
         self,
@@ -1001,7 +1001,7 @@ class ValueFeedback(RewardSum):
         due: NDArray[np.bool_],
         words: NDArray[np.uint64],
     ) -> None:
-        """Draw, show and learn in the rounds ``part`` of a stream, which are ``here`` in the chunk."""
+        """Draw, show and learn in the rounds ``part`` of a stream, at ``here`` in the chunk."""
         schedule, current, repeats = self.schedule, self._current.copy(), self._settings.repeats
         sums = np.zeros(schedule.samples, dtype=np.int64)
         left = np.full(schedule.samples, repeats, dtype=np.int64)
@@ -1022,7 +1022,7 @@ class ValueFeedback(RewardSum):
             self._samples[first + place // k, place % k] = [int(sums[place]), int(left[place])]
 
     def _spans(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The rounds in spans that share a chunk and a rate."""
+        """Split rounds into spans that share a chunk and a rate."""
         block, length, spans = self._settings.block, self.schedule.chunk_length, []
         while start < stop:
             end = min(stop, (start // length + 1) * length)
@@ -1036,7 +1036,7 @@ class ValueFeedback(RewardSum):
 
     @property
     def _kept_noise(self) -> NDArray[np.int64]:
-        """Secret noise that was not used is left out: two that go on would share it."""
+        """Unused noise if a seed fixes it; secret noise is not saved: two resumed learners would share it."""
         return self._noise if self._gate.resumes_alike else self._noise[:0]
 
     @_kept_noise.setter
@@ -1054,27 +1054,27 @@ class ValueFeedback(RewardSum):
 # --- items that were taken ------------------------------------------------------------------------------
 
 _UNITS = 32
-_DRAWN = 1 << 18  # numbers drawn at once
-_GLANCED = 1 << 20  # the same where only the first 16 bits of most are
-_FEW = 100  # times k: fewer items than that are drawn one by one
-_SHORT_LIST = 4  # times k: about this many items come into question for a list
+_DRAWN = 1 << 18  # random numbers drawn at once
+_GLANCED = 1 << 20  # the same where only the first 16 bits of most numbers are drawn
+_FEW = 100  # with fewer than this times k items, every item's number is drawn in full
+_SHORT_LIST = 4  # about this times k items are candidates for a list
 _MOST_LISTS = 64
-_GROWTH = 0.1  # after the first, a block is this part of the rounds before it
+_GROWTH = 0.1  # the length of a later block, relative to the rounds before it
 _COMMON = 200.0  # an item's own record outweighs the common one from this many shows on
-_SPREAD = 0.35  # how far a list strays from the records, in standard deviations of them
+_SPREAD = 0.35  # the deviation of a list's draws from the records, in their standard deviations
 _STEPS = 1 << 16
 
 
 class SlotFeedback(RewardSum):
-    """Noisy counts of what was taken, block after block; lists are drawn around what they say.
+    """Noisy counts of items taken, block after block; lists are drawn at random around these records.
 
-    A person takes the first shown item they want (or several in part; together at most ``bound``), so what an
-    item gets is what it adds to those shown above it. The counts of a block leave with Laplace noise when the
-    next one begins: replacing a person moves them by 2 ``bound`` in all, adding or removing one by ``bound``,
-    however many items there are. Which items were shown is public, so the others need no noise.
+    A person takes the first shown item they want (or several in part; together at most ``bound``), so an
+    item's count is its marginal gain given those above it. The counts of a block are released with Laplace
+    noise when the next one begins: replacing a person moves them by at most 2 ``bound`` in L1, adding or
+    removing one by ``bound``, for any number of items. Which items were shown is public, so others need none.
 
-    Every round's list is drawn afresh (Thompson 1933; for lists that are read from the top see Kveton et al.
-    2015): each item's average, plus ``_SPREAD`` normal deviations of it, and the k largest in falling order.
+    Every round's list is drawn anew (Thompson 1933; for lists that are read from the top see Kveton et al.
+    2015): the k largest of each item's average plus normal noise of ``_SPREAD`` of its standard deviations.
     """
 
     _records = ("_taken", "_shows", "_variance", "_open_taken", "_open_shows")  # a number for each item
@@ -1099,12 +1099,12 @@ class SlotFeedback(RewardSum):
         self._current = np.zeros(settings.k, dtype=np.int32)
 
     def restrict(self, active: NDArray[np.bool_]) -> None:
-        """Lists that were drawn are not shown any more."""
+        """Draw from these items only, and discard lists that were drawn ahead."""
         self._active = active
         self._lists = self._lists[:0]
 
     def estimates(self, round: int) -> Estimates:
-        """The records: what each item got when it was shown."""
+        """The records: each item's average when it was shown."""
         weight = np.maximum(self._shows, 1.0)
         own = self._settings.bound**2 / 4.0 * weight
         unknown = np.where(self._shows > 0, 1.0, np.nan)
@@ -1112,7 +1112,7 @@ class SlotFeedback(RewardSum):
         return self._means() * unknown, round, deviations * unknown
 
     def start(self, start: Released) -> None:
-        """Begin with records that are as sure as what is known."""
+        """Start with records that have the deviations of the released estimates."""
         if start.values is None or start.deviations is None:
             return
         bound = self._settings.bound
@@ -1123,7 +1123,7 @@ class SlotFeedback(RewardSum):
         self._taken[known] += np.clip(start.values[known], 0.0, bound) * shows
 
     def grown(self, settings: BanditSettings, number: int) -> None:  # noqa: ARG002
-        """Records of more items, which begin like those of any other."""
+        """Add empty records for more items."""
         more = settings.n_items - self._settings.n_items
         for name in self._records:
             setattr(self, name, np.pad(getattr(self, name), (0, more)))
@@ -1141,7 +1141,7 @@ class SlotFeedback(RewardSum):
         return self._current
 
     def current(self) -> NDArray[np.int32]:
-        """The list by the records alone."""
+        """The list with the best records, without random draws."""
         means = np.where(self._active, self._means(), -np.inf)
         best = np.argsort(-means, kind="stable")[: self._settings.k]
         return np.asarray(best, dtype=np.int32)
@@ -1151,10 +1151,10 @@ class SlotFeedback(RewardSum):
         return tuple(self._current.tolist())
 
     def observe(self, ticket: Ticket, ready: NDArray[np.int64] | None) -> None:
-        """Take up a reward, in the open block.
+        """Add a reward to the open block.
 
-        None is somebody who is not learned from: they count as having taken nothing, because what is shown
-        and how often must not tell whether anybody was there.
+        None is a person who is not learned from, and counts as taking nothing: the public counts of shows
+        must not reveal whether anybody was there.
         """
         items = list(ticket)
         self._open_shows[items] += 1
@@ -1162,10 +1162,10 @@ class SlotFeedback(RewardSum):
             self._open_taken[items] += ready
 
     def skip(self, ticket: Ticket) -> None:
-        """Other items were shown: nothing is known of these."""
+        """Ignore a round that showed other items."""
 
     def _reach(self, round: int) -> None:
-        """Close the block that is over, and draw lists up to this round."""
+        """Close the block if it is over, and draw lists if this round has none."""
         if round >= self._closes:
             self._release()
             self._closes = self._end_of_block(round)
@@ -1177,9 +1177,9 @@ class SlotFeedback(RewardSum):
         return int(min(start + max(settings.block, math.ceil(_GROWTH * start)), settings.rounds))
 
     def _release(self) -> None:
-        """The counts of the open block, with noise; what follows from them is free.
+        """Release the counts of the open block with noise; everything later is post-processing.
 
-        The block is emptied first: an interruption may lose its people, never release them twice. Noise is
+        The block is cleared first: an interruption may lose its people, never release them twice. Noise is
         added to integers, before anything is rounded to a float.
         """
         items = np.flatnonzero(self._open_shows)
@@ -1210,7 +1210,7 @@ class SlotFeedback(RewardSum):
         if not self._active.all():
             means[~self._active] = -np.inf
         rng = self._public.generator
-        # With many items, one list is drawn in full, and the others are compared with its best items.
+        # With many items, one list is drawn in full; its best items set the threshold for the others.
         drawn = means + deviations * rng.standard_normal((1 if many else count, n_items))
         top = np.argpartition(-drawn, k - 1, axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(drawn, top, axis=1), axis=1)
@@ -1252,11 +1252,11 @@ def largest(
     least: float,
     generator: np.random.Generator,
 ) -> NDArray[np.intp]:
-    """``count`` times the k indices of the largest of independent normal numbers, in falling order.
+    """``count`` draws of the indices of the k largest independent normal numbers, in decreasing order.
 
-    A normal number is made of a uniform one U, as the point that it exceeds with probability U. The first 16
-    bits of U say for most indices that it is below ``least``, and only the others get all their bits: the
-    distribution is the same, whatever ``least`` is. Where fewer than k reach it, all get all their bits.
+    A normal number is computed from a uniform U, as the point that it exceeds with probability U. For most
+    indices the first 16 bits of U show that the number is below ``least``, and only the others get all their
+    bits: the distribution does not depend on ``least``. If fewer than k reach it, all get all their bits.
 
     >>> rng = np.random.default_rng(0)
     >>> largest(np.arange(5.0), np.full(5, 1e-3), 2, 1, 2.5, rng).tolist()
@@ -1266,7 +1266,7 @@ def largest(
 
     size = means.size
     chances = ndtr((means - least) / deviations)
-    # One step more than the chance says: what rounding could cost, many times over.
+    # One step more than the probability requires, which exceeds any rounding error many times over.
     last = np.minimum(np.floor(chances * _STEPS) + 1.0, _STEPS - 1.0).astype(np.uint16)
     first = np.frombuffer(generator.bytes(2 * count * size), dtype="<u2").reshape(count, size)
     which, where = np.nonzero(first <= last)
@@ -1293,47 +1293,47 @@ class BanditSelector(OnlineSelector):
     """k ordered experts that learn from the value of the shown set alone.
 
     Paper 000, Algorithm 3 and Appendix B, after Streeter and Golovin 2009. Expert i learns what to add to the
-    items of experts 1..i-1. In a round that explores, one of them tries an item a drawn at random: the set
-    shown is S + a, S being the items of the experts before it (so it may have fewer than k items; a trace
-    holds -1 in their place), and f(S + a) is what that expert learns of a. All other rounds show the set as
-    it stands. Empty places are not filled up: f(S + a + R) with random items R would undervalue what R can
-    replace, and the certificate compares f(S + a) with f(S + b).
+    items of experts 1..i-1. In an exploring round, one of them tries a random item a: the set shown is S + a,
+    where S are the earlier experts' items (so it may have fewer than k items; a trace pads it with -1), and
+    that expert learns f(S + a) as the value of a. All other rounds show the current set. Empty places are not
+    filled: f(S + a + R) with random items R would undervalue what R can replace, and the certificate compares
+    f(S + a) with f(S + b).
 
     ``exploration`` says when to explore and what protects people:
 
     - ``"blocks"`` (default): in every block of rounds each expert tries one item, ``repeats`` times at random
-      places, and the sum of these values leaves with Laplace noise. Drawing sets is then free. Pure
-      epsilon-DP whatever the number of rounds and items, as nobody's round is in two sums.
+      places, and the sum of these values is released with Laplace noise. Drawing sets is then
+      post-processing. Pure epsilon-DP for any number of rounds and items, as nobody's round is in two sums.
     - ``"presampled"``: the same without noise; the draws of new sets protect people, once per block. The
       published form (Appendix B.2) picks rounds by chance and draws after each.
-    - ``"online"``: every round explores by chance, and sets are drawn by a timetable, so that no delta is
+    - ``"online"``: every round explores by chance, and sets are drawn at fixed rounds, so that no delta is
       lost. The published form (Algorithm 3) draws a new set right after exploring.
     - ``"every_round"``: every round explores by chance, and has a new set (Appendix B.1).
 
-    ``feedback="slots"`` is for pages that know which shown item was taken: see `SlotFeedback`. Privacy as for
-    blocks, far more learned per round; no regret bound better than the trivial one is certified for it.
+    ``feedback="slots"`` is for pages that know which shown item was taken: see `SlotFeedback`. Privacy is as
+    for blocks, and far more is learned per round; no regret bound better than the trivial one is certified.
 
     ``calibration="tight"`` takes the numbers with the smallest certified regret that the budget allows; any
     of ``rate``, ``exploration_rate``, ``block`` and ``repeats`` can be given. For blocks the rate falls as
-    more is known, which serves better than it certifies; ``rate="certified"`` is the fixed rate that
-    certifies most. Where the horizon is too short for every expert to try every item four times, blocks
-    explore in one round of 32 only: they then serve about what sets at random do, which is more than
-    exploring would. Slots need far shorter horizons. ``"published"`` takes the paper's constants; `privacy`
-    is then the true account, and a warning says where every round explores. Algorithm 3 pays a delta for the
-    chance that more than M = 2 gamma T rounds explore. ``stop_exploring``: once M have, the set that stands
-    is shown (Section 4: private by design; the authors leave it at that, as later rounds explore less often,
-    and their regret needs all alike). The run is the same but for that chance, so the certificate grows by
-    that much of what a run can lose.
+    more is known, which performs better than its certificate; ``rate="certified"`` is the fixed rate with the
+    best certificate. Where the horizon is too short for every expert to try every item four times, blocks
+    explore in only one round of 32: results are then about those of random sets, which are better than those
+    of exploring more. Slots need far shorter horizons. ``"published"`` takes the paper's constants; `privacy`
+    is then the true account, and a warning says so if every round explores. Algorithm 3 pays a delta for the
+    probability that more than M = 2 gamma T rounds explore. With ``stop_exploring`` the current set is shown
+    once M have (Section 4: private by design; the authors leave it at this remark, as later rounds then
+    explore less often and their regret proof needs all rounds alike). The run is the same except with that
+    probability, so the certificate grows by that probability times what a run can lose.
 
-    Late rewards. ``choose(wait=False)`` moves on without the last reward; ``learn(value, round=r)`` brings it
-    later. With ``feedback="bandit"`` an exploration sample of several rounds waits for the last of its
-    rewards and is then learned once; with ``"slots"`` a reward enters the block that is open when it comes.
-    Either way nobody is in two releases. That rewards come late, or never, is taken to be public; for one
-    that will never come, 0 (or None for slots) lets the others of its sample be learned.
+    Late rewards. ``choose(wait=False)`` moves on without the last reward, and ``learn(value, round=r)``
+    supplies it later. With ``feedback="bandit"`` an exploration sample of several rounds waits for the last
+    of its rewards and is then learned once; with ``"slots"`` a reward enters the block that is open when it
+    arrives. Either way nobody is in two releases. That rewards come late, or never, is taken to be public;
+    for one that will never come, 0 (or None for slots) lets the others of its sample be learned.
 
-    Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
-    round passes with nothing learned; also if later people depend on what was shown. Sums are integers, noise
-    is drawn on a grid, draws are exact. Which rounds explore, and what, is public randomness.
+    Guarantee. (epsilon, delta)-DP under replacement of a person or, with ``neighbours="add_remove"``, for a
+    person whose round passes with nothing learned; also if later people depend on what was shown. Sums are
+    integers, noise is on a grid, draws are exact. Which rounds explore, and what, is public randomness.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 500)
@@ -1380,7 +1380,7 @@ class BanditSelector(OnlineSelector):
             self._sum = SlotFeedback(self.settings, self._gate, public)
             return
         schedule = Schedule(self.settings, public)
-        if schedule.explorations is not None:  # rounds were picked, and the rate follows from how many
+        if schedule.explorations is not None:  # rounds were picked in advance: their number sets the rate
             settings, count = self.settings, schedule.explorations
             rate = presampled_rate(settings.k, count, self.budget, settings.bound)
             self.settings = replace(settings, explorations=count, rate=rate)
@@ -1388,7 +1388,7 @@ class BanditSelector(OnlineSelector):
 
     def _finished(self) -> None:
         super()._finished()
-        if self._rounds.shown is not None:  # what is served on is the set that stands, not the last try
+        if self._rounds.shown is not None:  # from now on serve the current set, not the last exploration
             self._rounds.shown = self._sum.current()
 
     def _renewed(self) -> BanditSettings:

@@ -1,4 +1,4 @@
-"""Private convex learning from the cost of one point a round: noise on the number that is seen, once."""
+"""Private convex learning from the cost of one point per round: only the observed number gets noise, once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .learner import LearnerSettings, Stream
 from .sums import CostTotal, PrivateTotal, calibrated, claimed_epsilon
 
 ADVERSARIES = ("oblivious", "adaptive")
-# No horizon beyond about this one is tried when looking for one that is long enough.
+# The search for a long enough horizon stops at about this number of rounds.
 _LONGEST = 1 << 80
 
 
@@ -77,7 +77,7 @@ class BanditLeaderSettings(LearnerSettings):
 
     @classmethod
     def _draft(cls, share: Share, asked: dict[str, Any], calibration: str) -> BanditLeaderSettings:
-        """What is asked for, checked; the rest is put in later."""
+        """Settings with the given options, checked; the rest is filled in later."""
         checks.instance("domain", asked["domain"], Domain, "domains.Ball(3, 1.0)")
         asked["domain"].check()
         given = asked | {"neighbours": share.neighbours, "calibration": calibration}
@@ -94,7 +94,7 @@ class BanditLeaderSettings(LearnerSettings):
         regularization: float | str = "auto",
         **asked: Any,
     ) -> BanditLeaderSettings:
-        """What is given, and the rest tuned to the smallest certificate; too short a horizon is refused."""
+        """The given numbers, and the rest tuned for the smallest certificate; refuses too short a horizon."""
         draft = cls._draft(share, asked, "tight")
         horizon, radius = draft.rounds, draft.body.inner_radius
         size = None if batch == "auto" else checks.whole("batch", batch, at_least=1, at_most=horizon)
@@ -123,10 +123,10 @@ class BanditLeaderSettings(LearnerSettings):
 
     @classmethod
     def published(cls, share: Share, **asked: Any) -> BanditLeaderSettings:
-        """The constants of paper 004, Algorithm 3; a warning where the horizon is too short for them.
+        """The constants of paper 004, Algorithm 3, with a warning if the horizon is too short for them.
 
-        Where costs are not curved the main text prints T^(3/4) for both adversaries, without beta and H (it
-        refers to its Appendix E.3). That takes Theorem 6's beta of T^(3/4), p / T^(1/4), and H of T^(-1/4).
+        For costs without curvature the main text prints T^(3/4) for both adversaries, without beta and H (it
+        refers to its Appendix E.3). That takes Theorem 6's beta for T^(3/4), p / T^(1/4), and H of T^(-1/4).
         """
         epsilon, draft = claimed_epsilon(share).epsilon, cls._draft(share, asked, "published")
         domain, horizon, size = draft.body, draft.rounds, max(-draft.low, draft.high)
@@ -166,27 +166,27 @@ class BanditLeaderSettings(LearnerSettings):
 
     @property
     def half(self) -> float:
-        """Costs are counted from the middle of their range, so that nobody counts for more than this."""
+        """The largest size of a person's cost, measured from the middle of the range."""
         return (self.high - self.low) / 2.0 * (1.0 + 2.0**-50)
 
     @property
     def middle(self) -> float:
-        """Where costs are counted from."""
+        """The middle of the range, from which costs are measured."""
         return (self.low + self.high) / 2.0
 
     @property
     def moves(self) -> float:
-        """How far one person can move a sum of costs."""
+        """The sensitivity of a sum of costs to one person."""
         return self.half * (2.0 if self.neighbours == "replace" else 1.0)
 
     @property
     def steepness(self) -> float:
-        """By what a cost is multiplied to make a gradient of it."""
+        """The factor that turns a cost into the size of a gradient estimate."""
         return self.domain.affine_dimension / self.exploration_radius
 
     @cached_property
     def scales(self) -> Vector:
-        """What the coordinates that the learner goes by are multiplied with, from the domain's center on."""
+        """The scale of each of the learner's internal coordinates, relative to the domain's center."""
         domain = self.domain
         if self.isotropic and isinstance(domain, Box):
             return (domain.high - domain.low) / 2.0
@@ -194,33 +194,33 @@ class BanditLeaderSettings(LearnerSettings):
 
     @cached_property
     def body(self) -> Domain:
-        """The domain in these coordinates."""
+        """The domain in the internal coordinates."""
         ones = np.ones(self.domain.dimension)
         return Box(-ones, ones) if self.isotropic else self.domain
 
     @property
     def slope(self) -> float:
-        """The Lipschitz constant in these coordinates."""
+        """The Lipschitz constant in the internal coordinates."""
         return self.lipschitz * float(self.scales.max())
 
     @property
     def curvature(self) -> float:
-        """The strong convexity in these coordinates."""
+        """The strong convexity in the internal coordinates."""
         return self.strong_convexity * float(self.scales.min()) ** 2
 
     @cached_property
     def inside(self) -> Domain:
-        """The points around which there is room to explore."""
+        """The points whose exploration ball lies in the domain."""
         return self.body.shrunk(self.exploration_radius / self.body.inner_radius)
 
     @property
     def releases(self) -> int:
-        """Sums that are released: of batches, or the papers' tree, which is for all rounds."""
+        """How many sums are released: of batches, or in the paper's tree, which covers all rounds."""
         return self.rounds if self.calibration == "published" else -(-self.rounds // self.batch) - 1
 
     @property
     def spec(self) -> SumSpec | None:
-        """The published tree of gradient estimates; None where sums of costs leave instead."""
+        """The published tree of gradient estimates; None where sums of costs are released instead."""
         if self.calibration != "published":
             return None
         norm = self.domain.affine_dimension * self.half / self.exploration_radius  # of the longest estimate
@@ -266,9 +266,9 @@ class BanditLeaderSettings(LearnerSettings):
         )
 
     def _rounds_needed(self, batch: int | None, regularization: float | None) -> int | None:
-        """About the fewest rounds for which the tuned exploration radius fits into the domain.
+        """Roughly the fewest rounds for which the tuned exploration radius fits into the domain.
 
-        Tried in steps of 5 %, and rounded up to two digits; None where not even `_LONGEST` are enough.
+        Searched in steps of 5 %, and rounded up to two digits; None where even `_LONGEST` are too few.
         """
         rounds = float(self.rounds)
         while rounds < _LONGEST:
@@ -302,43 +302,43 @@ def _given(name: str, value: float | str, **limits: Any) -> float | None:
 
 
 class BanditApproximateLeader(PointLearner):
-    """Follow the approximate leader when only the cost of the played point is seen, a number a round.
+    """Follow the approximate leader when only the cost of the played point is seen, one number per round.
 
     The learner keeps a point w in the domain shrunk by beta / r, plays w + beta u in a random direction u,
-    and takes (p / beta) y u for a gradient, y being the cost that was seen (Flaxman, Kalai and McMahan 2005;
-    paper 004, Section 3). ``bound`` is the range of costs: B for [-B, B], or a pair (low, high).
+    and uses (p / beta) y u as the gradient, where y is the cost that was seen (Flaxman, Kalai and McMahan
+    2005; paper 004, Section 3). ``bound`` is the range of costs: B for [-B, B], or a pair (low, high).
     ``lipschitz`` and ``strong_convexity`` matter for tuning and certificate, not for privacy.
 
-    Default: the number, not the gradient, is made private. Rounds come in batches that share one point; the
-    batch's sum of costs is released once, with Laplace noise, and all else is made of these sums and public
-    randomness. A person is in one batch and moves its sum by at most the range of costs, so the whole stream
-    of sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not grow with
-    p / beta. Noise that is independent of everything else keeps the gradient estimate unbiased, and a batch
-    of about sqrt(8) / epsilon rounds makes noise and range equally large, which costs epsilon^(-1/4) in the
-    regret of Lipschitz costs and epsilon^(-1/3) with curvature (`bounds.convex.one_point` has the proof).
+    By default the number, not the gradient, is made private. Rounds come in batches that share one point; the
+    batch's sum of costs is released once, with Laplace noise, and all else is computed from these sums and
+    public randomness. A person is in one batch and moves its sum by at most the range of costs, so the entire
+    stream of sums is epsilon-DP: nothing composes over rounds, no delta is needed, and the noise does not
+    grow with p / beta. As the noise is independent of everything else, the gradient estimate stays unbiased,
+    and a batch of about sqrt(8) / epsilon rounds makes noise and range equally large: a factor epsilon^(-1/4)
+    in the regret of Lipschitz costs, epsilon^(-1/3) with curvature (`bounds.convex.one_point` has the proof).
 
     ``adversary="oblivious"``: costs are fixed in advance; regret T^(3/4), with curvature T^(2/3) up to a root
     of ln T. ``"adaptive"``: the costs of a round may depend on the points of earlier rounds; batches of one
     round, T^(3/4). Privacy holds either way. ``exploration_radius`` (beta), ``batch`` and ``regularization``
-    are tuned to the smallest certified regret unless given.
+    are tuned for the smallest certified regret unless given.
 
-    ``isotropic=True``: in a long and thin box the distance to explore at is held down by the shortest side.
-    The learner goes by coordinates in which the box is a cube instead (paper 004, after Theorem 6), in which
-    costs are as steep as along the longest side and as curved as along the shortest. Balls, simplices and
-    `CappedSimplex` with ``exactly`` k are in isotropic position but for their size. Any other set is known by
-    its projection, which says nothing of the nearest point in stretched coordinates; a caller who has that
-    passes the stretched set and costs.
+    ``isotropic=True``: in a long and thin box the shortest side limits how far the learner can explore. It
+    then uses coordinates in which the box is a cube (paper 004, after Theorem 6), where costs are as steep as
+    along the longest side and as curved as along the shortest. Balls, simplices and `CappedSimplex` with
+    ``exactly`` k are in isotropic position except for their size. Any other set is known only by its
+    projection, which does not give the nearest point in rescaled coordinates; a caller who has that passes
+    the rescaled set and costs.
 
     ``calibration="published"`` is the paper's Algorithm 3: a tree over the vectors, with spherical noise for
     their norm p B / beta instead of their difference, beta = p / T^(1/3) (oblivious and curved) or p /
-    T^(1/4). Under replace-one neighbours it is 2 epsilon-DP; the account says so. Costs without curvature get
+    T^(1/4). Under replace-one adjacency it is 2 epsilon-DP; the account says so. Costs without curvature get
     H/2 |w - c|^2 each. The main text prints neither their beta nor H, only T^(3/4) for both adversaries: of
-    Theorem 6's two beta that is p / T^(1/4), and H = sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4), which is
-    ours, balances what noise and regulariser cost. The paper's estimates are of costs up to B + H R^2 / 2
-    then, and so is its noise; the regulariser itself is nobody's, and is taken as it is.
+    Theorem 6's two values of beta that is p / T^(1/4), and H = sqrt(p ln(T)^2.5 / epsilon) (B / R) / T^(1/4),
+    which is the library's choice, balances noise and regularizer. The paper's estimates are then of costs up
+    to B + H R^2 / 2, and its noise is for these; the regularizer, of nobody's data, is added without noise.
 
     Formal guarantee: replacing a person moves one sum by at most high - low (adding one: half of it, since
-    costs are counted from the middle); exact on a grid. Holds for costs chosen with knowledge of all earlier
+    costs are measured from the middle); exact on a grid. Holds for costs chosen with knowledge of all earlier
     points.
 
     >>> import discreet as dc
@@ -354,7 +354,7 @@ class BanditApproximateLeader(PointLearner):
 
     settings: BanditLeaderSettings
     _settings_type: ClassVar[type[BanditLeaderSettings]] = BanditLeaderSettings
-    # The learner's own point, where it explores from there, and sums of estimates and of its own points.
+    # The learner's own point, the direction it explores, and the sums of estimates and of its own points.
     _state = ("_public", "_total", "_own", "_direction", "_estimates", "_played")
 
     def __init__(
@@ -385,7 +385,7 @@ class BanditApproximateLeader(PointLearner):
         if settings.spec is not None:
             self._total = self._summed("gradient estimates")
         else:
-            # Truncating a cost towards zero adds nothing to what one person can do.
+            # Truncating a cost towards zero does not increase the sensitivity.
             costs = CostTotal(self._gate, settings.event, settings.moves, label="sums of costs")
             if costs.grid is not None and settings.half * settings.batch / float(costs.step) >= 2.0**61:
                 raise ValueError(
@@ -393,7 +393,7 @@ class BanditApproximateLeader(PointLearner):
                     " grid; take a smaller batch or epsilon=inf"
                 )
             self._total = costs
-        self._ahead: deque[int] = deque()  # noise of the next sums, where it has been drawn
+        self._ahead: deque[int] = deque()  # noise that was drawn ahead for the next sums
         self._public = self._gate.public_randomness()
         self._own = np.array(settings.body.center)
         self._direction, self._estimates, self._played = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -403,14 +403,14 @@ class BanditApproximateLeader(PointLearner):
 
     def _draw(self) -> Vector:
         settings = self.settings
-        if self._total.count * settings.batch < self.round:  # unless an interruption came after it
+        if self._total.count * settings.batch < self.round:  # not yet done before an interruption
             self._follow()
         self._direction = settings.body.direction(self._public.generator)
         point = self._own + settings.exploration_radius * self._direction
         return settings.domain.center + settings.scales * point if settings.isotropic else point
 
     def _follow(self) -> None:
-        """Release what the batch cost, and move to the leader."""
+        """Release the batch's sum of costs, and move to the leader."""
         settings = self.settings
         if isinstance(self._total, PrivateTotal):
             self._estimates = self._total.release()
@@ -468,12 +468,12 @@ class BanditApproximateLeader(PointLearner):
             middle, half = self.settings.middle, self.settings.half
             steps = costs.grid.truncate(np.clip(seen[:good][here.within_limit] - middle, -half, half))
             self._rounds.close(good, then=partial(costs.add, steps))
-            if good < seen.size:  # refused, in an open round
+            if good < seen.size:  # refuse this cost, with its round open
                 self._next()
                 self._ready(seen[good])
 
     def _among_declared(self, seen: Vector) -> int:
-        """How many costs lie in the declared range, before the first that does not."""
+        """How many costs come before the first one outside the declared range."""
         settings, spare = self.settings, 1e-12 * self.settings.half
         low, high = settings.low - spare, settings.high + spare
         if seen.min() >= low and seen.max() <= high:

@@ -1,4 +1,4 @@
-"""Submodular minimisation with bandit feedback: only the cost of each chosen set is seen."""
+"""Submodular minimization with bandit feedback: only the cost of each chosen set is seen."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from .minimize import (
 from .sums import CostTotal, PrivateTotal, calibrated
 from .thompson import Beliefs, Features, Floats, Independent, Joint, Posterior
 
-# As for `ThompsonSelector`, and settled on other streams of `cuts_and_prices` than the benchmark's.
+# As for `ThompsonSelector`, but chosen on streams of `cuts_and_prices`, other ones than the benchmark's.
 WARM_UP = 12
 _MOST_TOGETHER, _MOST_PAIRED = 300, 25
-# The deviation of what a pair costs, as a part of an item's; the variance of a person's cost; the share of
-# what is not known by which drawn weights deviate from the mean.
+# The prior deviation of a pair's cost relative to an item's; the variance of a person's cost; how many
+# posterior deviations drawn weights stray from the mean.
 _PAIR, _VARIANCE, _SPREAD = 0.25, 0.1, 0.6
 
 
 class SetCosts(Beliefs):
-    """A set costs something anyway, something for each of its items, and (up to 25 items) for its pairs.
+    """Beliefs about costs: those of a set are a constant plus weights of items and (up to 25 items) of pairs.
 
     ``scale`` is that of the noise on the sum of a block, in units of the bound.
     """
@@ -56,14 +56,14 @@ class SetCosts(Beliefs):
     def __init__(self, n_items: int, block: int, scale: float) -> None:
         self._n_items, self._block = n_items, block
         self._error = _VARIANCE / block + 2.0 * (scale / block) ** 2
-        # The features: 0, the items from 1 on, then the pairs, which have their numbers in a triangle.
+        # The features: the constant is 0, items are numbered from 1, then pairs (the upper triangle).
         self._above = np.triu_indices(n_items if n_items <= _MOST_PAIRED else 0, 1)
         self._number = np.zeros((n_items, n_items), dtype=np.int64)
         self._number[self._above] = 1 + n_items + np.arange(self._above[0].size)
         super().__init__(WARM_UP, 1 + n_items + self._above[0].size, n_items <= _MOST_TOGETHER)
 
     def _begin(self, values: Floats) -> Posterior:
-        """Of sets at random, each item is in every second: their costs deviate by half of the items'."""
+        """The prior: a random set has each item with probability 1/2, so an item's deviation counts half."""
         known = max(float(np.mean(values**2)) - self._error, 0.1 * self._error)
         deviations = np.full(self._size, 2.0 * math.sqrt(known / self._n_items))
         deviations[1 + self._n_items :] *= _PAIR
@@ -79,14 +79,14 @@ class SetCosts(Beliefs):
         return np.concatenate([np.zeros(1, dtype=np.int64), items + 1, pairs[pairs > 0]])
 
     def suggest(self, generator: np.random.Generator, last: Floats | None) -> Floats:
-        """A set to show, 1 for its items: at random at first, then a cheap one for drawn weights."""
+        """A set to show, as an indicator vector: random at first, then a cheap one for drawn weights."""
         if self._posterior is None:
             return (generator.random(self._n_items) < 0.5).astype(np.float64)
         return self._cheap(self._posterior.draw(generator, _SPREAD), last)
 
     @property
     def best(self) -> Floats:
-        """The cheapest set by what is believed; everything by halves where nothing is."""
+        """A cheap set for the posterior mean, as an indicator vector; 1/2 for every item before that."""
         if self._posterior is None:
             return np.full(self._n_items, 0.5)
         return self._cheap(self._posterior.mean, None)
@@ -104,7 +104,7 @@ class SetCosts(Beliefs):
 
 
 def _descended(items: Floats, pairs: Floats, shown: Floats) -> Floats:
-    """One item after the other comes or goes, always the one that saves most, until none saves anything."""
+    """Local search from ``shown``: add or remove the item that saves most, until none saves anything."""
     added = items + pairs @ shown
     for _ in range(4 * items.size):
         saves = np.where(shown > 0.0, added, -added)
@@ -118,14 +118,14 @@ def _descended(items: Floats, pairs: Floats, shown: Floats) -> Floats:
 
 
 FORMS = ("values", "tree", "thompson")
-# Batches longer than the certificate's best tell more about people whose costs are far below the bound.
+# By how much longer batches may worsen the certificate: they tell more where costs are far below the bound.
 _LONGER = 1.25
-# Rounds of a batch of Thompson sampling, by epsilon; a horizon has at least this many.
+# For Thompson sampling: epsilon times the rounds of a batch, and the least number of batches in a horizon.
 _THOMPSON_ROUNDS, _FEWEST_BATCHES = 80.0, 24
 
 
 class HorizonTooShort(ValueError):
-    """So few rounds that exploring would take more than all of them."""
+    """The horizon is so short that exploring would take more than all of its rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
     """Settings of `BanditSubmodularMinimizer`.
 
     ``event`` is the noise on a batch's sum of costs, or on a node of the tree of estimates. Thompson sampling
-    has neither exploration rate nor regularization; both are 1.
+    uses neither exploration rate nor regularization; both are 1.
     """
 
     paper: ClassVar[str] = "BanditSubmodularMinimizer"
@@ -159,7 +159,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         regularization: float | Regularization = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
-        """What is given, and the rest from the certificate; `HorizonTooShort` where it cannot be had."""
+        """The given numbers, and the rest by the certificate; raises `HorizonTooShort` if there is none."""
         checks.one_of("form", form, FORMS)
         asked |= {"calibration": "tight", "neighbours": share.neighbours, "form": form}
         asked["event"] = value_noise(share, checks.real("bound", asked.get("bound", 1.0), above=0.0))
@@ -195,17 +195,14 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         regularization: float | Regularization = "auto",
         **asked: Any,
     ) -> BanditMinimizerSettings:
-        """The constants of paper 001; a warning where the horizon is too short for its gamma.
-
-        Its ``form`` is a tree, whatever is asked for.
-        """
+        """The constants of paper 001, always for a tree; warns if the horizon is too short for its gamma."""
         checks.one_of("form", form, FORMS)
         asked |= {"calibration": "published", "neighbours": share.neighbours, "centre": 0.0}
         draft = cls(**asked, form="tree", batch=1, event=SphericalLaplaceNoise(1.0, 1.0))
         size, horizon, bound = draft.n_items, draft.rounds, draft.bound
         _, rate = _given(horizon, "tree", batch, exploration_rate)
         gamma = _published_rate(size, horizon) if rate is None else rate
-        # For the estimates' expected length, and one level more than is released.
+        # The paper's noise is for the estimates' expected length, and for one level more than is released.
         levels, length = math.ceil(math.log2(horizon)) + 1, 4.0 * bound * size / math.sqrt(gamma)
         moves = _estimate_moves(size, bound, gamma, share.neighbours)
         event = SphericalLaplaceNoise(moves, length * levels / share.budget.epsilon)
@@ -216,17 +213,17 @@ class BanditMinimizerSettings(SetMinimizerSettings):
 
     @property
     def releases(self) -> int:
-        """Sums that a draw can look at: one per batch but the last."""
+        """How many sums can influence a draw: one per batch except the last."""
         return -(-self.rounds // self.batch) - 1
 
     @property
     def moves(self) -> float:
-        """How far one person can move a sum of costs."""
+        """The sensitivity of a sum of costs to one person."""
         return _value_moves(self.bound, self.neighbours)
 
     @property
     def spec(self) -> SumSpec | None:
-        """The tree of estimates; None where sums of costs leave instead, or nothing does."""
+        """The tree of estimates; None where sums of costs are released instead, or nothing is."""
         return self._estimates(self.releases) if self.form == "tree" and self.releases else None
 
     def _estimates(self, releases: int) -> SumSpec:
@@ -256,11 +253,11 @@ class BanditMinimizerSettings(SetMinimizerSettings):
 
     @property
     def second_moment_without_noise(self) -> float:
-        """The same if nothing protected the costs."""
+        """`second_moment` without noise on the costs."""
         return bounds.value_second_moment(self.n_items, self.batch, 0.0, self.bound)
 
     def best_regularization(self, second_moment: float) -> float:
-        """The regularization with the smallest certificate for such estimates."""
+        """The regularization with the smallest certificate for estimates with this ``second_moment``."""
         slope = self.exploration_rate * self.n_items * self.batch
         return math.sqrt(8.0 * self.rounds * second_moment / slope)
 
@@ -275,7 +272,7 @@ class BanditMinimizerSettings(SetMinimizerSettings):
 
 
 def _thompson_batch(rounds: int, share: Share) -> int:
-    """The number of rounds after which the noise on their average is a small part of the bound."""
+    """The number of rounds whose average has noise of a small part of the bound."""
     wanted = math.ceil(_THOMPSON_ROUNDS / float(share.epsilon)) if share.private else 10
     return max(1, min(max(10, wanted), rounds // _FEWEST_BATCHES))
 
@@ -286,7 +283,7 @@ def value_noise(share: Share, bound: float) -> LaplaceNoise:
 
 
 def _value_moves(bound: float, neighbours: str) -> float:
-    """One person moves a sum of costs by 2 bound (replaced) or by bound."""
+    """The sensitivity of a sum of costs: 2 ``bound`` for a person replaced, ``bound`` if added or removed."""
     return bound * (2.0 if neighbours == "replace" else 1.0)
 
 
@@ -310,14 +307,14 @@ def _settled(
     def best_rate(length: int) -> float:
         return trial(length, 1.0).best_rate
 
-    # The certified regret is 6 gamma M T at the best gamma, whatever the batch B. That gamma's cube grows as
-    # B + 2 (scale / M)^2 / B, which falls up to its smallest place and rises from there.
+    # The certified regret is 6 gamma M T at the best gamma, for any batch B. The cube of that gamma is
+    # proportional to B + 2 (scale / M)^2 / B, which falls up to its minimum and rises from there.
     one = trial(1, 1.0)
     rounds, free = one.rounds, one.form == "values" and batch is None
     best = 1 if batch is None else batch
     if free:
         assert isinstance(one.event, LaplaceNoise)
-        place = math.sqrt(2.0) * float(one.event.scale) / one.bound  # of a real number, the best
+        place = math.sqrt(2.0) * float(one.event.scale) / one.bound  # the best B among real numbers
         below = min(max(1, math.floor(place)), rounds)
         best = min(below, min(below + 1, rounds), key=best_rate)
     least = best_rate(best)
@@ -348,49 +345,49 @@ def _published_rate(n_items: int, rounds: int) -> float:
 
 
 def _largest_estimate(n_items: int, bound: float, exploration_rate: float) -> float:
-    """Longest estimate, in L1 (of the two-sided one) and in L2 (of the one-sided one)."""
+    """The largest norm of an estimate: L1 of the two-sided one, and L2 of the one-sided one."""
     sides = 1.0 if n_items == 1 else 2.0
     return sides * bound * (n_items + 1.0) / exploration_rate * (1.0 + ROUNDING)
 
 
 def _estimate_moves(n_items: int, bound: float, exploration_rate: float, neighbours: str) -> float:
-    """How far a person can move an estimate: the set, and so its place, is public; the cost is theirs."""
+    """The sensitivity of an estimate to one person: the set, and so its place, is public; the cost is not."""
     return _largest_estimate(n_items, bound, exploration_rate) * (2.0 if neighbours == "replace" else 1.0)
 
 
 class BanditSubmodularMinimizer(SetMinimizer):
-    """Follow the regularised leader on estimates of the gradient, each made from what one set cost.
+    """Follow the regularized leader on estimates of the gradient, each computed from the cost of one set.
 
-    The point x in [0, 1]^n passes through a chain of sets B_0 (empty) to B_n (everything), and holds B_i with
-    weight mu_i. The set served is B_i with chance rho_i = (1 - gamma) mu_i + gamma / (n + 1); its cost y
-    makes the estimate y (e_i - e_{i+1}) / rho_i, with e_i for the chain's i-th item, which is a gradient of
-    the Lovasz extension on average. (Paper 001's BANDITSUBMODPRFTL doubles one of the two by a coin, which
-    doubles the estimate's mean square.)
+    The point x in [0, 1]^n is a convex combination of a chain of sets B_0 (empty) to B_n (all items), with
+    weights mu_i. The set served is B_i with probability rho_i = (1 - gamma) mu_i + gamma / (n + 1); its cost
+    y gives the estimate y (e_i - e_{i+1}) / rho_i, with e_i for the chain's i-th item, whose expectation is a
+    gradient of the Lovasz extension. (Paper 001's BANDITSUBMODPRFTL doubles one of the two terms at random,
+    which doubles the estimate's mean square.)
 
     ``form="values"`` (the default): the same set for ``batch`` rounds, and Laplace noise on the sum of their
     costs. ``form="tree"``: a new set every round, exact estimates, and Laplace noise in a tree of their sums.
     ``learn`` takes the observed cost, a number in [-``bound``, ``bound``]. ``exploration_rate`` is gamma,
-    ``regularization`` H. What is not given comes from the certified regret: gamma where it is smallest, a
-    batch as long as a quarter more of it allows, and half of its best H. Horizons for which gamma would
-    exceed 1 are refused. ``regularization="optimistic"`` takes half of the H that would be best without
-    noise: the same privacy, and a larger certificate. As for `SubmodularMinimizer`, there is no strongly
-    convex case.
+    ``regularization`` H. Numbers that are not given follow from the certified regret: gamma where it is
+    smallest, the longest batch for which it grows by at most a quarter, and half of its best H. Horizons for
+    which gamma would exceed 1 are refused. ``regularization="optimistic"`` takes half of the H that would be
+    best without noise: the same privacy, and a larger certificate. As for `SubmodularMinimizer`, there is no
+    strongly convex case.
 
-    ``form="thompson"``: Thompson sampling on the same noisy sums of costs, as in `ThompsonSelector`. A set is
-    believed to cost something for each of its items and (up to 25 items) of their pairs; a set is served for
-    ``batch`` (80 / epsilon) rounds that is cheap for weights drawn from the posterior. Far better than the
-    others on streams that do not fight the learner, and certifies nothing.
+    ``form="thompson"``: Thompson sampling on the same noisy sums of costs, as in `ThompsonSelector`. The
+    model is that a set's cost is the sum of weights of its items and (up to 25 items) of their pairs; for
+    ``batch`` (80 / epsilon) rounds it serves a set that is cheap for weights drawn from the posterior. Far
+    better than the others on streams that are not adversarial, but it certifies nothing.
 
     Formal guarantee: pure epsilon. ``"values"``, ``"thompson"``: a person's cost enters one sum and moves it
     by at most 2 ``bound`` (``bound``, when added or removed); costs are summed in fixed point, and everything
     after the noise is post-processing. ``"tree"``: an estimate moves by at most 4 ``bound`` (n + 1) / gamma
     in L1. All hold for people chosen with knowledge of all earlier sets. ``certified_regret`` is for people
-    who were fixed beforehand; where they depend on the sets of earlier batches, it is beyond the cost of any
-    one set named beforehand. (An adversary who sees the set in the middle of its batch can do worse.)
+    fixed in advance; if they depend on the sets of earlier batches, it bounds the cost beyond that of any one
+    set named in advance. (An adversary who sees the set in the middle of its batch can do worse.)
 
     ``calibration="published"``: the paper's gamma = n^(3/2) / T^(1/3) (at most 1, with a warning below
-    T = n^(9/2)), H = M T^(2/3), and a tree of spherical noise for the estimates' *expected* length. No fixed
-    epsilon holds for that: the true one grows as 1 / sqrt(gamma), and the account says how far.
+    T = n^(9/2)), H = M T^(2/3), and a tree of spherical noise for the estimates' *expected* length. This has
+    no fixed epsilon: the true one grows as 1 / sqrt(gamma), and the account states it.
 
     >>> import discreet as dc
     >>> learner = BanditSubmodularMinimizer(3, 3000, dc.Budget(1.0), seed=0)
@@ -426,7 +423,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
     # --- for users -------------------------------------------------------------------------------
 
     def learn(self, value: float, *, person_id: Hashable | None = None) -> None:
-        """Learn what this round's set cost its person, a number in [-``bound``, ``bound``]."""
+        """Learn the cost of this round's set to its person, a number in [-``bound``, ``bound``]."""
         super().learn(value, person_id=person_id)
 
     @property
@@ -440,7 +437,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         super()._begin()
         settings = self.settings
         self._public = self._gate.public_randomness()
-        # Costs are counted in units of 2^-shift, of which 2^31 to 2^32 make the bound.
+        # Costs are integers in units of 2^-shift, of which 2^31 to 2^32 make the bound.
         self._shift = 32 - math.frexp(settings.bound)[1]
         self._most = math.floor(math.ldexp(settings.bound, self._shift))
         self._total: PrivateTotal | CostTotal | None = None
@@ -486,9 +483,9 @@ class BanditSubmodularMinimizer(SetMinimizer):
         return shown
 
     def _noisy(self, units: int) -> float:
-        """A batch's sum as it leaves: on a grid, with the Laplace noise that was reserved for it.
+        """A batch's sum as released: on a grid, with the Laplace noise that was reserved for it.
 
-        In integers throughout, because a float holds the sum of a very long batch only roughly.
+        Computed in integers, because a float cannot represent the sum of a very long batch exactly.
         """
         assert isinstance(self._total, CostTotal)
         leave, grid = self._total.leave, self._total.grid
@@ -498,7 +495,7 @@ class BanditSubmodularMinimizer(SetMinimizer):
         return leave((units << max(-power, 0)) // (grid.mantissa << max(power, 0)))
 
     def _estimate(self, value: float) -> NDArray[np.float64]:
-        """An estimate of the gradient at x, from what the served set cost."""
+        """An estimate of the gradient at x, from the cost of the served set."""
         size = self.settings.n_items
         estimate, place, order = np.zeros(size), self._place, self._chain.order
         rise, fall = (1.0 if place > 0 else 0.0), (1.0 if place < size else 0.0)

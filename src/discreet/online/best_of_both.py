@@ -1,4 +1,4 @@
-"""A master over votes that last and ordered experts: serves like the better, certified like the experts."""
+"""A master over rolling votes and ordered experts: performs like the better, certified like the experts."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from .running_sums import ExpertSums, RunningSumSettings, check_growth
 from .sums import PrivateTotal, released_sum
 from .window import part_of
 
-# Of epsilon for the votes; the rest, with all of delta, is for the experts and for comparing the two, which
-# divide its mu squared. Where one definition has to be kept, parts of that. The shares and the least odds
-# were settled on a prototype, with msweb and eshop_clicks in view.
+# VOTES is the part of epsilon for the votes. The rest, with all of delta, is for the experts (EXPERTS of its
+# squared mu) and for comparing the two. Where one privacy definition has to be kept, these are parts of that.
+# The shares and the least odds were chosen on a prototype, with the data sets msweb and eshop_clicks.
 VOTES, EXPERTS = Fraction(4, 5), Fraction(4, 5)
-ODDS = 50.0  # for the votes at first, at least
-_SECONDS, _EACH = 10.0, 40e-9  # of processor time for the noise of all sums, and for a number of it
+ODDS = 50.0  # the least initial odds for the votes
+_SECONDS, _EACH = 10.0, 40e-9  # CPU seconds for the noise of all sums, and per random number
 
 
 def _shares(share: Share) -> tuple[Share, Share, Share]:
-    """What votes, experts and comparison may spend.
+    """The shares of the votes, the experts and the comparison.
 
-    A whole budget with a delta is spent in two definitions side by side: pure epsilon, and Gaussian DP at
-    what that leaves (`conversions.concurrent_mu`).
+    An undivided budget with a delta is spent in two definitions concurrently: pure epsilon, and Gaussian DP
+    with what that leaves (`conversions.concurrent_mu`).
     """
     budget = share.budget
     if share.whole and budget.private and budget.delta:
@@ -84,12 +84,12 @@ class BestOfBothSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> BestOfBothSettings:
-        """The settings for the options of a `BestOfBothSelector`, with the least noise that fits.
+        """Settings for the options of a `BestOfBothSelector`, with the least noise that fits.
 
-        Without declared rounds the rate falls as 1 / sqrt(t), as that of Hedge for any number of rounds does.
-        It begins with one over the deviation of the comparison's noise, which then never decides alone. With
-        declared rounds the odds for the votes are so high at first that noise alone hardly turns them.
-        ``resample_every="auto"`` is as often as some ten seconds of noise allow: sums of k n numbers each.
+        Without declared rounds the rate falls as 1 / sqrt(t), like that of Hedge without a horizon. It begins
+        at one over the standard deviation of the comparison's noise, which then never decides alone. With
+        declared rounds the initial odds for the votes are so high that noise alone hardly reverses them.
+        ``resample_every="auto"`` draws as often as some ten seconds of noise for sums of k n numbers allow.
         """
         names = ("first_batch", "min_separation", "sums")
         shared = {name: options.pop(name) for name in names if name in options}
@@ -123,14 +123,14 @@ class BestOfBothSettings(SelectorSettings):
         return replace(found, event=event, fastest=fastest)
 
     def rate_after(self, rounds: int) -> float:
-        """The rate after n = ``rounds``, for differences in units of the bound."""
+        """The rate after this many rounds, for differences in units of the bound."""
         if self.fastest is None:
             return self.rate * self.bound
         return min(self.fastest, self.rate / math.sqrt(max(1, rounds))) * self.bound
 
     @property
     def weights(self) -> str | None:
-        """How people are weighted for the experts and the comparison: "norm", or None for all alike."""
+        """How people are weighted for the experts and the comparison: "norm", or None for equally."""
         return self.experts.weights
 
     @property
@@ -140,27 +140,27 @@ class BestOfBothSettings(SelectorSettings):
 
     @property
     def resample_every(self) -> int:
-        """For how many rounds one of the two is followed."""
+        """For how many rounds one of the two is followed before the next draw."""
         return self.experts.resample_every
 
     @property
     def units(self) -> int:
-        """Whole units to the bound: the sum of a batch is an exact float."""
+        """Integer units that make the bound: so few that the sum of a batch is exact as a float."""
         return 1 << min(28, 53 - self.experts.longest.bit_length())
 
     @cached_property
     def spec(self) -> SumSpec | None:
-        """The running sum of what the votes' set earns beyond the experts', in units of the bound."""
+        """The running sum of how much more the votes' set earns than the experts', in units of the bound."""
         vectors = VectorBounds(1, 2, box=(-1.0, 1.0), people_per_vector=self.experts.longest)
         return released_sum(self.experts, vectors, self.experts.releases)
 
     def counted_since(self, number: int) -> int | None:
-        """Who counts is in no batch of the experts twice."""
+        """As for the experts: a person who counts is in none of their batches twice."""
         return self.experts.counted_since(number)
 
     @property
     def following_regret(self) -> float:
-        """What choosing between the two can lose against the experts (see `bounds.following`)."""
+        """Bound on the regret of choosing between the two, relative to the experts (`bounds.following`)."""
         spec, event = self.spec, self.event
         noise = 0.0 if spec is None or event is None else spec.deviation(event) * spec.widening(event)
         prior, noise = 1.0 / (1.0 + self.odds), self.bound * noise
@@ -168,10 +168,7 @@ class BestOfBothSettings(SelectorSettings):
 
     @property
     def certified_regret(self) -> float:
-        """That of the experts with their share of the budget, and what choosing between the two can lose.
-
-        Infinite where no rounds are declared, as for the experts.
-        """
+        """The experts' certificate with their share, plus `following_regret`; infinite without a horizon."""
         if self.k >= self.n_items:
             return 0.0
         if self.rounds is None:
@@ -183,32 +180,32 @@ class BestOfBothSettings(SelectorSettings):
 class BestOfBothSelector(OnlineSelector):
     """Follow a `RollingSelector` as long as it earns no less than the experts of a `RunningSumSelector`.
 
-    Both learn from everybody, each by its own sets. A third private sum, of what the votes' set earned
-    beyond the experts', says whose set is shown: Hedge over the two, with 50 to 1 or more for the votes at
-    first, a new draw every ``resample_every`` rounds. It serves like the votes, on a stream that is made
-    against it like the experts.
+    Both learn from everybody, each with its own sets. A third private sum, of how much more the votes' set
+    earned than the experts', decides whose set is shown: by Hedge over the two, with odds of at least 50 to 1
+    for the votes at first and a new draw every ``resample_every`` rounds. It performs like the votes, and on
+    an adversarial stream like the experts.
 
     ``rounds=None`` is for any number of rounds: batches of the experts grow by 15 % each, from
-    ``first_batch`` on or from what their noise takes, 100 releases are reserved for some 10^8 people
+    ``first_batch`` or from the size that their noise requires, 100 releases are reserved for some 10^8 people
     (`RunningSumSelector`), and the comparison's rate falls. Nothing is certified then.
 
     Four fifths of epsilon, pure, are for the votes. The rest, with all of delta, is for experts and
-    comparison, which divide its mu squared 80 : 20. A gate that others spend from keeps to one definition,
-    and there the votes have four fifths of that, which is much less.
+    comparison, which divide its squared mu 80 : 20. A gate that others spend from uses one definition, in
+    which the votes get four fifths, which is much less.
     ``weights="norm"`` weights people for the experts and for the comparison (`RunningSumSelector`): far less
-    noise where there are many items, and a certificate about weighted people. ``weights=None`` counts all
-    people alike, and the certificate is about people as they are. ``min_separation`` is that of the experts,
-    for people who return: somebody who counts is in no batch of theirs twice.
+    noise where there are many items, and a certificate for weighted people. ``weights=None`` counts all
+    people equally, and the certificate is for unweighted people. ``min_separation`` is that of the experts,
+    for people who return: a person who counts is in none of their batches twice.
 
     Formal guarantee: the votes are a mechanism with pure epsilon and the two sums are one with Gaussian DP,
-    each against an adversary who chooses people by everything that was shown: `RollingSelector`,
-    `RunningSumSelector`, and what a person adds to the comparison is the difference of two numbers in [0, 1]
+    each against an adversary who chooses people by everything that was shown (see `RollingSelector` and
+    `RunningSumSelector`). What a person adds to the comparison is the difference of two numbers in [0, 1]
     (in units of the bound), so it moves that sum by at most 2 when replaced, 1 when added or removed. People
-    are chosen by the answers of both, so this is concurrent composition, whose curve is that of both side by
-    side (`Filter`). Everything else is post-processing and public randomness.
+    are chosen by the answers of both, so this is concurrent composition, whose privacy curve is that of
+    composing both independently (`Filter`). Everything else is post-processing and public randomness.
 
-    Regret: that of the experts with their share, plus `bounds.following`: the two learners never see whom
-    the comparison's noise made the master follow, so its noise is independent of what it compares.
+    Regret: that of the experts with their share, plus `bounds.following`: the two learners never see which of
+    them the comparison's noise made the master follow, so its noise is independent of what it compares.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0]] * 500)
@@ -251,11 +248,11 @@ class BestOfBothSelector(OnlineSelector):
         self._public = gate.public_randomness()
         self._votes = Votes(settings.votes, gate)
         self._experts = ExpertSums(settings.experts, gate)
-        self._units = settings.units  # to 1 of the comparison
+        self._units = settings.units  # units that make 1 in the comparison
         how: dict[str, Any] = {"units": float(self._units), "public": self._public, "ahead": True}
         label = "difference of rewards"
         self._total = PrivateTotal(settings.spec, gate, settings.event, (1,), **how, label=label)
-        self._sets = np.zeros((2, settings.k), dtype=np.int32)  # what the votes and the experts would show
+        self._sets = np.zeros((2, settings.k), dtype=np.int32)  # the sets of the votes and of the experts
 
     def _new_set(self) -> NDArray[np.int32] | None:
         number = self._rounds.number
@@ -278,7 +275,7 @@ class BestOfBothSelector(OnlineSelector):
         return self._followed()
 
     def _followed(self) -> NDArray[np.int32]:
-        """The set of the one that is followed: a draw of Hedge over the two."""
+        """The set to show: that of the learner drawn by Hedge over the two."""
         score = self.settings.rate_after(self._rounds.number) * float(self._total.released[0])
         leads = follows_first(score, 1.0 / self.settings.odds, self._public.generator.random())
         return np.array(self._sets[0 if leads else 1])
@@ -310,7 +307,7 @@ class BestOfBothSelector(OnlineSelector):
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
         if settings is not None:
-            self._experts.grown(settings.experts, self._rounds.number)  # first: it may refuse
+            self._experts.grown(settings.experts, self._rounds.number)  # first, as it may refuse
             self._votes.grown(settings.votes, self._rounds.number)
 
     def _refit(self) -> None:
@@ -326,21 +323,21 @@ class BestOfBothSelector(OnlineSelector):
     # --- people ----------------------------------------------------------------------------------
 
     def _prepared(self, person: Any) -> tuple[Any, Any, NDArray[np.int64]]:
-        """What each of the two learners takes up, and the difference of rewards in units."""
+        """What each of the two learners learns from, and the difference of rewards in units."""
         self._check_person(person)
         rows = person.as_rows()
         difference = self._compared(person) if rows is None else self._compared_rows(rows)
         return person, self._experts.prepared(person, self._rounds.number, self._sets[1]), difference
 
     def _prepared_late(self, person: Any, late: int) -> Any:  # noqa: ARG002
-        """The person, who may have to wait, and is then compared by the sets of that time."""
+        """The checked person, who may have to wait and is then compared by the sets shown at that time."""
         self._prepared(person)
         return person
 
     def _observe_waiting(self, ready: Any) -> None:
         try:
             person = self._prepared(ready)
-        except Exception:  # somebody's own function, asked while others choose: it counts as nothing
+        except Exception:  # a user's function failed during another caller's turn: skip this person
             person = None
         self._observe(person)
 
@@ -348,7 +345,7 @@ class BestOfBothSelector(OnlineSelector):
         self._rounds.close(then=partial(self._observe, ready if within_limit else None))
 
     def _observe(self, person: Any) -> None:
-        """Learn from one person; None is one over their limit of rounds, for whom a draw is made as well."""
+        """Learn from one person; None is one over their limit of rounds, for whom a draw is made too."""
         self._votes.learn(None if person is None else person[0])
         if person is not None:
             self._experts.observe(person[1], self._sets[1])
@@ -362,30 +359,30 @@ class BestOfBothSelector(OnlineSelector):
         some = rows.chunk(first, first + within_limit.size)
         self._compare(self._compared_rows(some)[within_limit])
 
-    # What the votes' set earned beyond the experts', of people who are weighted as for the experts.
+    # The difference of rewards: the votes' set minus the experts', for people weighted as for the experts.
 
     def _weights(self, rows: Rows) -> NDArray[np.float64]:
-        """How much each of these people counts."""
+        """The weight of each of these people."""
         weights = np.ones(rows.n_rows)
         if self.settings.experts.weights is not None:
             row_weights(rows.compressed, self.settings.bound, weights)
         return weights
 
     def _differences(self, rewards: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Differences of the rewards of both sets, in whole units."""
+        """Differences of the rewards of both sets, in integer units."""
         shares = np.clip(rewards / self.settings.bound, 0.0, 1.0) * weights
         whole = np.floor(shares * self._units).astype(np.int64)
         return np.asarray(whole[0] - whole[1])
 
     def _compared_rows(self, rows: Rows) -> NDArray[np.int64]:
-        """The difference for each of people who are rows."""
+        """The difference for each of the people given as rows."""
         rewards = np.empty((2, rows.n_rows))
         for place, shown in enumerate(self._sets):
             rows.compressed.values(shown, 0, rewards[place])
         return self._differences(rewards, self._weights(rows))
 
     def _compared(self, person: Population) -> NDArray[np.int64]:
-        """The same for somebody who is a function."""
+        """The difference for a person given as a function."""
         bound = self.settings.bound
         values = [answers.number("value", person.value(one.tolist()), 0.0, bound) for one in self._sets]
         weights = np.ones(1)
@@ -395,10 +392,10 @@ class BestOfBothSelector(OnlineSelector):
         return self._differences(np.array(values)[:, None], weights)
 
     def _compare(self, differences: NDArray[np.int64]) -> None:
-        if not self._total.exhausted:  # nobody who comes later is in any release
+        if not self._total.exhausted:  # otherwise no later release could include these people
             self._total.add(differences.sum(keepdims=True))
 
-    # A part keeps its people, who are taken up one after the other when it is merged.
+    # A part stores its people, who are learned from one after the other when it is merged.
 
     def _check_divisible(self) -> None:
         self._experts.check_divisible()
@@ -426,14 +423,14 @@ class BestOfBothSelector(OnlineSelector):
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         compiles = self._experts.compiles and self._total.compiles and self._catalogue.active is None
         if not compiles or self.settings.rounds is None:
-            super()._run_rows(stream, rows)  # trees and growing batches
+            super()._run_rows(stream, rows)  # for trees, growing batches and retired items
             return
         weights, start, count = self._weights(rows), 0, stream.rewards.size
         while start < count:
             self._next()
             number, every = self._rounds.number, self.settings.resample_every
             passed = number % every
-            # Rounds that pass before people vote or new noise has to be drawn.
+            # The rounds until the votes' window closes or new noise has to be drawn.
             size = min(count - start, self._votes.closes - number)
             for one in (self._total, self._experts):
                 size = min(size, every - passed + every * one.rows_ahead(size, draw=False))
@@ -445,7 +442,7 @@ class BestOfBothSelector(OnlineSelector):
     def _play(
         self, part: Stream, rows: Rows, weights: NDArray[np.float64], first: int, number: int, passed: int
     ) -> None:
-        """Rounds between two votes, compiled; the sets of the first have been drawn."""
+        """Play rounds between two releases of votes, compiled; the first round's sets have been drawn."""
         settings, size, people, limit = self.settings, weights.size, part.people, part.within_limit
         rewards, follows = np.empty((2, size)), np.zeros(size, dtype=np.bool_)
         follows[0] = self._leads
@@ -460,7 +457,7 @@ class BestOfBothSelector(OnlineSelector):
             rounds = FollowedRounds(sums, pending, float(settings.units), 1.0 / settings.odds)
             rounds.run(differences, settings.resample_every, passed, rate, uniforms, follows)
         if self._total.exhausted:
-            self._total.pending[:] = 0  # nobody who comes later is in any release
+            self._total.pending[:] = 0  # no later release could include these people
         part.rewards[:] = np.where(follows, *rewards)
         part.selections[follows] = self._sets[0]
         self._rounds.shown = part.selections[-1].copy()

@@ -1,7 +1,7 @@
-"""The catalogue of a learner: what its items are called, and which of them can be shown.
+"""The catalogue of a learner: the labels of its items, and which of them can be shown.
 
 Everything here is public: labels, which items have been retired, and which are available in a round. Sets are
-fitted to it after they were drawn (`Catalogue.served`), which is post-processing.
+adapted to it after they are drawn (`Catalogue.served`), which is post-processing.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Catalogue:
         self._n_items = n_items
         self._labels = labels
         self._places: dict[Any, int] | None = None
-        self.active: NDArray[np.bool_] | None = None  # which have not been retired; None for all
-        # Sets that were drawn lately; -1 in one is no item.
+        self.active: NDArray[np.bool_] | None = None  # which items have not been retired; None for all
+        # The sets of the latest rounds, padded with -1.
         self.recent: deque[Any] = deque(maxlen=RECENT)
-        self.changed = False  # whether items ever came or went, or were known before the first round
+        self.changed = False  # whether items were added or retired, or the learner was given a start
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -64,9 +64,9 @@ class Catalogue:
         return self._numbers("item", [name])[0]
 
     def items(self, what: str, names: Any) -> Items:
-        """The numbers of several items, in order, each once."""
+        """The distinct numbers of several items, in increasing order."""
         if self._labels is None and type(names) in (list, tuple) and {*map(type, names)} == _WHOLE:
-            numbers = sorted({*names})  # a few whole numbers: NumPy takes longer to begin with
+            numbers = sorted({*names})  # faster than NumPy for a few integers
             if numbers[0] >= 0 and numbers[-1] < self._n_items:
                 return np.array(numbers, dtype=np.int32)
         numeric = isinstance(names, np.ndarray) and names.ndim == 1 and names.dtype.kind in "iu"
@@ -77,18 +77,18 @@ class Catalogue:
         return np.array(sorted({*self._numbers(what, names)}), dtype=np.int32)
 
     def _numbers(self, what: str, names: Any) -> list[int]:
-        """`item_numbers`, with labels looked up once and for all."""
+        """`item_numbers`, with a cached index of labels."""
         if self._labels is not None and isinstance(names, list | tuple):
             if self._places is None:
                 self._places = {label: place for place, label in enumerate(self._labels)}
             try:
                 return [self._places[name] for name in names]
-            except (KeyError, TypeError):  # there is a number among them, or nothing that is known
+            except (KeyError, TypeError):  # some name is not a label: an item's number, or unknown
                 pass
         return item_numbers(what, names, self._n_items, self._labels, places=self._places)
 
     def weights(self, what: str, chances: Mapping[Any, float]) -> tuple[Items, NDArray[np.float64]]:
-        """The numbers of items, in order, with a number in (0, 1] for each; those with 0 are left out."""
+        """Item numbers in increasing order, with a weight in (0, 1] for each; weights of 0 are left out."""
         found: dict[int, float] = {}
         numbers = self._numbers(what, list(chances))
         for item, chance in zip(numbers, chances.values(), strict=True):
@@ -100,14 +100,14 @@ class Catalogue:
     # --- what was shown --------------------------------------------------------------------------
 
     def often(self) -> NDArray[np.float64]:
-        """In how many of the latest sets each item was."""
+        """How many of the latest sets contained each item."""
         items = np.concatenate(self.recent) if self.recent else np.zeros(0, dtype=np.int64)
         return np.bincount(items[items >= 0], minlength=self._n_items).astype(np.float64)
 
     # --- what can be shown -----------------------------------------------------------------------
 
     def sorted_out(self, names: Sequence[Any]) -> tuple[Items, list[Any]]:
-        """Which of these are retired items, and which are new ones; those that are there are refused."""
+        """Split names into retired items and new ones; refuse items that are active already."""
         back, fresh = [], []
         for name in names:
             place = self._known(name)
@@ -126,7 +126,7 @@ class Catalogue:
         return np.array(back, dtype=np.int32), fresh
 
     def _known(self, name: Any) -> int | None:
-        """The number of an item that is there, or was."""
+        """The number of an item that is in the catalogue, active or retired; None for others."""
         if self._labels is None:
             whole = checks.whole("items", name, at_least=0)
             return whole if whole < self._n_items else None
@@ -135,20 +135,20 @@ class Catalogue:
         return self._places.get(plain_label(name))
 
     def bring_back(self, items: Iterable[int]) -> None:
-        """Retired items can be shown again."""
+        """Allow showing these retired items again."""
         if self.active is not None:
             active = self.active.copy()
             active[np.fromiter(items, dtype=np.int64)] = True
             self.active = active
 
     def retire(self, items: Iterable[int]) -> None:
-        """These items will not be shown again."""
+        """Stop showing these items."""
         active = np.ones(self._n_items, dtype=np.bool_) if self.active is None else self.active.copy()
         active[np.fromiter(items, dtype=np.int64)] = False
         self.active, self.changed = active, True
 
     def grow(self, n_items: int, labels: Sequence[Any] | None) -> None:
-        """There are more items now; the numbers of the others stay."""
+        """Enlarge the catalogue to ``n_items``; existing items keep their numbers."""
         if self.active is not None:
             more = np.ones(n_items - self._n_items, dtype=np.bool_)
             self.active = np.concatenate((self.active, more))
@@ -158,7 +158,7 @@ class Catalogue:
     def request(
         self, available: Any = None, exclude: Any = None, include: Any = None, least: int = 0
     ) -> Request | None:
-        """What can be shown in a round, and what must be; None where that is everything and nothing.
+        """The items that can and those that must be shown in a round; None if there is no restriction.
 
         Refused where fewer than ``least`` items are available.
         """
@@ -191,10 +191,10 @@ class Catalogue:
         request: Request,
         feasible: Callable[[list[int]], bool] | None = None,
     ) -> tuple[int, ...]:
-        """The set for one round: of the standing one what can be shown, filled up by the ranking.
+        """The set for one round: the items of the standing set that can be shown, filled up by the ranking.
 
-        What must be shown takes the first places. ``ranking`` has a number for each item and is asked only if
-        something is missing. ``feasible`` says whether a set is allowed; a set may then be smaller.
+        Items that must be shown take the first places. ``ranking`` returns a score for each item and is
+        called only if items are missing. ``feasible`` says whether a set is allowed: the set may be smaller.
         """
         allowed, chosen = request.allowed, list(request.first)
         size = max(len(standing), len(chosen))
@@ -212,7 +212,7 @@ class Catalogue:
     def fill(
         chosen: list[int], more: Iterable[int], size: int, feasible: Callable[[list[int]], bool] | None
     ) -> None:
-        """Add of ``more`` what is not there and may be, up to ``size`` items."""
+        """Append items of ``more`` that are new and feasible to ``chosen``, up to ``size`` items."""
         there = set(chosen)
         for item in more:
             if len(chosen) == size:

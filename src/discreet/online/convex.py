@@ -1,7 +1,7 @@
 """Convex costs: a point of a domain every round, and the gradient of the person's cost there afterwards.
 
-Both leaders see people through one private running sum of gradients. `bandit_convex` has a third one, which
-sees one number a round.
+Both leaders learn about people only through one private running sum of gradients. `bandit_convex` has a third
+one, which sees one number per round.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, claimed_epsi
 Vector = NDArray[np.float64]
 
 REGULARIZERS = ("entropy", "euclidean")
-# Points are sums over this and more of the longest gradient: nothing that leaves the range of floats.
+# The least regularization per unit of ``lipschitz``: points are quotients by it, which stay in float range.
 _LEAST_REGULARIZATION = 1e-100
-# Longer gradients than this are left to loops that look at every number.
+# Longer gradients than this are left to the loop that checks every number.
 _LARGEST = 1e100
 
 
@@ -56,8 +56,10 @@ _LARGEST = 1e100
 
 
 def printed_noise(spec: SumSpec | None, share: Share, regularizer: float = 0.0) -> LaplaceNoise:
-    """What papers 000 and 004 print: noise for the norm of a gradient, not for a difference, in all of a pure
-    epsilon. ``regularizer`` is by how much the papers' own regulariser, added to every cost, lengthens it."""
+    """The noise that papers 000 and 004 print, at a pure epsilon: for a gradient's norm, not a difference's.
+
+    ``regularizer`` is how much the regularizer that they add to every cost lengthens a gradient.
+    """
     epsilon = claimed_epsilon(share).epsilon_per_round
     assert spec is not None
     kind = SphericalLaplaceNoise if spec.noise == "spherical" else LaplaceNoise
@@ -89,11 +91,11 @@ class GradientSumSettings(LearnerSettings):
     @property
     @abstractmethod
     def vectors(self) -> VectorBounds:
-        """What is declared about gradients, in the norm of the noise."""
+        """Declared bounds on gradients, in the norm that the noise needs."""
 
     @property
     def releases(self) -> int:
-        """How many sums are taken: the papers' tree is for all rounds, though the last is never looked at."""
+        """How many sums are released: the papers' tree covers all rounds, though the last sum is not used."""
         return self.rounds if self.calibration == "published" else self.rounds - 1
 
     @property
@@ -108,7 +110,7 @@ class GradientSumSettings(LearnerSettings):
         return 0.0 if spec is None or event is None else bounds.worst_noise(spec, event)
 
     def declared(self, lipschitz: float | None, box: tuple[float, float] | None) -> VectorBounds:
-        """Bounds of a gradient in the norm of the noise: lengths are in L2, Laplace noise goes by L1."""
+        """Bounds on a gradient in the norm that the noise needs: L1 for Laplace noise, else L2."""
         size = self.domain.dimension
         if self.noise != "laplace":
             return VectorBounds(size, 2, lipschitz, box)
@@ -119,8 +121,8 @@ class GradientSumSettings(LearnerSettings):
 class PointLearner(OnlineLearner):
     """Play a point of a convex domain every round, then learn from the gradient of the person's cost there.
 
-    People are seen only through ``_total``. Subclasses say where a sum of gradients leads to (`_leader`), and
-    what is learned of a person (`_ready`).
+    People are learned about only through ``_total``. Subclasses define the next point for a sum of gradients
+    (`_leader`), and what is learned from a person (`_ready`).
     """
 
     settings: Any
@@ -135,13 +137,13 @@ class PointLearner(OnlineLearner):
     def insecure_clipped(self) -> int:
         """How many gradients had to be shortened so far (``clip=True``).
 
-        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
+        Private information that no noise protects: for debugging on data that you may look at. It is not part
         of the account, and must not be published.
         """
         return self._clipped
 
     def choose(self) -> Vector:
-        """The point for this round, as an array that cannot be written to."""
+        """The point for this round, as a read-only array."""
         point: Vector = super().choose()
         return point
 
@@ -171,9 +173,9 @@ class PointLearner(OnlineLearner):
         return True
 
     def _summed(self, label: str, public: PublicRandomness | None = None) -> PrivateTotal:
-        """The private sum of gradients; ``public`` is for noise on top (see `PrivateTotal`)."""
+        """The private sum of gradients; ``public`` is for additional public noise (see `PrivateTotal`)."""
         settings = self.settings
-        # Only rounding is left to clip: gradients are checked before.
+        # Clipping only removes rounding errors: gradients are checked before.
         how: dict[str, Any] = {"clip": True, "ahead": True, "trees": True, "public": public, "label": label}
         return PrivateTotal(settings.spec, self._gate, settings.event, (self._width,), **how)
 
@@ -186,7 +188,7 @@ class PointLearner(OnlineLearner):
         return self._leader(self._total.release())
 
     def _leader(self, known: Vector) -> Vector:
-        """The next point, from the private sum of gradients."""
+        """The next point, from the private sum ``known`` of gradients."""
         raise NotImplementedError
 
     # --- people ----------------------------------------------------------------------------------
@@ -216,11 +218,11 @@ class PointLearner(OnlineLearner):
         return self._ready(math.nan, self._functions(person)[1](point))
 
     def _ready(self, cost: float, gradient: Any) -> Any:  # noqa: ARG002
-        """What is learned of somebody, from the cost of this round's point and its gradient: checked."""
+        """What is learned from a person's cost at this round's point and its gradient, checked."""
         return self._bounded(answers.vector("gradient(point)", gradient, self._width))
 
     def _bounded(self, gradient: Vector) -> tuple[Vector, bool]:
-        """A gradient that keeps to what was declared, and whether it had to be shortened."""
+        """A gradient within the declared bounds, and whether it had to be shortened."""
         raise NotImplementedError
 
     def _observe(self, person: tuple[Vector, bool]) -> None:
@@ -250,9 +252,9 @@ class PointLearner(OnlineLearner):
 def approximate_leader(
     settings: Any, curvature: float, inside: Domain, rounds: int, played: Vector, sums: Vector
 ) -> Vector:
-    """The minimiser over ``inside`` of the quadratics below the costs of ``rounds`` rounds.
+    """The minimizer over ``inside`` of the sum of quadratics below the costs of ``rounds`` rounds.
 
-    ``played`` is the sum of the points at which they touch, ``sums`` that of the gradients there.
+    ``played`` is the sum of the points at which they touch the costs, ``sums`` that of the gradients there.
     """
     held = settings.regularization + settings.growing * rounds
     aim = curvature * played + held * inside.center - sums
@@ -295,14 +297,14 @@ class ApproximateLeaderSettings(GradientSumSettings):
         min_separation: int | None = None,
         **asked: Any,
     ) -> ApproximateLeaderSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``."""
+        """Settings for the given options, with the least noise that fits into ``share``."""
         asked["participation"] = Participation.declared(share, min_separation)
         found: Self = on_sums(cls, share, *chosen_sums(sums, noise, share, lambda: "spherical"), asked)
         return replace(found, regularization=found._regularization(regularization))
 
     @classmethod
     def published(cls, share: Share, **asked: Any) -> ApproximateLeaderSettings:
-        """The constants of paper 004: Algorithm 1, on costs with a regulariser if they are not curved."""
+        """The constants of paper 004: Algorithm 1, on costs with a regularizer if they are not curved."""
         epsilon, growing = claimed_epsilon(share).epsilon, 0.0
         draft = cls(calibration="published", sums="tree", noise="spherical", **asked)
         if not draft.strong_convexity:
@@ -316,7 +318,7 @@ class ApproximateLeaderSettings(GradientSumSettings):
         if isinstance(asked, str):
             optimistic = checks.one_of("regularization", asked, ("auto", "optimistic")) == "optimistic"
             rounds, lipschitz, radius, diameter, noise, curved = self._question
-            # What a gradient sees of noise that knows nothing of it is one coordinate.
+            # Along a gradient that is independent of the noise, the noise has the size of one coordinate.
             noise /= math.sqrt(self.domain.dimension) if optimistic else 1.0
             return bounds.best_regularization(rounds, lipschitz, radius, diameter, noise, curved)
         given = checks.real("regularization", asked, at_least=0.0)
@@ -338,12 +340,12 @@ class ApproximateLeaderSettings(GradientSumSettings):
 
     @property
     def limit(self) -> float:
-        """Longer gradients exceed the declared bound; up to here it is rounding."""
+        """The declared bound on gradients' lengths, with an allowance for rounding."""
         return self.lipschitz * (1.0 + 1e-12)
 
     @property
     def longest(self) -> float:
-        """What gradients are shortened to: within ``lipschitz`` however their length is rounded."""
+        """The length that gradients are shortened to: at most ``lipschitz`` however it is rounded."""
         return self.lipschitz * (1.0 - (2 * self.domain.dimension + 32) * 2.0**-53)
 
     @property
@@ -356,16 +358,16 @@ class ApproximateLeader(PointLearner):
     """Follow the approximate leader on private sums of gradients (Smith and Thakurta 2013: paper 004).
 
     Every cost is replaced by a quadratic that touches it from below at the point that was played; the learner
-    plays the minimiser of these quadratics, known through one private running sum of gradients v:
+    plays the minimizer of their sum, known through one private running sum of gradients v:
 
         w = projection of (H (w_1 + ... + w_t) + A c - v) / (t H + A)
 
     with H = ``strong_convexity`` of the costs, c the domain's center and A = ``regularization``. ``"auto"``
     takes the A of the smallest certified regret: costs that are only Lipschitz (H = 0) need one, and curved
-    ones gain from it while the noise is larger than what has been learned. The regulariser is the learner's
-    own, so nobody's gradient grows by it. The certificate has to fear gradients that lie along the noise;
-    ``"optimistic"`` takes the A that would be best if they were independent of it, which is less by up to
-    p^(1/4), and better on streams that do not fight the learner.
+    ones gain from it while the noise is larger than what has been learned. The regularizer is the learner's
+    own, so it adds nothing to people's gradients. The certificate must allow for gradients along the noise;
+    ``"optimistic"`` takes the A that would be best if they were independent of it, which is smaller by up to
+    p^(1/4), and better on streams that are not adversarial.
 
     ``lipschitz`` is the declared bound on the length of gradients: a longer one is refused, or with ``clip``
     shortened and counted. ``sums`` is ``"sqrt"`` or ``"blt"`` (Gaussian noise, which needs a delta), or
@@ -374,10 +376,10 @@ class ApproximateLeader(PointLearner):
     ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     ``calibration="published"`` is the paper's Algorithm 1: spherical noise for the norm L instead of the
-    difference 2L, and no other regulariser. Under replace-one neighbours it is 2 epsilon-DP; the account says
+    difference 2L, and no other regularizer. Under replace-one adjacency it is 2 epsilon-DP; the account says
     so. Costs without curvature get H/2 |w - c|^2 each, H = (L / diameter) p ln(T)^2.5 / (epsilon sqrt(T)),
     which the paper prints without its units. Its tree sums their gradients, so its noise is for L + H R; the
-    regulariser is nobody's, and the account 2 L epsilon / (L + H R).
+    regularizer depends on nobody's data, and the account is 2 L epsilon / (L + H R).
 
     Formal guarantee: replacing a person moves one gradient by at most 2L (adding one: L) in L2; everything
     after the running sum is post-processing. Holds for costs chosen with knowledge of all earlier points, and
@@ -453,7 +455,7 @@ class ApproximateLeader(PointLearner):
         people, leader, total = stream.people, self._compiled, self._total
         losses, settings = people.compiled() if isinstance(people, Losses) else None, self.settings
         longest = math.inf if losses is None else people.lipschitz(settings.domain)
-        # What may have to be refused, or leave the range of floats, goes round by round.
+        # Losses that may have to be refused, or may leave the range of floats, go round by round.
         kept = longest < _LARGEST and (settings.clip or longest <= settings.limit)
         if leader is None or losses is None or not total.compiles or not kept:
             super()._run(stream)
@@ -512,8 +514,8 @@ class LinearLeaderSettings(GradientSumSettings):
         min_separation: int | None = None,
         **asked: Any,
     ) -> LinearLeaderSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``."""
-        # Spherical noise is shorter where only a length is declared, Laplace noise where the entries are.
+        """Settings for the given options, with the least noise that fits into ``share``."""
+        # Spherical noise is shorter where only a length is declared, Laplace noise where entries are bounded.
         pure = "spherical" if asked.get("box") is None else "laplace"
         asked["participation"] = Participation.declared(share, min_separation)
         found: Self = on_sums(cls, share, *chosen_sums(sums, noise, share, lambda: pure), asked)
@@ -527,7 +529,7 @@ class LinearLeaderSettings(GradientSumSettings):
 
     @cached_property
     def declared_bounds(self) -> VectorBounds:
-        """What a cost vector is checked against: in L2, whatever the noise."""
+        """The bounds that a cost vector is checked against: in L2, whatever the noise."""
         return VectorBounds(self.domain.dimension, 2, self.lipschitz, self.box)
 
     @property
@@ -536,12 +538,12 @@ class LinearLeaderSettings(GradientSumSettings):
 
     @property
     def length(self) -> float:
-        """No cost vector is longer."""
+        """The largest length of a cost vector."""
         return self.declared_bounds.difference("add_remove")
 
     @property
     def spread(self) -> float:
-        """No two entries of one cost vector are further apart."""
+        """The largest difference of two entries of one cost vector."""
         spreads = [] if self.box is None else [self.box[1] - self.box[0]]
         if self.lipschitz is not None:
             spreads.append(math.sqrt(2.0) * self.lipschitz)
@@ -549,14 +551,14 @@ class LinearLeaderSettings(GradientSumSettings):
 
     @property
     def best_rate(self) -> float:
-        """The rate with the smallest certificate; the noise does not matter for it."""
+        """The rate with the smallest certificate, which does not depend on the noise."""
         if self.regularizer == "entropy":
             return math.sqrt(8.0 * math.log(self.domain.dimension) / self.rounds) / self.spread
         return self.domain.outer_radius / (self.length * math.sqrt(self.rounds))
 
     @property
     def noise_length(self) -> float:
-        """Root mean square length of any sum's noise; public noise tops trees' sums up to ``most_draws``."""
+        """Root mean square length of any sum's noise, with trees' sums topped up to ``most_draws``."""
         spec, event = self.spec, self.event
         if spec is None or event is None or self.noise == "gaussian":
             return super().noise_length
@@ -586,22 +588,22 @@ class LinearLeaderSettings(GradientSumSettings):
 
 
 class LinearLeader(PointLearner):
-    """Follow the regularised leader on private sums of linear costs (Agarwal and Singh 2017).
+    """Follow the regularized leader on private sums of linear costs (Agarwal and Singh 2017).
 
-    Costs <c_t, w>: experts on the simplex (``regularizer="entropy"``), directions in a ball or a box
-    (``"euclidean"``); ``"auto"`` takes entropy on a `domains.Simplex`. ``box=(low, high)`` says where each
-    entry of a cost vector lies, ``lipschitz`` bounds its Euclidean length: give one of them, or both. A cost
-    is a vector, a `losses.Linear`, or anything with ``value`` and ``gradient`` (its gradient is taken; where
-    it changes with the point, privacy holds, and ``certified_regret`` does not: take `ApproximateLeader`).
+    Costs are <c_t, w>: experts on the simplex (``regularizer="entropy"``), directions in a ball or a box
+    (``"euclidean"``); ``"auto"`` takes entropy on a `domains.Simplex`. ``box=(low, high)`` bounds each entry
+    of a cost vector, ``lipschitz`` its Euclidean length: give one of them, or both. A cost is a vector, a
+    `losses.Linear`, or anything with ``value`` and ``gradient`` (its gradient is used; where that changes
+    with the point, privacy holds but ``certified_regret`` does not: use `ApproximateLeader`).
 
-    What a cost vector is does not depend on the point that was played, so for streams fixed in advance the
-    noise of all rounds can be exchanged for one draw made before the first: it enters the regret once, not
-    once a round, and the rate is that of no privacy. This needs noise that never shrinks from one sum to the
-    next. Factorised sums have it; to sums of a tree, fresh public noise is added until each has the same
-    number of draws (as often as the paper's tree; Gaussian ones: the same variance as any before).
+    A cost vector does not depend on the point that was played, so for streams fixed in advance the analysis
+    can replace the noise of all rounds by one draw made before the first: it enters the regret once, not
+    once per round, and the rate is that without privacy. This needs noise that never shrinks from one sum to
+    the next. Factorized sums have it; to sums of a tree, fresh public noise is added until each has the same
+    number of draws as the paper's tree (Gaussian ones: as much variance as any earlier sum).
 
-    ``calibration="published"``: Laplace noise of the largest L1 norm times the levels over epsilon. That
-    holds for costs in [0, 1], and is 2 epsilon-DP for signed ones; the account says which.
+    ``calibration="published"``: Laplace noise of the largest L1 norm times the levels over epsilon. This is
+    epsilon-DP for costs in [0, 1], and 2 epsilon-DP for signed ones; the account says which.
     ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     Formal guarantee: replacing a person moves one cost vector by at most the width of the box in each

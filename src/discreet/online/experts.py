@@ -1,4 +1,4 @@
-"""Ordered experts of any kind: a private learner of one item for each place of the set."""
+"""Ordered experts of any kind: one private learner of a single item for each place in the set."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from .running_sums import RunningSumSelector
 
 
 class Expert(Protocol):
-    """A learner of one's own: whatever it makes of gains has to leave through the gate of its share."""
+    """A user-defined learner: everything that it derives from gains must be released through its share."""
 
     def choose(self) -> Sequence[int] | NDArray[np.float64]:
-        """An item, as a set of one; or chances of all, by which one is drawn with public randomness."""
+        """An item, as a set of one, or probabilities of all items, from which public randomness draws one."""
 
     def learn(self, gains: NDArray[np.float64], /) -> None:
-        """What each item would have added in this round, within [0, bound]; 0 for who is over their limit."""
+        """Each item's marginal gain in this round, in [0, bound]; all 0 for a person over their limit."""
 
 
 @fixed
 class Experts:
-    """k ordered experts of any kind; the i-th learns what items add to those of the experts before it.
+    """k ordered experts of any kind; the i-th learns items' marginal gains given the earlier experts' items.
 
-    Paper 000 remarks (Section 3) that its Hedge experts can be exchanged for any private learner that has no
-    regret in the long run. ``make(share)`` makes one that spends the k-th part of the budget it is given: an
+    Paper 000 remarks (Section 3) that its Hedge experts can be replaced by any private no-regret learner.
+    ``make(share)`` creates one that spends the share it is given, a k-th part of the budget: an
     `OnlineSelector` of one item (`HedgeSelector`, `RunningSumSelector`, ...), a learner of points of
-    `Simplex(n_items)` (`LinearLeader`, `ApproximateLeader`, which is paper 004's PFTAL), or an `Expert` of
-    one's own. Constants that are published need a budget of their own, and are not for a share: paper 000's
-    PFTAL experts with theirs are ``RunningSumSelector(..., calibration="published")``.
+    `Simplex(n_items)` (`LinearLeader`, `ApproximateLeader`, which is paper 004's PFTAL), or a user-defined
+    `Expert`. Published constants need a budget of their own and cannot spend a share: paper 000's PFTAL
+    experts with published constants are ``RunningSumSelector(..., calibration="published")``.
 
     A set is the union of the experts' items, as in the paper, and may have fewer than k. Where all experts
-    are alike `HedgeSelector` and `RunningSumSelector` do better: one account, and no item twice.
+    are of the same kind, `HedgeSelector` and `RunningSumSelector` do better: one account, and no item twice.
 
-    Formal guarantee: that of the budget, if experts release nothing of what they are taught but through their
-    share. What an expert is taught depends on a person and on items that were released; all releases are
-    charged at one gate, whatever the order (adaptive composition). Also where people react to earlier sets.
+    Formal guarantee: that of the budget, if experts release what they learn only through their share. What an
+    expert learns from depends on a person and on released items; all releases are charged at one gate, in any
+    order (adaptive composition). It also holds where people react to earlier sets.
 
-    Regret: the sum of the experts' own against the best item (Proposition 3), for streams fixed in advance.
-    An expert's draws do not enter what it is taught, so certificates for such streams hold for each.
-    ``certified_regret`` takes those of one's own experts at their word, and is infinite where one has none.
+    Regret: the sum of the experts' own regrets against the best item (Proposition 3), for streams fixed in
+    advance. An expert's draws do not influence its own input, so certificates for such streams hold for each.
+    ``certified_regret`` trusts the certificates of user-defined experts; it is infinite if one has none.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
@@ -100,7 +100,7 @@ class Experts:
         self._round, self._turns = 0, Turns("experts")
 
     def _check(self, expert: Any) -> None:
-        """Refuse an expert for other items, or one that spends elsewhere."""
+        """Refuse an expert for other items, one without full information, or one that spends elsewhere."""
         if isinstance(expert, OnlineSelector) and (expert.n_items, expert.k) != (self.n_items, 1):
             raise ValueError(
                 f"make made a learner of {expert.k} of {expert.n_items} items; an expert chooses 1 of"
@@ -127,12 +127,12 @@ class Experts:
 
     @property
     def budget(self) -> Budget:
-        """What all experts may spend together."""
+        """The budget of all experts together."""
         return self._gate.budget
 
     @property
     def privacy(self) -> Account:
-        """The account of everything that the experts have declared."""
+        """The account of everything declared at the experts' gate."""
         return self._gate.spent
 
     @property
@@ -148,7 +148,7 @@ class Experts:
             return Selection(tuple(dict.fromkeys(self._next().tolist())), self.round)
 
     def _next(self) -> NDArray[np.int64]:
-        """The item of each expert in this round."""
+        """Each expert's item in this round."""
         if self._shown is None:
             items = [self._item(expert.choose()) for expert in self.experts]
             self._shown = np.array(items, dtype=np.int64)
@@ -163,9 +163,9 @@ class Experts:
         return checks.whole("choose()", item, at_least=0, at_most=self.n_items - 1)
 
     def learn(self, person: Population, *, person_id: Hashable | None = None) -> None:
-        """Teach every expert what items would have added to those before its own.
+        """Let every expert learn the marginal gain of each item given the earlier experts' items.
 
-        Of somebody with a ``person_id`` no more rounds are learned from than the budget is for.
+        From a person with a ``person_id`` no more rounds are learned than the budget allows.
         """
         with self._turns.take("learn()"):
             self._learn(person, person_id)
@@ -177,7 +177,7 @@ class Experts:
         gains = self._gains(person, self._shown.tolist())
         self._gate.add_caveats(*person.caveats)
         nobody = not self._limit.register(person_id)
-        # An interruption may lose somebody, and never repeats them.
+        # First, so that an interruption may lose a person but never counts one twice.
         self._shown, self._round = None, self._round + 1
         for expert, added in zip(self.experts, gains, strict=True):
             if isinstance(expert, OnlineSelector):
@@ -189,15 +189,15 @@ class Experts:
                 expert.learn(np.zeros(self.n_items) if nobody else added.copy())
 
     def _gains(self, person: Population, shown: list[int]) -> list[NDArray[np.float64]]:
-        """What every item adds to those of the experts before each of them, some of which are the same."""
+        """For each expert, every item's marginal gain given the earlier experts' items, which may repeat."""
         distinct = list(dict.fromkeys(shown))
-        if len(distinct) < self.k:  # what is added to all of them is asked for as well
+        if len(distinct) < self.k:  # one more item, so that gains given all distinct items are returned too
             distinct.append(next(item for item in range(self.n_items) if item not in distinct))
         rows = answers.gains_along(person, distinct, self.bound)
         return [rows[len(set(shown[:place]))] for place in range(self.k)]
 
     def run(self, people: Population) -> Trace:
-        """A whole stream, one person after the other."""
+        """Process a stream, one person after the other."""
         check_population(people, self.n_items, self.bound, monotone=True)
         rewards, selections = np.empty(len(people)), np.empty((len(people), self.k), dtype=np.int32)
         with self._turns.take("run()"):
@@ -216,10 +216,10 @@ class Experts:
 
 
 def _own_regret(expert: Any) -> float:
-    """What an expert certifies to lose against the best item, in a stream that does not look at its draws."""
+    """An expert's certified regret against the best item, in a stream independent of its draws."""
     if isinstance(expert, OnlineSelector):
         about = expert.settings
         weighted = getattr(about, "weights", None) or getattr(about, "items_per_person", None)
         if not isinstance(expert, HedgeSelector | RunningSumSelector) or weighted:
-            return math.inf  # of exchangeable streams, or of people as they are weighted
+            return math.inf  # its certificate is for exchangeable streams, or for weighted people
     return float(getattr(expert, "certified_regret", math.inf))

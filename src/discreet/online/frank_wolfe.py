@@ -1,7 +1,7 @@
 """Meta-Frank-Wolfe: sets under a constraint, by the multilinear extension, and points of a box or polytope.
 
-K linear experts each follow the regularised leader on a private sum of their own payoffs; their average is
-played. Expert k is paid by people's gradients at the point where the first k - 1 stop.
+K linear experts each follow the regularized leader on a private sum of their own payoffs; their average is
+played. Expert k is paid by people's gradients at the partial point that the first k - 1 experts reach.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ Vector = NDArray[np.float64]
 
 REGULARIZERS = ("entropy", "euclidean")
 MOST_STEPS, FEW_STEPS = 4096, 4
-# Bounds beyond these would have squares or units that leave the range of floats.
+# Beyond these bounds, squares or units would leave the range of floats.
 LEAST, MOST = 1e-100, 1e100
-# Where scores would be larger, the rate is lowered to make them this: at a vertex but for rounding either
-# way, and projections keep all their digits.
+# Where scores would be larger than this, the rate is lowered: the leader is at a vertex either way, up to
+# rounding, and projections keep all their digits.
 _LARGEST = 1e6
 
 
@@ -65,11 +65,11 @@ _LARGEST = 1e6
 
 
 class Leader:
-    """The regularised leader over a constraint's polytope or a box, and the sizes its regret depends on.
+    """The regularized leader over a constraint's polytope or a box, and the sizes its regret depends on.
 
-    Matroids are searched among bases, which monotone functions lose nothing by. ``rank`` is the largest sum
-    of a point, ``radius`` the largest length, ``spread`` the range of the regulariser (entropy) and
-    ``reach`` the square root of twice its range (Euclidean).
+    For matroids the leader is a point of the base polytope, which loses nothing for monotone functions.
+    ``rank`` is the largest sum of a point, ``radius`` the largest length, ``spread`` the range of the
+    regularizer (entropy) and ``reach`` the square root of twice its range (Euclidean).
     """
 
     def __init__(self, domain: Constraint | Box, regularizer: str) -> None:
@@ -105,7 +105,7 @@ class Leader:
             self.reach = math.sqrt(max(self.rank - float(start @ start), 0.0))
 
     def at(self, payoffs: Vector, rate: float) -> Vector:
-        """The point with the largest rate <payoffs, x> less the regulariser; one for each row of payoffs."""
+        """The point that maximizes rate <payoffs, x> minus the regularizer; one for each row of payoffs."""
         largest = np.maximum(np.abs(payoffs).max(axis=-1, keepdims=True), 1e-300)
         scores: Vector = payoffs * np.minimum(rate, _LARGEST / largest)
         domain, entropy = self._domain, self.regularizer == "entropy"
@@ -129,10 +129,7 @@ class Leader:
 
 
 class Blocks:
-    """Disjoint blocks of items, one of each to be chosen: leaders are found in each block on its own.
-
-    Many times faster than the projections for any capacities, whose answers they equal.
-    """
+    """Leaders for one item from each of disjoint blocks: equal to general projections, many times faster."""
 
     def __init__(self, groups: Sequence[NDArray[np.intp]]) -> None:
         self._order = np.concatenate(groups)
@@ -142,11 +139,11 @@ class Blocks:
         self._place = np.arange(self._block.size) - self._starts[self._block] + 1.0
 
     def nearest(self, scores: Vector) -> Vector:
-        """The Euclidean leader: the scores less a level of the block's own, where that is above 0."""
+        """The Euclidean leader: the positive part of the scores minus a level for each block."""
         ordered, starts, block = scores[..., self._order], self._starts, self._block
         below = ordered - np.maximum.reduceat(ordered, starts, axis=-1)[..., block]
         falling = np.lexsort((-below, np.broadcast_to(block, below.shape)))
-        # Whoever is 1 or more below the best of the block gets nothing, and need not be distinguished.
+        # Items 1 or more below the best of their block get 0 and need not be distinguished.
         sorted_below = np.maximum(np.take_along_axis(below, falling, axis=-1), -1.0)
         sums = np.cumsum(sorted_below, axis=-1)
         before = np.where(starts > 0, sums[..., starts - 1], 0.0)
@@ -170,12 +167,12 @@ class Blocks:
 
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfeSettings(LearnerSettings, ABC):
-    """What both forms go by.
+    """Settings that both forms share.
 
-    ``rate`` is that of the leaders, who follow sums which are fed every ``resample_every`` rounds. ``event``
-    is one release of these sums; None where nothing is ever released. ``claimed_expert_epsilon`` is what a
-    paper claims of one expert, with its constants. ``added_curvature`` is what payoffs are made concave by in
-    every round, as paper 004's approximate leader does; None for leaders at a fixed rate.
+    ``rate`` is that of the leaders, which follow sums that are released every ``resample_every`` rounds.
+    ``event`` is the noise on these sums; None where nothing is ever released. ``claimed_expert_epsilon`` is
+    what a paper claims for one expert with its constants. ``added_curvature`` is the concave curvature added
+    to payoffs in every round, as in paper 004's approximate leader; None for leaders at a fixed rate.
     """
 
     paper: ClassVar[str]
@@ -214,12 +211,12 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     @property
     @abstractmethod
     def payoffs(self) -> VectorBounds:
-        """Declared bounds of what one person pays one expert."""
+        """Declared bounds of one person's payoff vector for one expert."""
 
     @property
     @abstractmethod
     def longest(self) -> float:
-        """The longest vector that one person pays one expert, in L2."""
+        """The largest L2 norm of one person's payoff vector for one expert."""
 
     @property
     @abstractmethod
@@ -228,25 +225,25 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
     @abstractmethod
     def discretization(self, steps: int) -> float:
-        """What a finite number of steps loses over all rounds."""
+        """The loss from a finite number of steps, over all rounds."""
 
     @property
     def trivial(self) -> float:
-        """What doing nothing at all can lose."""
+        """The regret bound that holds without learning anything."""
         return ALPHA * self.bound * self.rounds
 
     # --- the experts and their sums --------------------------------------------------------------
 
     @cached_property
     def leader(self) -> Leader:
-        """Where an expert stands, given its payoffs; and the sizes that its regret depends on."""
+        """The leader that each expert follows, and the sizes that its regret depends on."""
         return Leader(self.domain, self.regularizer)
 
     @property
     def units(self) -> float:
-        """Units in which payoffs are counted, per 1: a power of two, 2^31 to 2^32 of them to the largest.
+        """How many units of payoff make 1: a power of two, with 2^31 to 2^32 units in the largest entry.
 
-        Fewer where a batch is so long that its sum would not be an exact float.
+        Fewer where a batch is so long that its sum would not be exact as a float.
         """
         bits = min(32, 53 - self.resample_every.bit_length())
         return float(2.0 ** (bits - math.frexp(self.largest)[1]))
@@ -262,11 +259,11 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         return self._spec(self.steps, self.resample_every)
 
     def _spec(self, steps: int, batch: int) -> SumSpec | None:
-        """The same for other numbers: a vector for each batch of people but the last.
+        """`spec` for other numbers of steps and rounds per batch: a vector for each batch but the last.
 
         Gaussian noise is drawn for all experts together. Other noise is drawn and accounted for each expert
-        on its own: a person's vectors enter one release per level of the tree and expert, each with the
-        sensitivity of one expert's vectors. This keeps the experts' noises independent, and lets their
+        separately: a person's vectors enter one release per level of the tree and expert, each with the
+        sensitivity of one expert's vectors. This keeps the experts' noise independent, and lets their
         losses compose in zCDP where there is a delta.
         """
         releases = -(-self.rounds // batch) - 1
@@ -284,7 +281,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         return range(self.resample_every, self.rounds, self.resample_every)
 
     def expert_epsilon(self, max_rounds_per_person: int) -> float:
-        """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise."""
+        """Pure epsilon of one expert, for all rounds of a person together; infinite for Gaussian noise."""
         spec, event = self.spec, self.event
         if spec is None or event is None:
             return 0.0
@@ -296,7 +293,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
     # --- what is certified -----------------------------------------------------------------------
 
     def best_rate(self, steps: int, batch: int) -> float:
-        """The rate at which the experts lose least without noise."""
+        """The rate that minimizes the experts' regret without noise."""
         leader = self.leader
         if leader.regularizer == "entropy":
             paid = bounds.payoff(steps, leader.rank, self.bound)
@@ -312,7 +309,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         return bounds.euclidean(leader.reach, self.longest, self.rounds, rate, batch)
 
     def _noise_maximum(self, spec: SumSpec | None, event: Event | None) -> float:
-        """Expected maximum of the noise of an expert's last sum: what it can cost that expert."""
+        """Expected maximum of the noise of an expert's last sum: a bound on that expert's loss from it."""
         if spec is None or event is None:
             return 0.0
         leader, n = self.leader, self.leader.n_items
@@ -333,7 +330,7 @@ class FrankWolfeSettings(LearnerSettings, ABC):
 
     @property
     def least_regret(self) -> float:
-        """What is certified at the best rate, also where that is more than doing nothing loses."""
+        """The certificate at the best rate, not capped at the trivial bound."""
         return self._certified(lambda *_: (self.spec, self.event), self.steps, self.resample_every)
 
     @property
@@ -353,12 +350,12 @@ class FrankWolfeSettings(LearnerSettings, ABC):
             error = float(self.event.scale) * math.sqrt(n * (n + 1.0) * self.spec.most_draws)
         return bounds.approximate_leader(self.leader.radius, self.longest, self.rounds, curvature, error)
 
-    # --- settling the numbers --------------------------------------------------------------------
+    # --- choosing the numbers --------------------------------------------------------------------
 
     def least_noise(self, share: Share) -> Callable[[int, int], tuple[SumSpec | None, Event | None]]:
-        """The sum for a number of steps and a batch, and the least noise with which it fits into ``share``.
+        """A function of steps and batch: the sum, and the least noise with which it fits into ``share``.
 
-        It does not depend on the regulariser.
+        It does not depend on the regularizer.
         """
 
         @cache
@@ -375,9 +372,9 @@ class FrankWolfeSettings(LearnerSettings, ABC):
         resample_every: int | str = 1,
         rate: float | None = None,
     ) -> Self:
-        """These settings with the numbers asked for, and the best certified ones for ``"auto"``.
+        """These settings with the given numbers, and the best certified ones for ``"auto"``.
 
-        Where no number of steps certifies more than doing nothing does, few of them, which real streams like.
+        Where no number of steps improves on the trivial bound, few are used, which do best in practice.
         """
         auto, tuned = steps == "auto", resample_every == "auto"
         halves = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * self.rounds.bit_length())})
@@ -394,16 +391,16 @@ class FrankWolfeSettings(LearnerSettings, ABC):
             if auto and total >= self.trivial:
                 number = min(FEW_STEPS, self.rounds)
         if rate is None:
-            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
+            # A batch chosen by the user does not change the rate: learning is as fast as without one.
             rate = self.best_rate(number, batch if tuned else 1)
         event = least_noise(number, batch)[1]
         rate = checks.real("rate", rate, above=0.0)
         settled = replace(self, steps=number, resample_every=batch, rate=rate, event=event)
-        vars(settled)["leader"] = self.leader  # that of the same domain
+        vars(settled)["leader"] = self.leader  # reuse it, as the domain is the same
         return settled
 
     def _certified(self, least_noise: Any, steps: int, batch: int) -> float:
-        """What such numbers certify at their best rate."""
+        """The certificate of these numbers at their best rate."""
         experts = self._experts_lose(steps, batch, self.best_rate(steps, batch))
         return self.discretization(steps) + experts + self._noise_maximum(*least_noise(steps, batch))
 
@@ -451,9 +448,9 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
         min_separation: int | None = None,
         **asked: Any,
     ) -> FrankWolfeSetSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``.
+        """Settings for the given options, with the least noise that fits into ``share``.
 
-        The regulariser is the one that certifies less regret, where none is given.
+        The regularizer is the one that certifies less regret, unless one is given.
         """
         method, noise = chosen_sums(sums, "auto", share, lambda: "laplace")
         asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
@@ -467,7 +464,7 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
     def published(
         cls, share: Share, *, steps: int | str = "auto", regularizer: str | None = None, **asked: Any
     ) -> FrankWolfeSetSettings:
-        """The constants of paper 003: K of the order of the root of T, and Laplace noise on a tree."""
+        """The constants of paper 003: K of the order of sqrt(T), and Laplace noise on a tree."""
         kind = "entropy" if regularizer is None else regularizer
         draft = cls(**asked, calibration="published", sums="tree", noise="laplace", regularizer=kind)
         epsilon, delta = claimed_epsilon(share).epsilon, share.delta
@@ -490,12 +487,12 @@ class FrankWolfeSetSettings(FrankWolfeSettings):
 
     @cached_property
     def k(self) -> int:
-        """How many items a set has at most."""
+        """The largest number of items in a set."""
         return self.constraint.rank
 
     @cached_property
     def weights(self) -> Vector:
-        """How much of each expert's payoff is the gradient; the rest is the least gradient."""
+        """The weight of the gradient in each expert's payoff; the rest is the least gradient."""
         if not self.curvature:
             return np.ones(self.steps)
         found: Vector = (1.0 - 1.0 / self.steps) ** np.arange(self.steps - 1, -1, -1.0)
@@ -570,7 +567,7 @@ class FrankWolfePointSettings(FrankWolfeSettings):
         min_separation: int | None = None,
         **asked: Any,
     ) -> FrankWolfePointSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``."""
+        """Settings for the given options, with the least noise that fits into ``share``."""
         method, noise = chosen_sums(sums, "auto", share, lambda: "spherical")
         asked |= {"calibration": "tight", "participation": Participation.declared(share, min_separation)}
         draft = cls(**asked, sums=method, noise=noise)
@@ -595,7 +592,7 @@ class FrankWolfePointSettings(FrankWolfeSettings):
         found = replace(found, added_curvature=curvature, claimed_expert_epsilon=claimed)
         if found.event is None:
             return found
-        length = found.gradient_bound + curvature * found.leader.radius  # of a gradient with its regulariser
+        length = found.gradient_bound + curvature * found.leader.radius  # of a gradient with its regularizer
         scale = length * (math.ceil(math.log2(max(found.rounds, 2))) + 1) / claimed
         return replace(found, event=SphericalLaplaceNoise(found.payoffs.difference(share.neighbours), scale))
 
@@ -626,8 +623,8 @@ class FrankWolfePointSettings(FrankWolfeSettings):
 
 
 def _calibrated(kind: Any, given: dict[str, Any]) -> tuple[Any, Share]:
-    """`calibrated`; it warns where an expert spends more than its paper says, if all together do not."""
-    if given["calibration"] == "published" and given["sums"] == "tree":  # which the published ones are
+    """`calibrated`, with a warning if an expert spends more than its paper claims but all together do not."""
+    if given["calibration"] == "published" and given["sums"] == "tree":  # the published form uses a tree
         given["sums"] = "auto"
     settings, share = calibrated(kind, given)
     claimed: float | None = settings.claimed_expert_epsilon
@@ -643,10 +640,10 @@ def _calibrated(kind: Any, given: dict[str, Any]) -> tuple[Any, Share]:
 
 
 class PaidExperts(BatchedSum):
-    """K linear experts on private sums of their payoffs, who move when these are released.
+    """K linear experts on private sums of their payoffs, which move when these are released.
 
-    ``points`` are where the first 0, 1, ... K experts stop, each going 1/K of the way; the last is what is
-    played. Payoffs are integers, in units and rounded down, so that one person's part in the sums is exact.
+    ``points`` are the partial points after 0, 1, ... K experts, each of which adds 1/K of its own; the last
+    one is played. Payoffs are rounded down to integer units, so that a person's part in the sums is exact.
     """
 
     _state = ("round_public", "points")
@@ -656,17 +653,17 @@ class PaidExperts(BatchedSum):
         shape = settings.steps, settings.n_items
         how: dict[str, Any] = {"units": settings.units, "disjoint": False, "label": "gradients"}
         super().__init__(settings, gate, shape, most=settings.most, **how)
-        # Noise that never falls is what certificates need; paper 004's leaders have none.
+        # Certificates need noise that never decreases; paper 004's leaders do without that.
         self._public = self.public if settings.added_curvature is None else None
         self.points: Vector = np.zeros((settings.steps + 1, settings.n_items))
 
     def _draw_public(self, gate: Gate) -> None:
-        # Both forms draw the words of both, so that noise follows from the seed alone.
+        # Both forms draw both public streams, so that a seed gives both the same noise.
         super()._draw_public(gate)
         self.round_public = gate.public_randomness()
 
     def drawn(self, number: int, active: Any, pool: Any) -> NDArray[Any]:  # noqa: ARG002
-        """The point to play: every expert follows what was released."""
+        """The point to play, from every expert's leader on the released sums."""
         added = self.settings.added_curvature
         rate = self.settings.rate if added is None else 1.0 / (added * max(1, number))
         self.points = self.settings.leader.partial_points(self.released, rate)
@@ -677,13 +674,13 @@ class PaidExperts(BatchedSum):
         return np.asarray(np.clip(units, 0, self.most), dtype=np.int64)
 
     def start(self, start: Released) -> None:
-        """Every expert begins with the items' values."""
+        """Start every expert from the items' values."""
         if start.values is not None:
             typical = float(np.nanmean(start.values))
             known = np.where(np.isnan(start.values), typical, start.values)
             self.warm(np.tile(known, (self.settings.steps, 1)), start.people)
 
-    # --- people who are functions of sets --------------------------------------------------------
+    # --- people given as set functions -----------------------------------------------------------
 
     def counted(self, people: Population, number: int) -> Population:
         cap = self.settings.items_per_person
@@ -695,9 +692,9 @@ class PaidExperts(BatchedSum):
         return self._paid(one, number) if rows is None or rows.kind.of_sums else one
 
     def _paid(self, person: Population, number: int) -> NDArray[np.int64]:
-        """What somebody pays each expert, by gradients that may be averages over random sets."""
+        """A person's payoffs for each expert, from gradients that may be averages over random sets."""
         settings, weights = self.settings, self.settings.weights[:, None]
-        # The same randomness at every point: sets grow with the point, and submodular gains only fall.
+        # With the same randomness at every point, sets grow with the point and submodular gains only fall.
         asked = [
             person.multilinear_gradient(
                 x.copy(), rng=self.round_public.of_round(number), samples=settings.samples
@@ -725,7 +722,7 @@ class PaidExperts(BatchedSum):
 
 
 def _expert_epsilon(learner: Any) -> float:
-    """Pure epsilon of one expert; infinite where nothing is private."""
+    """Pure epsilon of one expert; infinite without privacy."""
     found: float = learner.settings.expert_epsilon(learner.budget.max_rounds_per_person)
     return found if learner.budget.private else math.inf
 
@@ -736,11 +733,11 @@ class MetaFrankWolfePoints(OnlineLearner):
     Paper 000, Algorithm 4. People are monotone DR-submodular functions with ``value`` and ``gradient``
     (`discreet.objectives.continuous`, any object with these two methods, or a pair of functions), ``domain``
     is a `Box` or any constraint, and the experts are Euclidean. The paper prints the gradient at the final
-    point; it is fed at the k-th partial one, which its proof needs.
+    point; here expert k gets it at the k-th partial point, as the paper's proof requires.
 
-    ``gradient_bound`` is a public bound of every gradient's length (L2), ``bound`` of every value. Longer
+    ``gradient_bound`` is a public bound on every gradient's length (L2), ``bound`` on every value. Longer
     gradients are refused, or shortened and counted (``insecure_clipped``) with ``clip=True``. ``smoothness``
-    bounds how fast gradients change (L2), for the certificate, which is the trivial one without.
+    bounds how fast gradients change (L2), for the certificate, which is trivial without it.
 
     ``steps``, ``rate``, ``sums``, ``resample_every``, ``min_separation`` and ``calibration`` are those of
     `MetaFrankWolfe`. Without a delta, noise is spherical, on a tree to which people are added one at a time.
@@ -791,12 +788,12 @@ class MetaFrankWolfePoints(OnlineLearner):
 
     @property
     def expert_epsilon(self) -> float:
-        """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise."""
+        """Pure epsilon of one expert, for all rounds of a person together; infinite for Gaussian noise."""
         return _expert_epsilon(self)
 
     @property
     def insecure_clipped(self) -> int:
-        """How many people's gradients were shortened; a fact about people, not protected."""
+        """How many people's gradients were shortened: private information that no noise protects."""
         return self._clipped
 
     def choose(self) -> Vector:
@@ -844,7 +841,7 @@ class MetaFrankWolfePoints(OnlineLearner):
     # --- learning --------------------------------------------------------------------------------
 
     def _functions(self, person: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
-        """Somebody's function and its gradient, whatever carries them."""
+        """A person's function and its gradient, from any accepted form."""
         settings = self.settings
         if isinstance(person, Population):
             person = MultilinearExtension(person)
@@ -866,7 +863,7 @@ class MetaFrankWolfePoints(OnlineLearner):
             self._functions(people)
 
     def _prepared(self, person: Any) -> tuple[NDArray[np.int64], bool]:
-        """What is paid to each expert in units, and whether any of it was shortened."""
+        """The payoffs for each expert in units, and whether any gradient was shortened."""
         if isinstance(person, ContinuousPopulation | Population) and len(person) != 1:
             raise ValueError("learn() takes one person; use run() for a stream")
         self._value(person, self._sum.points[-1])
@@ -903,36 +900,36 @@ class MetaFrankWolfe(OnlineSelector):
     """K linear experts over the polytope of a constraint; their average is rounded to a feasible set.
 
     Paper 003, Algorithm 3. People are monotone set functions, ``constraint`` is a matroid or a knapsack. The
-    experts follow the regularised leader on private sums of multilinear gradients, expert k at the point
-    where the first k - 1 stop; their average is a point of the polytope (``point``), and `choose` rounds it
-    to a feasible `Selection` with public randomness. ``regularizer`` is ``"entropy"`` (the paper's) or
+    experts follow the regularized leader on private sums of multilinear gradients, expert k at the partial
+    point of the first k - 1; their average is a point of the polytope (``point``), and `choose` rounds it to
+    a feasible `Selection` with public randomness. ``regularizer`` is ``"entropy"`` (the paper's) or
     ``"euclidean"``; by default the one that certifies less regret, which is the Euclidean one where few items
-    of each person are counted, and serves real streams better there.
+    of each person are counted, and does better on real streams there.
 
-    ``steps`` is K: more steps lose less between them (as 1/K) and share the privacy among more experts (noise
-    grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified: on
-    real streams 2 to 8 do best, because what few steps lose is a worst case and noise is not.
-    ``resample_every=B`` feeds the sums and decides anew every B rounds, at the rate of B = 1 unless
+    ``steps`` is K: more steps lose less by discretization (as 1/K) but share the privacy among more experts
+    (noise grows as sqrt(K)). ``"auto"`` takes the best certified number, or 4 where nothing can be certified:
+    on real streams 2 to 8 do best, because the loss of few steps is a worst case and noise is not.
+    ``resample_every=B`` releases sums and decides anew every B rounds, at the rate of B = 1 unless
     ``"auto"``. ``items_per_person=m`` counts at most m items of each person (rows only): noise grows with
     sqrt(m) instead of sqrt(n_items). ``curvature=True`` pays expert k with w_k of the gradient and 1 - w_k of
     the least gradient, w_k = (1 - 1/K)^(K - k): the same noise, and 1 - kappa/e of the best set instead of
-    1 - 1/e, where kappa is the people's largest curvature; nothing needs to be guessed.
+    1 - 1/e, where kappa is the people's largest curvature, which need not be known.
     ``min_separation=s`` is for people who return (`RunningSumSelector`), in batches of ``resample_every``.
 
-    Noise follows from the budget: Gaussian on factorised sums (or a tree) where there is a delta; without
+    The budget determines the noise: Gaussian on factorized sums (or a tree) where there is a delta; without
     one, pure epsilon by a tree with Laplace noise. ``calibration="published"`` takes the paper's constants;
-    what they really give is in ``privacy`` and, for one expert, in ``expert_epsilon``.
+    their true guarantee is in ``privacy`` and, for one expert, in ``expert_epsilon``.
 
-    ``rounds`` are declared, always: the rate, the number of steps and the certificate, which other learners
-    under a constraint do not have, are settled for them. Without a horizon there is
+    ``rounds`` must always be declared: the rate, the number of steps and the certificate, which other
+    learners under a constraint do not have, depend on them. Without a horizon there is
     ``LeaderSelector(..., None, budget, constraint=...)``, under any matroid.
 
-    ``bound`` is a public bound of every person's value, and so of every gradient entry. Functions without a
+    ``bound`` is a public bound on every person's value, and so on every gradient entry. Functions without a
     closed form get gradients averaged over ``samples`` public random sets.
 
-    ``certified_regret`` is about the fractional points: matroid rounding loses nothing of it, a knapsack's up
-    to the value of one item a round. With ``curvature=True`` it is the (1 - kappa/e)-regret, and with
-    ``items_per_person`` about the people as they are counted.
+    ``certified_regret`` is that of the fractional points: matroid rounding adds nothing to it, and that of a
+    knapsack up to the value of one item per round. With ``curvature=True`` it is the (1 - kappa/e)-regret,
+    and with ``items_per_person`` that for people as they are counted.
 
     Formal guarantee: one person moves the stacked payoffs by at most bound sqrt(K min(n, 2 m)) in L2
     (replace; bound n per expert in L1); all else is post-processing. Holds for people chosen with knowledge
@@ -984,10 +981,10 @@ class MetaFrankWolfe(OnlineSelector):
 
     @property
     def expert_epsilon(self) -> float:
-        """Pure epsilon of one expert, all rounds of a person together; infinite for Gaussian noise.
+        """Pure epsilon of one expert, for all rounds of a person together; infinite for Gaussian noise.
 
-        By the library's account, not ``claimed_expert_epsilon`` with ``calibration="published"``: the tree
-        of paper 003 pays for ln T levels and has log2 T, so that this is about 1.44 times the claim or more.
+        With ``calibration="published"`` it is the library's account, not ``claimed_expert_epsilon``: the tree
+        of paper 003 pays for ln T levels but has log2 T, so this is at least about 1.44 times the claim.
         """
         return _expert_epsilon(self)
 
@@ -1020,7 +1017,7 @@ class MetaFrankWolfe(OnlineSelector):
             raise ValueError("no item would be left")
 
     def _refit(self) -> None:
-        """Points have all items; what is rounded to a set is fitted in every round."""
+        """Nothing to do: points include all items, and sets are adapted in every round."""
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         if rows.kind.of_sums or self._catalogue.active is not None:
@@ -1032,7 +1029,7 @@ class MetaFrankWolfe(OnlineSelector):
 def _row_units(
     points: Vector, weights: Vector, units: float, most: int, person: Population
 ) -> NDArray[np.int64]:
-    """What a person, or people who are rows, pay each expert, in units."""
+    """The payoffs of a person, or of people given as rows, for each expert, in units."""
     rows = person.as_rows()
     if rows is None or rows.kind.of_sums:
         raise ValueError("random sets for gradients go by rounds, which a part does not know; give rows")

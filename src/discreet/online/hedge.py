@@ -1,8 +1,8 @@
-"""Hedge experts in a row: each learns what to add to the choices of those before it.
+"""Ordered Hedge experts: each learns what to add to the choices of the experts before it.
 
-Every draw of an expert is one use of the exponential mechanism, and nothing else about a person leaves. The
-scores are sums of gains in whole units, so how far one person can move them is exact; the draws are exact
-too, compiled where the numbers are clear and decided with as many digits as it takes where they are not.
+Every draw of an expert is one use of the exponential mechanism, and nothing else about people is released.
+Scores are sums of gains in integer units, so their sensitivity is exact. Draws are exact too: compiled code
+makes those that floating point decides, and the others are computed with as many digits as they need.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HedgeSettings(SelectorSettings):
     rounds: int
     resample_every: int = 1
     rate: float
-    delta: float | None = None  # at which draws are composed exactly
+    delta: float | None = None  # the delta of an exact composition of all draws; None to add up their losses
 
     @classmethod
     def tight(
@@ -67,8 +67,8 @@ class HedgeSettings(SelectorSettings):
     ) -> HedgeSettings:
         """The best rate for the horizon, or the largest that ``share`` allows if that is smaller.
 
-        A batch of the user's choosing is a convenience: learn as fast as without it. That is certified only
-        for batches up to 1 / (rate bound); ``cautious`` keeps to what is certified, as ``"auto"`` does.
+        A batch chosen by the user does not change the rate: learning is as fast as without one. That is
+        certified only for batches up to 1 / (rate bound); ``cautious`` and ``"auto"`` use a certified rate.
         """
         rate, every = options.pop("rate", None), options.pop("resample_every", 1)
         common = common_settings(n_items, k, _horizon(rounds), **options)
@@ -117,32 +117,32 @@ class HedgeSettings(SelectorSettings):
         return range(self.resample_every, self.rounds + self.resample_every, self.resample_every)
 
     def draws(self, sets: int) -> int:
-        """Draws that depend on anybody, once ``sets`` have been drawn."""
+        """How many draws depend on people's data once ``sets`` sets have been drawn."""
         return _draws(self.k, sets)
 
     @property
     def releases(self) -> int:
-        """Draws of the whole run that depend on anybody."""
+        """How many draws of the whole run depend on people's data."""
         return self.draws(-(-self.rounds // self.resample_every))
 
     def event(self, neighbours: str) -> Event:
-        """One draw; or all of them, where they are composed exactly."""
+        """The event of one draw, or of all of them where they are composed exactly."""
         width = score_range(self.bound, neighbours)
         if self.delta is not None:
             return ExactChoices(self.rate, width, max(1, self.releases), self.delta)
         return ExponentialChoice(self.rate, width)
 
     def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str]:
-        """What published settings release, and whose they are."""
+        """What published settings release, and the learner's name for messages."""
         return [(self.event(share.neighbours), self.releases)], "HedgeSelector"
 
     def charged(self, draws: int) -> int:
-        """How many times `event` is charged for n = ``draws``."""
+        """How many times `event` is charged for this many draws."""
         return draws if self.delta is None else min(1, draws)
 
     @property
     def unclipped_regret(self) -> float:
-        """The certificate without the trivial bound, to compare settings by."""
+        """The certificate not capped at the trivial bound, for comparing settings."""
         shape = (self.n_items, self.k, self.rounds)
         return bounds.unclipped_hedge(*shape, self.rate, self.resample_every, self.bound)
 
@@ -158,16 +158,16 @@ def _horizon(rounds: Any) -> int:
 
 
 def _draws(k: int, sets: int) -> int:
-    """Draws of ``sets`` sets but the first, which is drawn before anybody has been learned from."""
+    """The draws of ``sets`` sets except the first, which is drawn before anybody is learned from."""
     return k * max(0, sets - 1)
 
 
 def _best_batch(
     n_items: int, k: int, rounds: int, share: Share, width: float, given: float | None, bound: float
 ) -> int:
-    """The batch with the smallest certified regret, by what the share allows in floating point.
+    """The batch with the smallest certified regret, for the rate that the share allows in floating point.
 
-    Only the shortest batch for each number of sets matters: a longer one saves no draw.
+    Only the shortest batch for each number of sets is tried: a longer one saves no draw.
     """
     epsilon, rho = float(share.epsilon), float(share.rho)
 
@@ -186,27 +186,27 @@ def _best_batch(
 
 
 class HedgeSelector(OnlineSelector):
-    """k ordered Hedge experts; expert i learns the gains on top of the choices of experts 1..i-1.
+    """k ordered Hedge experts; expert i learns marginal gains given the choices of experts 1..i-1.
 
     Paper 000, Algorithm 2 (Algorithm 1 for k = 1), after Streeter and Golovin 2009. Expert i draws item a
     with weight exp(rate * G_i(a)) from the items not yet in the set, where G_i sums f_t(S + a) - f_t(S) over
-    past rounds, S being the first i-1 items shown in round t. (The paper draws from all items, and shows
-    fewer than k if one is drawn again.) ``resample_every=B`` draws a new set only every B rounds, which
-    leaves fewer draws to pay for and allows a higher rate; ``"auto"`` takes the best certified B.
+    past rounds, and S are the first i-1 items shown in round t. (The paper draws from all items, and shows
+    fewer than k if one is drawn again.) ``resample_every=B`` draws a new set only every B rounds, so that
+    there are fewer draws to pay for and the rate can be higher; ``"auto"`` takes the best certified B.
 
     ``calibration="tight"`` takes the best rate for the horizon, or the largest that the budget allows if that
-    is smaller: all draws are accounted for together, as steps whose privacy loss has a bounded range.
-    ``composition="summed"`` adds their losses up in one privacy definition; ``"exact"`` declares all at
+    is smaller: all draws are composed, each as a mechanism whose privacy loss has a bounded range.
+    ``composition="summed"`` adds up their losses in one privacy definition; ``"exact"`` declares all at
     once and charges their exact composition (`ExactChoices`), which allows a rate some 7 % higher, takes
-    seconds to settle, and needs a whole budget with a delta and one round of each person. ``"published"``
-    takes the rate of the paper, eps / (k sqrt(32 T ln(k/delta)) bound). ``rate=`` overrides both, and is
+    seconds to compute, and needs an undivided budget with a delta and one round per person. ``"published"``
+    takes the paper's rate, eps / (k sqrt(32 T ln(k/delta)) bound). ``rate=`` replaces the tight rate, and is
     refused if it does not fit. An infinite epsilon gives the non-private learner.
 
-    Guarantee. (epsilon, delta)-DP for a person replaced, or (``neighbours="add_remove"``) for a person whose
-    round passes with nothing learned; also if later people depend on the sets shown. Released are the
-    k (ceil(T/B) - 1) draws after the first set, each with a privacy loss in an interval of length rate * 2 *
-    bound (rate * bound if people only come or go). Gains are rounded down to units of about bound / 2^32 and
-    summed in integers; the draws are exact.
+    Guarantee. (epsilon, delta)-DP under replacement of a person or, with ``neighbours="add_remove"``, for a
+    person whose round passes with nothing learned; also if later people depend on the sets shown. The
+    releases are the k (ceil(T/B) - 1) draws after the first set, each with a privacy loss in an interval of
+    length rate * 2 * bound (rate * bound if people only come or go). Gains are rounded down to units of about
+    bound / 2^32 and summed in integers; the draws are exact.
 
     Regret. ``certified_regret`` bounds the expected (1 - 1/e)-regret for streams fixed in advance.
 
@@ -222,7 +222,7 @@ class HedgeSelector(OnlineSelector):
     settings: HedgeSettings
     _settings_type: ClassVar[type[HedgeSettings]] = HedgeSettings
     _state = ("_experts",)
-    _batched = False  # scores have room for anybody, whenever they come
+    _batched = False  # scores can take any number of people, whenever they come
     _grows = True
 
     def __init__(
@@ -248,7 +248,7 @@ class HedgeSelector(OnlineSelector):
     def _begin(self) -> None:
         settings = self.settings
         event, count = settings.event(self.budget.neighbours), settings.charged(settings.releases)
-        self._release = self._gate.post_processing()  # the first set is of nobody, and may be the only one
+        self._release = self._gate.post_processing()  # the first set uses no data, and may be the only one
         if count:
             self._release = self._gate.reserve(event, count, draws=BY_ROUNDS, label=_LABEL)
         scale = units_per_one(settings.bound)
@@ -273,7 +273,7 @@ class HedgeSelector(OnlineSelector):
         self._experts.close(items)
 
     def _prepared(self, person: Any) -> Rows | NDArray[np.int64]:
-        """Rows for the compiled loop, or the units that each item and expert gains."""
+        """A row for the compiled loop, or else the gain of each item for each expert, in units."""
         self._check_person(person)
         rows = person.as_rows()
         return self._units(person) if rows is None else rows
@@ -296,7 +296,7 @@ class HedgeSelector(OnlineSelector):
         self._experts.add(sums)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        self._next()  # the first set is drawn before anybody has been learned from, whatever happens later
+        self._next()  # draw the first set before anybody is learned from, whatever happens later
         every, words_per_set = self.settings.resample_every, self._experts.words_per_set
         chunk = max(1, _CHUNK_WORDS // words_per_set) * every
         starts = range(0, stream.rewards.size, min(chunk, 1 << 16))
@@ -306,7 +306,7 @@ class HedgeSelector(OnlineSelector):
             due = rounds % every == 0
             due[0] &= not self._rounds.is_open
             words = self._release.words(int(due.sum()) * words_per_set)
-            # The rounds count as passed before anything is drawn: an interruption never makes them free.
+            # Close the rounds before anything is drawn, so that draws are charged even if interrupted.
             self._rounds.close(due.size, then=partial(self._play, stream, rows, part, due, words))
 
     def _play(
@@ -317,7 +317,7 @@ class HedgeSelector(OnlineSelector):
         due: NDArray[np.bool_],
         words: NDArray[np.uint64],
     ) -> None:
-        """Draw, show and learn in a chunk of rounds, compiled."""
+        """Draw, show and learn in a chunk of rounds with compiled code."""
         experts, shown, here = self._experts, self._shown.copy(), stream.part(part)
         experts.begin()
         while experts.run(here, rows.compressed, part.start, due, words, shown):
@@ -330,6 +330,6 @@ class HedgeSelector(OnlineSelector):
 
 
 def _units(bound: float, scale: float, most: int, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """What each item gains for each expert, in units."""
+    """The gain of each item for each expert, in units."""
     gains = answers.gains_along(person, shown.tolist(), bound)
     return np.ascontiguousarray(np.clip(np.floor(gains.T * scale), 0, most), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""One leader on private sums of leave-one-out gains: a single vector of all items, whatever k is."""
+"""One leader on private sums of leave-one-out gains: a single vector over all items, for any k."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .partial import Counting
 from .released import Pooled, Released
 from .sums import LONGEST, BatchedSum, first_batch_within, geometric_ends, masked, released_sum
 
-UNITS = 1 << 28  # to 1. The sum of the longest batch is an exact float.
+UNITS = 1 << 28  # units that make 1: the sum of the longest batch is exact as a float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,11 @@ class LeaderSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int | None, rounds: int | None, share: Share, **options: Any
     ) -> LeaderSettings:
-        """The settings for the options of a `LeaderSelector`, with the least noise that fits into ``share``.
+        """Settings for the options of a `LeaderSelector`, with the least noise that fits into ``share``.
 
-        The first batch is 8 standard deviations of the first sum's noise long: an item that one person in
-        eight wants then stands out by one of them. Of a declared number of rounds it takes a quarter at most.
-        (On the data set eshop_clicks, at epsilon 1, anything from 40 to 150 people serves the same.)
+        The first batch has 8 people per standard deviation of the first sum's noise: an item that one person
+        in eight wants then stands out by one deviation. It takes at most a quarter of the declared rounds.
+        (On the data set eshop_clicks, at epsilon 1, anything from 40 to 150 people performs the same.)
 
         >>> import discreet as dc
         >>> LeaderSettings.tight(285, 5, None, dc.Budget(1.0, 1e-6).share()).first_batch
@@ -98,14 +98,14 @@ class LeaderSettings(SelectorSettings):
 
     @cached_property
     def ends(self) -> Sequence[int]:
-        """The rounds before which a sum is released and a new set drawn: batches end there."""
+        """The rounds before which a batch ends, its sum is released and a new set is drawn."""
         if isinstance(self.batch, int):
             return range(self.batch, self.horizon, self.batch)
         return geometric_ends(self.first_batch, self.rounds)
 
     @property
     def longest(self) -> int:
-        """How many people a batch that is released has at most."""
+        """The largest number of people in a batch that is released."""
         return self.first_batch if len(self.ends) < 2 else self.ends[-1] - self.ends[-2]
 
     @cached_property
@@ -116,7 +116,7 @@ class LeaderSettings(SelectorSettings):
 
 
 class LeaderSum(BatchedSum):
-    """Private sums of weighted leave-one-out gains, and the best set by them."""
+    """Private sums of weighted leave-one-out gains, and the best set for these sums."""
 
     settings: LeaderSettings
 
@@ -131,7 +131,7 @@ class LeaderSum(BatchedSum):
             scores = self.public.generator.random(self.settings.n_items)
         scores = scores if active is None else masked(scores, active)
         base = np.flatnonzero(self.settings.constraint.maximize(scores, base=True))
-        # Where fewer are shown than fit, these are the best of them: greedy takes them first.
+        # If fewer items are shown than the constraint allows, show the best: greedy takes them first.
         best = base[np.argsort(-scores[base], kind="stable")][: self.settings.k]
         return best.astype(np.int32)
 
@@ -147,7 +147,7 @@ class LeaderSum(BatchedSum):
 
 
 def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """The weighted leave-one-out gains of a person, or of people who are rows, in units."""
+    """The weighted leave-one-out gains of a person, or their sum over people given as rows, in units."""
     rows = person.as_rows()
     if rows is not None:
         out = np.zeros(rows.n_items, dtype=np.int64)
@@ -160,38 +160,38 @@ def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.in
 
 
 class LeaderSelector(OnlineSelector):
-    """Show the items with the largest private sums of what each adds to the other shown ones.
+    """Show the items with the largest private sums of leave-one-out gains.
 
-    For every person, item a earns f(S + a) - f(S) if it is outside of the shown set S and f(S) - f(S - a) if
-    it is inside. The noisy sum of these gains over everybody so far says which set is shown next: its k
-    largest entries, or the heaviest independent set of a matroid (`constraint`; for a partition the best of
-    every block). A set that is shown keeps earning what it alone brings, and an item that duplicates it earns
-    nothing: the leaders settle on items that complete each other, with one vector instead of one per slot.
+    For every person, item a earns f(S + a) - f(S) if it is outside the shown set S and f(S) - f(S - a) if it
+    is inside. The noisy sum of these gains over everybody so far determines the next set: its k largest
+    entries, or the heaviest independent set of a matroid (`constraint`; for a partition matroid the best of
+    every block). Shown items keep earning what they alone contribute, and an item that duplicates them earns
+    nothing: the leader settles on items that complement each other, with one vector instead of one per slot.
 
     ``batch="geometric"`` releases a sum after ``first_batch`` people, and then after batches each 1.15 times
-    as long as the one before: few releases last for long. Where ``rounds`` is None 100 of them are reserved,
-    for some 10^8 people, at 15 % more noise than 35 have; the set of the last one is served on. ``batch=B``
-    is a release every B rounds, which reacts sooner; it needs ``rounds``. Before the first release a random
-    set is shown.
+    as long as the one before, so that few releases suffice. Where ``rounds`` is None, 100 of them are
+    reserved, for some 10^8 people, at 15 % more noise than 35 have; the last set is served after that.
+    ``batch=B`` releases every B rounds, which reacts sooner; it needs ``rounds``. Before the first release a
+    random set is shown.
 
-    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
-    needs a ``person_id``, at most b batches count, once each and at least s apart. Noise is for what these
-    can move together (`privacy.Participation`), not for b times what one can.
+    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of each person, who then
+    needs a ``person_id``, at most b batches count, once each and at least s apart. Noise covers what these
+    can move together (`privacy.Participation`), not b times what one can.
 
-    Formal guarantee: one person moves one sum by sqrt 2 in L2 when replaced, by 1 when added or removed,
-    whatever k, n_items and their number of items. Proof. Let h = f / bound, and c the vector of h({a}). By
-    submodularity every gain is at most h({a}), and by monotonicity none is negative; each is clipped to
-    [0, h({a})], so that functions for which this does not hold cannot break it. The person's gains are
-    weighted by u = min(1, 1 / ||c||), so that their L2 norm is at most u ||c|| <= 1. Two vectors of norm at
-    most 1 without negative entries are at most a right angle apart: their distance is at most sqrt 2. The
-    weight and the weighted gains are rounded down to whole units of 2^-28, and the weight is lowered by
-    2^-20 of itself before, which is more than the rounding of ||c|| can amount to. What is summed are whole
-    units, exactly. Everything after the running sum is post-processing. Holds for people chosen with
-    knowledge of all earlier sets. Noise is Gaussian, so the budget needs a delta.
+    Formal guarantee: one person moves one sum by at most sqrt 2 in L2 when replaced, by 1 when added or
+    removed, whatever k, n_items and their number of items. Proof. Let h = f / bound, and c the vector of
+    h({a}). By submodularity every gain is at most h({a}), and by monotonicity none is negative; each is
+    clipped to [0, h({a})], so that this also holds for functions without these properties. The person's gains
+    are weighted by u = min(1, 1 / ||c||), so that their L2 norm is at most u ||c|| <= 1. Two vectors of norm
+    at most 1 without negative entries are at most a right angle apart: their distance is at most sqrt 2. The
+    weight and the weighted gains are rounded down to integer units of 2^-28, and the weight is first lowered
+    by a fraction of 2^-20, which exceeds the rounding error of ||c||. Integer units are summed exactly.
+    Everything after the running sum is post-processing. Holds for people chosen with knowledge of all earlier
+    sets. Noise is Gaussian, so the budget needs a delta.
 
     Regret: nothing is certified. A greedy leader can be fooled by a stream made against it
     (`RunningSumSelector` cannot), and fixed points of leave-one-out gains need not be the best set. On
-    stationary streams it serves more than anything that is certified.
+    stationary streams it does better than any certified learner.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0]] * 500)

@@ -1,19 +1,19 @@
 """Online learners: decide every round, then learn from the person of that round.
 
 A round is `choose`, then `learn`. Choosing again before learning gives the same decision. A failing `learn`
-leaves everything as it was, and the round open. After the declared horizon the last decision is served on,
-which costs nothing, and learning is refused (or `continue_without_learning`). Threads may share a learner:
-calls take turns.
+changes nothing and leaves the round open. After the declared horizon the last decision is still served, at no
+privacy cost, and feedback is refused (or ignored, after `continue_without_learning`). Threads may share a
+learner: calls take turns.
 
-A learner is frozen `LearnerSettings`, a gate that its releases were paid at, and parts with a state:
-`Rounds`, a `ContributionLimit`, and whatever holds people's feedback. A new one and one that comes
-back from a file are put together by the same `_begin`.
+A learner consists of frozen `LearnerSettings`, the gate that paid for its releases, and parts with state:
+`Rounds`, a `ContributionLimit`, and whatever stores people's feedback. `_begin` creates these parts alike for
+a new learner and for one loaded from a file.
 
-Most learners show a set of items (`OnlineSelector`). What is drawn and what is served are two things there: a
-set is drawn when one is due, through the gate, and what is served in a round is that set, fitted to what can
-be shown in it (`Catalogue.served`): availability is a public fact, so this costs nothing. Feedback of full
-information is about the person, whatever they were shown, and so it is learned as feedback of the round in
-which it comes. A person is learned from once, whenever that is.
+Most learners show a set of items (`OnlineSelector`). Drawing and serving are separate there: a set is drawn
+through the gate when one is due, and each round serves that set, adapted to the items that can be shown
+(`Catalogue.served`). Availability is public, so this is post-processing. Full-information feedback is about
+the person, whatever they were shown, so it is learned as feedback of the round in which it arrives. Each
+round's person is learned from once, whenever their feedback arrives.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ _NO_SETTINGS = ("self", "__class__", "budget", "start", "seed")
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerSettings:
-    """Everything that a learner's decisions, its account and its certificate follow from.
+    """Everything that determines a learner's decisions, its account and its certificate.
 
-    ``tight`` and ``published`` of a subclass compute one from what a user asks for; the learner, the
-    certificate and the planner read it. ``participation`` says in how many batches of a running sum a person
-    counts, once each, where that is declared. A file holds the fields.
+    A subclass's ``tight`` and ``published`` compute an instance from a user's options; the learner, the
+    certificate and the planner read it. ``participation``, where declared, says in how many batches of a
+    running sum a person counts, once in each. Files contain the fields.
     """
 
     rounds: int | None
@@ -108,13 +108,13 @@ class LearnerSettings:
         saved_settings(cls)
 
     def _put(self, **values: Any) -> None:
-        """Fields as they were checked and converted, while the settings are made."""
+        """Set checked and converted fields while the frozen settings are being created."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
     def horizon(self) -> int:
-        """The declared number of rounds, where there is one."""
+        """The declared number of rounds; only for settings that declare one."""
         assert self.rounds is not None
         return self.rounds
 
@@ -124,11 +124,11 @@ class LearnerSettings:
         return range(1, self.horizon)
 
     def due(self, number: int) -> bool:
-        """Whether a new decision is made in round ``number``: at the beginning of a batch."""
+        """Whether round ``number`` begins a batch and so gets a new decision."""
         return not number or number in self.ends
 
     def batch_at(self, number: int) -> int:
-        """The batch whose sum round ``number`` is in."""
+        """The number of the batch that contains round ``number``."""
         return bisect_right(self.ends, number)
 
     def batch_start(self, batch: int) -> int:
@@ -140,14 +140,14 @@ class LearnerSettings:
         return self.batch_start(self.batch_at(number))
 
     def room(self, number: int) -> int:
-        """How many rounds of this batch are left, with round ``number``."""
+        """How many rounds of this batch are left, including round ``number``; 2^24 in the last batch."""
         batch = self.batch_at(number)
         return self.ends[batch] - number if batch < len(self.ends) else 1 << 24
 
     def counted_since(self, number: int) -> int | None:
-        """Somebody of whom a round from this one on was counted is not counted in round ``number``.
+        """A person with a counted round at or after the returned one is not counted in round ``number``.
 
-        It is the first round of the batches that are too near. None where any rounds of a person may count.
+        It is the first round of the earliest batch that is too close. None where any rounds may count.
         """
         declared = self.participation
         if declared is None or declared.times == 1:
@@ -156,7 +156,7 @@ class LearnerSettings:
 
     @classmethod
     def readable(cls) -> set[str]:
-        """The names of its fields and properties."""
+        """The names of the settings' fields and public properties."""
         computed = {name for name in dir(cls) if isinstance(getattr(cls, name), property | cached_property)}
         return {one.name for one in fields(cls)} | {name for name in computed if name[0] != "_"}
 
@@ -176,12 +176,12 @@ class SelectorSettings(LearnerSettings):
 
     @classmethod
     def tight(cls, *given: Any, **options: Any) -> Any:
-        """The settings for the options of a constructor, with the least noise that fits into ``share``."""
+        """Settings for a constructor's options, with the least noise that fits into ``share``."""
         share = options.pop("share")
         return cls(*given, **options).noisy(share)
 
     def noisy(self, share: Share) -> Self:
-        """The same with the least noise of its running sum, ``spec``, that fits: ``event``."""
+        """A copy whose ``event`` is the least noise for its running sum ``spec`` that fits into ``share``."""
         own: Any = self
         found: Self = own if own.spec is None else replace(own, event=own.spec.event(share, share.definition))
         return found
@@ -206,7 +206,7 @@ def common_settings(
     calibration: str = "tight",
     **others: Any,
 ) -> dict[str, Any]:
-    """What every selector is asked for, checked, and ``others`` as they are: fields of its settings."""
+    """Fields of a selector's settings: the options that all selectors share, checked, plus ``others``."""
     size = checks.whole("n_items", n_items, at_least=1)
     if isinstance(k, Constraint):
         raise ValueError(
@@ -227,14 +227,14 @@ def common_settings(
 
 
 def asked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the ``locals()`` of a constructor the options of its settings."""
+    """The options for the settings among the ``locals()`` of a constructor."""
     return {name: value for name, value in given.items() if name not in _NO_SETTINGS}
 
 
 def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
     """Settings of this ``kind`` for the ``locals()`` of a constructor, the share to spend, and the start.
 
-    Published constants may need more than they claim (``settings.claims``).
+    Published constants may need a larger budget than they claim; the returned share then has it.
     """
     share, start, options = spend_from(given["budget"], given["seed"]), given.get("start"), asked(given)
     if checks.one_of("calibration", options.pop("calibration", "tight"), CALIBRATIONS) == "published":
@@ -242,7 +242,7 @@ def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
         return settings, published_share(share, *settings.claims(share)), start
     settings = kind.tight(**options, share=share)
     if isinstance(start, Released) and start.candidates is not None and hasattr(settings, "first_window"):
-        # The first window is as long as noise on the items that can be shown asks for.
+        # Noise matters only among the items that can be shown: these determine the first window's length.
         few = kind.tight(
             **options | {"n_items": max(len(start.candidates), settings.k), "labels": None}, share=share
         )
@@ -251,7 +251,7 @@ def tightened(kind: Any, given: Mapping[str, Any]) -> tuple[Any, Share, Any]:
 
 
 def item_labels(labels: Sequence[Any] | None, n_items: int) -> tuple[Any, ...] | None:
-    """One label per item, each of which a saved file can hold."""
+    """One label per item, checked to be distinct and storable in a file."""
     if labels is None:
         return None
     if len(labels) != n_items:
@@ -267,7 +267,7 @@ def score_range(bound: float, neighbours: str) -> float:
 
 
 def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
-    """The wanted rate, or the largest at which ``count`` choices of range ``width`` fit into ``share``."""
+    """``wanted``, or the largest rate at which ``count`` choices of range ``width`` fit into ``share``."""
     if not share.private or not count:
         return wanted
     return min(wanted, ExponentialChoice.within(share, width, count, share.definition).rate)
@@ -277,10 +277,10 @@ def rate_within(share: Share, width: float, count: int, wanted: float) -> float:
 
 
 class Rounds:
-    """The number of the round, whether its decision has been asked for, and the decision.
+    """The number of the current round, whether its decision has been asked for, and the decision.
 
-    A round is closed before its person is taken up: an interruption in between may lose somebody, and never
-    counts them twice. `close` is the only place where rounds pass.
+    A round is closed before its person's feedback is recorded: an interruption in between may lose a person,
+    but never counts one twice. Apart from `finish`, only `close` ends rounds.
 
     >>> rounds = Rounds(10)
     >>> rounds.open(np.array([3, 1]))
@@ -298,7 +298,7 @@ class Rounds:
         self.number = 0  # how many rounds have passed
         self.is_open = False  # whether the decision of this round has been asked for
         self.shown: NDArray[Any] | None = None  # what was decided last
-        self.without_learning = False  # whether feedback beyond the horizon is taken, and not learned from
+        self.without_learning = False  # whether feedback beyond the horizon is accepted and ignored
         self.altered = False  # whether this round serves another set than the one that was drawn
 
     @property
@@ -307,16 +307,16 @@ class Rounds:
         return self.horizon is not None and self.number >= self.horizon
 
     def open(self, shown: NDArray[Any] | None = None) -> None:
-        """This round's decision is asked for; ``shown`` is a new one, else the last one stands."""
+        """Open this round with the decision ``shown``; None keeps the last one."""
         if shown is not None:
             self.shown = shown
         self.is_open, self.altered = True, False
 
     def close(self, count: int = 1, then: Callable[[], object] | None = None) -> None:
-        """``count`` rounds pass; ``then`` takes up their people.
+        """Close ``count`` rounds, then call ``then`` to record their people's feedback.
 
-        Where none passes the open one stays open: its decision has been drawn, and a second draw would be one
-        more than was paid for.
+        With a count of 0 the open round stays open: its decision has been drawn, and a second draw would be
+        one more than was paid for.
         """
         if not count:
             return
@@ -328,7 +328,7 @@ class Rounds:
             self._when_over()
 
     def finish(self) -> None:
-        """No round comes after those that have passed; one that is open passes."""
+        """End the run at the current round; an open round is closed without being counted."""
         if not self.over:
             self.horizon, self.is_open = self.number, False
             if self._when_over is not None:
@@ -336,7 +336,7 @@ class Rounds:
 
     def _resumed(self) -> None:
         good = self.number >= 0 and (self.horizon is None or self.number <= self.horizon - self.is_open)
-        good = good and self.horizon in (self._declared, self.number)  # or it was finished before its time
+        good = good and self.horizon in (self._declared, self.number)  # the latter after an early `finish`
         if not good or (self.shown is None and (self.number or self.is_open)):
             raise ValueError(f"nothing was decided for round {self.number}")
 
@@ -346,7 +346,7 @@ class Guarantee(Account):
     """The guarantee of the whole declared run, known before its first round; ``spent`` is the part so far."""
 
     spent: Account | None = None
-    note: str | None = None  # of the learner, below the account
+    note: str | None = None  # the learner's remark, printed below the account
 
     def summary(self) -> tuple[str, tuple[list[str], list[list[str]]], list[str]]:
         above, released, below = super().summary()
@@ -354,10 +354,10 @@ class Guarantee(Account):
 
 
 def guarantee(gate: Gate, ledger: Releases, note: str | None = None, *, own_gate: bool) -> Guarantee:
-    """The guarantee of everything that was declared at a gate, of which ``ledger`` has been released.
+    """The guarantee of everything declared at a gate; ``ledger`` lists what has been released so far.
 
-    Everything was declared before the first round, so every privacy definition holds: none is picked. At a
-    shared gate others may look at these answers first, and the gate's own one counts.
+    Everything was declared before the first round, so the guarantee holds under every privacy definition and
+    none is singled out. At a shared gate others may adapt to these releases: the gate's definition applies.
     """
     whole = gate.spent
     definition = None if own_gate else whole.definition
@@ -368,9 +368,9 @@ def guarantee(gate: Gate, ledger: Releases, note: str | None = None, *, own_gate
 
 @dataclass(frozen=True)
 class Stream:
-    """The rounds of one `run`: who comes, who is learned from, and where the answers go.
+    """The rounds of one `run`: the people, which of them are learned from, and the arrays to fill.
 
-    ``selections`` has one row per round: what was played in it, as `OnlineLearner._row` writes it.
+    ``selections`` has one row per round: the decision played in it, as `OnlineLearner._row` encodes it.
     """
 
     people: Any
@@ -391,17 +391,17 @@ class Stream:
 class OnlineLearner:
     """Decide every round, then learn from the person of that round.
 
-    Subclasses say what a decision is, when and how a new one is drawn, and what is kept of a person.
+    Subclasses define what a decision is, when and how a new one is drawn, and what is stored of a person.
     ``budget`` is a `Budget`, a share of one, or a `Gate` to spend from: `spend_from` makes a `Share` of each.
 
-    Formal guarantee: that of the budget, for all decisions of a run together. Each learner says how far one
-    person moves what it releases.
+    Formal guarantee: that of the budget, for all decisions of a run together. Each learner states the
+    sensitivity of what it releases to one person.
     """
 
     settings: Any
     _settings_type: ClassVar[type[LearnerSettings]]
     _played_type: ClassVar[type[np.generic]] = np.float64
-    _note: ClassVar[str | None] = None  # what its account has to say besides
+    _note: ClassVar[str | None] = None  # a remark that its guarantee prints below the account
     _state: ClassVar[tuple[str, ...]] = ("_rounds", "_contribution")
     _noun: ClassVar[str] = "decision"
     _trace_type: ClassVar[Any] = Trace  # what `run` returns
@@ -411,9 +411,9 @@ class OnlineLearner:
         self._assemble(settings, share.gate, own_gate=share.own_gate)
 
     def _assemble(self, settings: Any, gate: Gate, *, own_gate: bool) -> None:
-        """Put the parts together, for a new learner or for one that comes back from a file."""
+        """Create the parts, for a new learner or for one loaded from a file."""
         self.settings = settings
-        self._saved_alone = gate._owner is None  # and not with others that it is a part of
+        self._saved_alone = gate._owner is None  # rather than as a part of something else, such as segments
         self._gate, self._own_gate = gate.owned() if self._saved_alone else gate, own_gate
         self._turns = Turns("learner")
         self._rounds = Rounds(settings.rounds, self._finished)
@@ -421,10 +421,10 @@ class OnlineLearner:
         self._contribution = ContributionLimit(limit, gate.key(), self._rounds, settings.counted_since)
         self._begin()
 
-    if not TYPE_CHECKING:  # checkers find a misspelt name; what they know of settings is ``learner.settings``
+    if not TYPE_CHECKING:  # so that type checkers report misspelt names; they know only ``learner.settings``
 
         def __getattr__(self, name: str) -> Any:
-            """A setting by its own name, such as ``learner.rate`` for ``learner.settings.rate``."""
+            """A setting under its own name, such as ``learner.rate`` for ``learner.settings.rate``."""
             settings = self.__dict__.get("settings")
             if settings is not None and name[0] != "_" and name in settings.readable():
                 return getattr(settings, name)
@@ -447,7 +447,7 @@ class OnlineLearner:
 
     @property
     def calibration(self) -> str:
-        """Whose constants these are: "tight" or "published"."""
+        """Which constants are used: "tight" (the library's) or "published" (the paper's)."""
         return str(self.settings.calibration)
 
     @property
@@ -464,8 +464,8 @@ class OnlineLearner:
     def certified_regret(self) -> float:
         """Bound on the expected regret over the declared rounds, as the settings certify it.
 
-        Infinite where none is known. Rounds that are not learned from (beyond ``max_rounds_per_person``) and
-        feedback that was clipped are not in it.
+        Infinite where none is known. It does not cover rounds that are not learned from (beyond
+        ``max_rounds_per_person``) or feedback that was clipped.
         """
         return float(self.settings.certified_regret)
 
@@ -473,7 +473,7 @@ class OnlineLearner:
     def privacy(self) -> Guarantee:
         """The guarantee of the whole declared run; ``privacy.spent`` is the account so far.
 
-        At a gate that others release through as well it is the account of all of them.
+        At a gate that others release through too, the guarantee covers all of them.
         """
         with self._turns.look():
             return guarantee(self._gate, self._spent().ledger, self._note, own_gate=self._own_gate)
@@ -489,7 +489,7 @@ class OnlineLearner:
     def learn(self, person: Any, *, person_id: Hashable | None = None) -> None:
         """Learn from the person for whom this round's decision was made.
 
-        ``person_id`` (any hashable) lets the learner keep to ``max_rounds_per_person``: it is kept only as
+        ``person_id`` (any hashable) lets the learner enforce ``max_rounds_per_person``: it is stored only as
         a keyed hash, and rounds beyond the limit pass without being learned from.
         """
         with self._turn("learn()"):
@@ -498,10 +498,10 @@ class OnlineLearner:
     def run(
         self, people: Any, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
     ) -> Any:
-        """The whole stream at once: the same decisions, for the same seed, as `choose` and `learn`.
+        """Process a whole stream: the same decisions, for the same seed, as with `choose` and `learn`.
 
-        ``person_ids`` as in `learn`, one per person. People beyond the declared horizon are served the last
-        decision and not learned from.
+        ``person_ids`` are as in `learn`, one per person. People beyond the declared horizon are served the
+        last decision and not learned from.
         """
         with self._turn("run()"):
             people = people if isinstance(people, Population) else in_order(people)
@@ -509,7 +509,7 @@ class OnlineLearner:
             ids = None if person_ids is None else checks.in_order("person_ids", person_ids)
             if ids is not None and len(ids) != len(people):
                 raise ValueError("person_ids must have as many entries as there are people")
-            # Of people who live in a store, some are in memory at a time.
+            # People in a store are loaded into memory a batch at a time.
             pieces = people.batches() if getattr(people, "stored", False) else [people]
             played, start = [], 0
             for some in pieces:
@@ -536,7 +536,7 @@ class OnlineLearner:
                 self._gate.add_caveats(*own)
                 self._run(Stream(people, within_limit, rewards[:left], selections[:left], progress))
         finally:
-            if person_ids is not None:  # after a failure, people who were not reached have not been here
+            if person_ids is not None:  # after a failure, do not count the rounds that were not reached
                 for i in range(self._rounds.number - start, left):
                     if within_limit[i]:
                         self._contribution.forget(person_ids[i])
@@ -547,36 +547,36 @@ class OnlineLearner:
         return rewards, selections
 
     def continue_without_learning(self) -> None:
-        """Beyond the declared horizon take feedback, and learn nothing from it: it would cost more."""
+        """Accept and ignore feedback beyond the declared horizon; learning from it would cost more budget."""
         with self._turn("continue_without_learning()"):
             self._rounds.without_learning = True
 
     def finish(self) -> None:
-        """Learn nothing from now on, as after the declared horizon: the last decision is served on.
+        """Learn nothing from now on, as after the declared horizon: the last decision is still served.
 
-        For a learner that another one takes the place of, such as that of the next period: the account
-        knows from then on that it releases nothing more. Late feedback is not waited for any more.
+        For a learner that is replaced by another one, such as that of the next period: the account records
+        that it will release nothing more. Late feedback is no longer accepted.
         """
         with self._turn("finish()"):
             self._wait_no_more()
             self._rounds.finish()
 
     def _wait_no_more(self) -> None:
-        """Late feedback is refused from now on, where there is any."""
+        """Refuse late feedback from now on; nothing to do for learners that take none."""
 
     def _finished(self) -> None:
-        """Nothing more will be decided: earlier states can no longer be resumed."""
+        """Record that no new decision will be drawn: earlier states can no longer be resumed."""
         if self._saved_alone and self._gate._owner is not None:
             self._gate._owner.finish()
 
     # --- saving ----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, completely or not at all; `discreet.load` resumes from it.
+        """Write the whole state to a file, atomically; `discreet.load` resumes from it.
 
-        The file holds true sums of private data, and people who wait for a batch with room for them; only its
-        owner may read it. A gate that others release through as well is not in it: save its ``state()`` too,
-        unless its ledger is a `SQLiteLedger`, and give the restored gate (or a new one) to `discreet.load`.
+        The file holds exact sums of private data, and the data of people who wait for a later batch; only its
+        owner can read it. A gate that others release through too is not in it: save its ``state()`` as well,
+        unless its ledger is a `SQLiteLedger`, and pass the restored gate (or a new one) to `discreet.load`.
         """
         with self._turn("save()"):
             write_state(path, *self._saved_whole())
@@ -584,19 +584,19 @@ class OnlineLearner:
                 self._gate._owner.saved()
 
     def to_bytes(self) -> bytes:
-        """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
+        """The bytes that `save` writes, for a database, just as sensitive; `discreet.load` accepts them."""
         with self._turn("to_bytes()"):
             return state_bytes(*self._saved_whole())
 
     def _saved_whole(self) -> State:
-        """What a file of this learner alone holds."""
+        """The content of a file for this learner alone, with the owner of its charges."""
         assert self._gate._owner is not None
         owner = self._gate._owner.state()
         header, arrays = self._saved()
         return header | {"owner": owner}, arrays
 
     def _saved(self) -> State:
-        """What a file holds: a snapshot, which no later round changes."""
+        """The state to save: a snapshot, which later rounds do not change."""
         state, arrays = capture(self)
         header = {
             "class": type(self).__name__,
@@ -609,13 +609,14 @@ class OnlineLearner:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Self:
-        """Go on from a saved file; what was spent stays spent.
+        """Resume from a saved file; what was spent stays spent.
 
         A file is a snapshot: resuming from the same one twice draws the same rounds twice, and each account
-        knows of one of them. ``gate`` is for learners that spend from one which others use as well: restored
-        from its own state, or new over the same `SQLiteLedger`. The learner's charges are in its ledger,
-        under the learner's id. They are taken up once: a learner that lives is refused there, and so is any
-        state but the latest that the ledger knows of. A file with a gate of its own has no such ledger.
+        lists only one of the two draws. ``gate`` is for a learner that spends from a shared gate: the gate
+        restored from its own state, or a new one over the same `SQLiteLedger`. That gate's ledger lists the
+        learner's charges under the learner's id and lets them be resumed once: it refuses a learner that is
+        still in use, and any state but the latest that it knows of. A file that contains its own gate has no
+        such protection.
         """
         header, arrays = read_state(path)
         path = "the state" if isinstance(path, bytes) else path
@@ -623,7 +624,7 @@ class OnlineLearner:
         return learner
 
     def _resume(self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None) -> None:
-        """Everything that a file says, and every release paid for."""
+        """Restore the state from a file, with the charges of all its releases."""
         own = Gate.from_state(header["gate"]) if gate is None else gate
         with own._restoring(header["owner"]) as view:
             self._take_up(header, arrays, view, own_gate=gate is None)
@@ -632,11 +633,11 @@ class OnlineLearner:
     def _take_up(
         self, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate, *, own_gate: bool
     ) -> None:
-        """The same at a gate where it takes up what it was charged for."""
+        """Restore the state at a gate that is being restored, and reclaim the charges made there before."""
         settings = read_fields(self._settings_type, header["settings"])
         self._assemble(settings, gate, own_gate=own_gate)
         restore(self, header["state"], arrays)
-        gate.add_caveats(*header["caveats"])  # those of people who came after the gate was saved
+        gate.add_caveats(*header["caveats"])  # some may be from people who came after the gate was saved
 
     def _resumed(self) -> None:
         if self._rounds.shown is not None and not self._could_show(self._rounds.shown):
@@ -649,13 +650,13 @@ class OnlineLearner:
 
     @property
     def _width(self) -> int:
-        """How many numbers say what was played in a round."""
+        """How many numbers encode the decision of a round."""
         raise NotImplementedError
 
     def _begin(self) -> None:
-        """Make the parts that ``settings`` ask for, and reserve what will be released.
+        """Create the parts that ``settings`` ask for, and reserve what will be released.
 
-        While a file is read public randomness is blank and reservations take up what was charged.
+        While a file is loaded, public randomness is blank and reservations reclaim earlier charges.
         """
         raise NotImplementedError
 
@@ -664,32 +665,32 @@ class OnlineLearner:
         raise NotImplementedError
 
     def _draw(self) -> NDArray[Any]:
-        """A new decision; through the gate where it depends on people."""
+        """Draw a new decision, through the gate where it depends on people."""
         raise NotImplementedError
 
     def _decision(self, shown: NDArray[Any]) -> Any:
-        """What `choose` returns for what `_draw` made."""
+        """What `choose` returns for an array from `_draw`."""
         raise NotImplementedError
 
     def _row(self, decision: Any) -> Any:
-        """A decision as the row of numbers that a trace holds."""
+        """A decision encoded as a row of numbers, for a trace."""
         raise NotImplementedError
 
     def _value(self, person: Any, decision: Any) -> float:
-        """What a decision brings, or costs, a person: for the trace of a simulated stream only."""
+        """The gain or cost of a decision for a person: only for the trace of a simulated stream."""
         raise NotImplementedError
 
     def _check_people(self, people: Any) -> None:
-        """Refuse what this learner cannot learn from; one person, or a stream of them."""
+        """Refuse people, one or a stream of them, from whom this learner cannot learn."""
         raise NotImplementedError
 
     def _prepared(self, person: Any) -> Any:
-        """``person`` checked, in the form `_observe` takes; nothing of the learner changes here."""
+        """Check ``person`` and convert it to the form that `_observe` takes; the learner does not change."""
         self._check_people(person)
         return person
 
     def _observe(self, person: Any) -> None:
-        """Take up what `_prepared` returned."""
+        """Record the feedback that `_prepared` returned."""
         raise NotImplementedError
 
     def _spent(self) -> Account:
@@ -697,28 +698,28 @@ class OnlineLearner:
         raise NotImplementedError
 
     def _feedback(self, person: Any, decision: Any, value: float) -> Any:  # noqa: ARG002
-        """The feedback of somebody in a simulated stream: their function, or what they saw of it."""
+        """The feedback of a person in a simulated stream: their function, or its value for the decision."""
         return person
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
-        """Whether such a decision can have been drawn."""
+        """Whether ``shown``, read from a file, is a decision that can have been drawn."""
         return shown.shape == (self._width,) and bool(np.isfinite(shown).all())
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
-        """Around everything that changes the learner: in this process only, one call at a time."""
+        """Guard every call that changes the learner: only in this process, one call at a time."""
         self._gate.check_process()
         return self._turns.take(call)
 
     @property
     def _shown(self) -> NDArray[Any]:
-        """What was decided last, where something was."""
+        """The last decision; there must be one."""
         assert self._rounds.shown is not None
         return self._rounds.shown
 
     def _next(self) -> Any:
-        """The decision for this round: `choose`, for those who have their turn."""
+        """The decision for this round: `choose`, for callers inside a turn (`_turn`)."""
         if not self._rounds.is_open and not self._rounds.over:
             self._open()
         if self._rounds.shown is None:
@@ -726,15 +727,15 @@ class OnlineLearner:
         return self._decision(self._rounds.shown)
 
     def _open(self) -> None:
-        """The next round, with a new decision where one is due."""
+        """Open the next round, with a new decision where one is due."""
         self._rounds.open(self._draw() if self._due() else None)
 
     def _decide(self) -> Any:
-        """The decision as it is played; here the one that was drawn."""
+        """The decision as it is served; here the one that was drawn."""
         return self._next()
 
     def _learn(self, person: Any, person_id: Hashable | None) -> None:
-        """`learn`, for those who have their turn."""
+        """`learn`, for callers inside a turn (`_turn`)."""
         rounds = self._rounds
         if rounds.over:
             if rounds.without_learning:
@@ -750,16 +751,16 @@ class OnlineLearner:
         ready, caveats = self._prepared(person), getattr(person, "caveats", None)
         if caveats is None and isinstance(person, tuple):
             caveats = caveats_of(person)
-        if caveats:  # first: where they cannot be written down, nobody has been counted
+        if caveats:  # first, so that if they cannot be recorded nobody has been counted
             self._gate.add_caveats(*caveats)
         self._take(ready, self._contribution.register(person_id))
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        """Close the round, then take up its person."""
+        """Close the round, then record its person's feedback."""
         self._rounds.close(then=partial(self._observe, ready) if within_limit else None)
 
     def _run(self, stream: Stream) -> None:
-        """The stream round by round; learners that can, do it compiled, with the same outcome."""
+        """Process the stream round by round; some learners override this with an equivalent compiled loop."""
         for t in track(range(stream.rewards.size), "rounds", stream.progress):
             decision = self._decide()
             person = stream.people[t]
@@ -768,7 +769,7 @@ class OnlineLearner:
             self._take(self._prepared(self._feedback(person, decision, value)), bool(stream.within_limit[t]))
 
     def _account(self, *releases: tuple[Entry, int]) -> Account:
-        """An account of this many of these releases under this learner's budget."""
+        """An account of the given releases, each with its count, under this learner's budget."""
         ledger = Releases()
         for entry, count in releases:
             if count:
@@ -777,7 +778,7 @@ class OnlineLearner:
 
 
 def kind_of(header: dict[str, Any], base: type, path: Any) -> Any:
-    """The registered kind of learner that a file says it holds."""
+    """The registered class of the learner in a file."""
     name = str(header.get("class"))
     if name not in REGISTRY and name not in learners():
         known = "a learner of your own is known once its module is imported"
@@ -790,7 +791,7 @@ def kind_of(header: dict[str, Any], base: type, path: Any) -> Any:
 def resumed(
     kind: Any, path: Any, header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate | None
 ) -> Any:
-    """What can be resumed from a file: a learner, or segments."""
+    """Resume a learner, or segments, from the content of a file."""
     shared = header.get("gate") is None
     if shared and gate is None:
         raise ValueError(
@@ -806,9 +807,9 @@ def resumed(
 
 
 def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Any:
-    """Go on with a saved learner, or segments; what was spent stays spent. See `OnlineLearner.load`.
+    """Resume a saved learner, or segments; what was spent stays spent. See `OnlineLearner.load`.
 
-    A saved `Recommender` is read as well: it holds releases only, and spends nothing.
+    A saved `Recommender` can be loaded too: it holds only releases, and spends nothing.
     """
     from .segments import Segments
 
@@ -827,26 +828,25 @@ def load(path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> A
 class OnlineSelector(OnlineLearner):
     """Show a set of items every round, by label or number, and learn from feedback, at once or late.
 
-    Subclasses say when a new set is drawn and how, and what is kept of a person; those that draw sets from a
-    `BatchedSum` make one, and are done. Those that see nothing of a person but a reward make a `RewardSum`,
-    and those that keep people until a set is due a `Window`. Sets have k items, unless a subclass says
-    otherwise.
+    Subclasses define when and how a new set is drawn, and what is stored of a person. One that draws sets
+    from a `BatchedSum` only has to create it; one that sees only a reward creates a `RewardSum`, and one that
+    stores people until a set is due a `Window`. Sets have k items, unless a subclass says otherwise.
     """
 
     _played_type: ClassVar[type[np.generic]] = np.int32
     _noun: ClassVar[str] = "set"
     _state: ClassVar[tuple[str, ...]] = ("_catalogue", "_pending", "_waiting", "_merged")
 
-    # What feedback is summed in and released by: a `BatchedSum`, a `RewardSum`, or None.
+    # Sums feedback and releases the sums: a `BatchedSum`, a `RewardSum`, or None.
     _sum: Any = None
-    _rewarded = False  # whether feedback is a reward, which is about what was shown in its round
-    _window: Window | None = None  # where people are kept until a window of rounds closes
-    _shares: bool | None = None  # whether segments share what it released; None where they cannot
-    _pool: Pooled | None = None  # what they have released, where that is shared
-    _first: tuple[int, ...] = ()  # the set that is shown first
-    _batched = True  # whether what is released together are at most as many people as rounds
-    _constrained = False  # whether `_feasible` ever says no
-    _grows = False  # whether one person moves what is released as far as before once there are more items
+    _rewarded = False  # whether feedback is a reward, which depends on the set shown in its round
+    _window: Window | None = None  # stores people until a window of rounds closes
+    _shares: bool | None = None  # whether segments share its releases by default; None where they cannot
+    _pool: Pooled | None = None  # the segments' releases, where they are shared
+    _first: tuple[int, ...] = ()  # the set to show first
+    _batched = True  # whether a release covers at most as many people as its batch has rounds
+    _constrained = False  # whether `_feasible` ever returns False
+    _grows = False  # whether items can be added without raising the sensitivity to one person
 
     def __init__(
         self, settings: LearnerSettings, share: Share, start: Released | OnlineSelector | None = None
@@ -878,17 +878,17 @@ class OnlineSelector(OnlineLearner):
 
     @property
     def k(self) -> int:
-        """How many items a set has at most."""
+        """The largest number of items in a set."""
         return self._width
 
     @property
     def bound(self) -> float:
-        """A public bound of every person's value."""
+        """A public upper bound on every person's value."""
         return float(self.settings.bound)
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """What the items are called; None for their numbers."""
+        """The items' labels; None where items go by their numbers."""
         labels: tuple[Any, ...] | None = self.settings.labels
         return labels
 
@@ -896,9 +896,9 @@ class OnlineSelector(OnlineLearner):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds; infinite where none is known.
 
-        It is about a catalogue that does not change, a learner that begins with nothing (a bad start can cost
-        any number of rounds) and feedback that comes before the next round; and not about rounds that are not
-        learned from (those beyond ``max_rounds_per_person``).
+        It holds for a catalogue that does not change, a learner without ``start`` (a bad start can cost any
+        number of rounds) and feedback that arrives before the next round. It does not cover rounds that are
+        not learned from (those beyond ``max_rounds_per_person``).
         """
         return math.inf if self._catalogue.changed else super().certified_regret
 
@@ -910,12 +910,12 @@ class OnlineSelector(OnlineLearner):
         exclude: Iterable[Any] | None = None,
         include: Iterable[Any] | None = None,
     ) -> Selection:
-        """The set for this round; with ``wait=False`` the next one, even if feedback has not come yet.
+        """The set for this round; with ``wait=False`` for the next one, even if feedback is still missing.
 
-        ``available`` lists what can be shown in this round, ``exclude`` what cannot, ``include`` what must be
-        in the set: labels or numbers of items. These must be public facts, such as what is sold out: anyone
-        who derives them from private data leaks it here. ``include`` takes the first places, items that
-        cannot be shown are replaced by others that rank high in what has been released.
+        ``available`` lists the items that can be shown in this round, ``exclude`` those that cannot, and
+        ``include`` those that must be in the set, by label or number. All three must be public facts, such as
+        what is sold out: deriving them from private data leaks it. Items of ``include`` take the first
+        places; items that cannot be shown are replaced by others that rank high by what has been released.
         """
         with self._turn("choose()"):
             request = self._request(available, exclude, include)
@@ -925,7 +925,7 @@ class OnlineSelector(OnlineLearner):
             return standing if request is None else self._fitted(standing, request)
 
     def choose_many(self, count: int) -> list[Selection]:
-        """The sets of the next ``count`` rounds: ``choose(wait=False)`` n times, in less time."""
+        """The sets of the next ``count`` rounds, as by repeated ``choose(wait=False)``, but faster."""
         with self._turn("choose_many()"):
             checks.whole("count", count, at_least=1)
             request = self._request()
@@ -944,19 +944,19 @@ class OnlineSelector(OnlineLearner):
         round: int | None = None,
         person_id: Hashable | None = None,
     ) -> None:
-        """Learn from the person of this round, or of an earlier ``round`` that was passed without them.
+        """Learn from the person of this round, or of an earlier ``round`` whose feedback is still missing.
 
-        ``person`` is a population of one, or a vector with a number in [0, 1] for each item: the chance that
-        the person takes it. ``items`` is the same for a few items: a list of what the person would take, or a
-        mapping from items to chances, by label or number. ``person_id`` (any hashable) lets the learner keep
-        to ``max_rounds_per_person``: it is kept only as a keyed hash, and rounds beyond the limit pass
-        without being learned from.
+        ``person`` is a population of one, or a vector with a number in [0, 1] for each item: the probability
+        that the person takes it. ``items`` says the same for a few items: a list of those the person would
+        take, or a mapping from items to probabilities, by label or number. ``person_id`` (any hashable) lets
+        the learner enforce ``max_rounds_per_person``: it is stored only as a keyed hash, and rounds beyond
+        the limit pass without being learned from.
 
-        Learners that see rewards (`BanditSelector`, `ThompsonSelector`) take in place of a person what the
-        set was worth, a number in [0, bound]. With ``feedback="slots"`` it is the item that was taken, by
-        label or number, None for none, or one number per slot, in all at most ``bound``; ``items`` lists
-        several that were taken, and who took two counts half for each. Nothing is learned of a round that
-        served another set than the one that was drawn, because something was not available.
+        Learners that see rewards (`BanditSelector`, `ThompsonSelector`) take, in place of a person, the value
+        of the set shown, a number in [0, bound]. With ``feedback="slots"`` it is the item taken, by label or
+        number, None for none, or one number per slot, with a sum of at most ``bound``; ``items`` lists
+        several items that were taken (two count half each). Nothing is learned from a round that served
+        another set than the one drawn, because something was not available.
         """
         with self._turn("learn()"):
             given, now = self._given(person, items), self._rounds
@@ -965,15 +965,15 @@ class OnlineSelector(OnlineLearner):
                 return
             late = self._late(round)
             ready, caveats = self._prepared_late(given, late), tuple(getattr(given, "caveats", ()))
-            self._gate.add_caveats(*caveats)  # first: where that fails, nobody has been counted
+            self._gate.add_caveats(*caveats)  # first, so that if this fails nobody has been counted
             within_limit = self._contribution.register(person_id)
-            ticket = self._pending.take(late)  # first, so that an interruption never doubles anybody
+            ticket = self._pending.take(late)  # first, so that an interruption never counts a person twice
             self._take_late(ticket, ready, within_limit)
 
     def learn_many(self, feedback: Mapping[int, Any]) -> None:
-        """Feedback of several rounds: ``learn(one, round=round)`` for each of them in order, in less time.
+        """Feedback of several rounds, as by ``learn(one, round=round)`` for each in order, but faster.
 
-        Where one of them is refused, nothing is learned of any.
+        If the feedback of one round is refused, nothing is learned from any.
         """
         with self._turn("learn_many()"):
             checks.instance("feedback", feedback, Mapping, "{decision.round: value}")
@@ -981,14 +981,14 @@ class OnlineSelector(OnlineLearner):
             rounds = sorted(checks.whole("round", round, at_least=0) for round in feedback)
             given = {round: self._given(feedback[round], None) for round in rounds}
             if self.over and open_round in given:
-                self._learn(given.pop(open_round), None)  # refused: no rounds are left; or ignored
+                self._learn(given.pop(open_round), None)  # refused or ignored: the horizon is over
             now = open_round if self._rounds.is_open else None
             ready = {
                 round: self._prepared(one) if round == now else self._prepared_late(one, self._late(round))
                 for round, one in given.items()
             }
             within_limit = self._contribution.register(None)
-            for one in given.values():  # first: where that fails, nobody has been counted
+            for one in given.values():  # first, so that if this fails nobody has been learned from
                 self._gate.add_caveats(*getattr(one, "caveats", ()))
             for round, one in ready.items():
                 if round == now:
@@ -999,13 +999,13 @@ class OnlineSelector(OnlineLearner):
     def run(
         self, people: Population, *, person_ids: Sequence[Hashable] | None = None, progress: bool = False
     ) -> Trace:
-        """The whole stream at once; see `OnlineLearner.run`."""
+        """Process a whole stream; see `OnlineLearner.run`."""
         trace: Trace = super().run(people, person_ids=person_ids, progress=progress)
         return trace
 
     @property
     def released(self) -> Released:
-        """What was released about the items: what another learner may begin with (``start=``), at no cost."""
+        """What was released about the items; another learner may start from it (``start=``) at no cost."""
         with self._turns.look():
             shown = self._rounds.shown
             items = () if shown is None else self._decision(shown).items
@@ -1014,7 +1014,7 @@ class OnlineSelector(OnlineLearner):
             return Released(items, *about)
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
-        """Numbers of items that can be shown, by what was released about them, best first."""
+        """Numbers of the items that can be shown, ranked by what was released about them, best first."""
         with self._turns.look():
             active = np.flatnonzero(self._active())
             most = active.size if count is None else checks.whole("count", count, at_least=0)
@@ -1022,17 +1022,17 @@ class OnlineSelector(OnlineLearner):
             return tuple(active[order].tolist())
 
     def add_items(self, items: Iterable[Any]) -> None:
-        """New items, or retired ones that are back, can be shown from now on.
+        """Add new items to the catalogue, or bring retired ones back.
 
-        Labels, or the next numbers where items have none. A public fact, which costs nothing. People who
-        come from now on are functions of all items. Nothing is certified for streams whose catalogue
-        changes.
+        Give labels, or the next numbers where items have none. The catalogue is public, so this costs
+        nothing. People who come from now on must be functions of all items. Nothing is certified for streams
+        whose catalogue changes.
         """
         with self._turn("add_items()"):
             names = list(items) if not isinstance(items, str | bytes) else [items]
             back, fresh = self._catalogue.sorted_out(names)
             size, labels, settings = self.n_items + len(fresh), self.labels, None
-            if fresh:  # first: where these are refused, nothing has changed
+            if fresh:  # first, so that if they are refused nothing has changed
                 self._check_growing()
                 labels = None if labels is None else (*labels, *fresh)
                 settings = self._grown(size, labels)
@@ -1047,10 +1047,10 @@ class OnlineSelector(OnlineLearner):
                 self._restrict()
 
     def retire_items(self, items: Iterable[Any]) -> None:
-        """These items, by label or number, are not shown from now on.
+        """Stop showing these items, by label or number.
 
-        A public fact, which costs nothing. The set that stands is filled up by what was released about the
-        others. Nothing is certified for streams whose catalogue changes.
+        The catalogue is public, so this costs nothing. Their places in the current set are filled by the
+        ranking of the others. Nothing is certified for streams whose catalogue changes.
         """
         with self._turn("retire_items()"):
             gone = self._catalogue.items("items", items).astype(np.int64)
@@ -1059,22 +1059,22 @@ class OnlineSelector(OnlineLearner):
             self._check_enough(active)
             self._catalogue.retire(gone.tolist())
             self._close_items(gone)
-            if not self._rewarded:  # a reward is about the set that was drawn, which stays
+            if not self._rewarded:  # a reward is about the drawn set, which therefore stays
                 self._refit()
             self._restrict()
 
     def next_epoch(self, budget: Spending, *, discount: float = 1.0, seed: Seed = None) -> Self:
-        """A learner of the same settings for the time to come: a new budget, and what was released is kept.
+        """A learner with the same settings and a new budget, which starts from what this one released.
 
-        It has this one's items, the retired ones too, as many rounds, and the same noise, which is charged to
-        ``budget``: a `Budget`, a share of one, or the gate of a period (`privacy.Periods`), which keeps the
-        account of each period and of all together. It must be about the same neighbours and rounds per
-        person. Each epoch counts a person's rounds anew; who comes in several loses the sum of them. For
-        other rounds or another budget make a learner with ``start=`` this one.
+        It has the same items (including retired ones), the same number of rounds and the same noise, which is
+        charged to ``budget``: a `Budget`, a share of one, or the gate of a period (`privacy.Periods`), which
+        keeps the account of each period and of all together. The budget must have the same adjacency and
+        rounds per person. Each epoch counts a person's rounds anew; the losses of a person who comes in
+        several epochs add up. For another horizon or another budget make a learner with ``start=`` this one.
 
-        ``discount`` is the part of its people that what was released counts for: less where tastes change,
-        and 0 to begin with nothing. What was released is public, so this costs nothing. This learner stays
-        as it is, for feedback that is late.
+        ``discount`` is the fraction of its people that the earlier releases count for: less than 1 where
+        tastes change, 0 to start from nothing. Releases are public, so this costs nothing. This learner does
+        not change and still takes late feedback.
         """
         kept = checks.real("discount", discount, at_least=0.0, at_most=1.0)
         share = spend_from(budget, seed)
@@ -1094,7 +1094,7 @@ class OnlineSelector(OnlineLearner):
         return fix(learner)
 
     def partial(self, server: str) -> Partial:
-        """A part of the open batch for people who come to another server, who are served the same set."""
+        """A part of the open batch, for people at another server who are served the same set."""
         with self._turn("partial()"):
             if not isinstance(server, str) or not server:
                 raise TypeError(f"server must be a name, got {checks.shown(server)}")
@@ -1105,7 +1105,7 @@ class OnlineSelector(OnlineLearner):
             return self._part((server, self._batch(), self._room(), self._contribution.name))
 
     def merge(self, part: Partial) -> None:
-        """Learn from the people of a part, whose rounds pass; once, and while its batch is open."""
+        """Learn from the people of a part, one round each; possible once, and while its batch is open."""
         with self._turn("merge()"):
             checks.instance("part", part, Partial, 'learner.partial(server="web-3")')
             if self._rounds.shown is None or part.learner != self._contribution.name:
@@ -1115,12 +1115,12 @@ class OnlineSelector(OnlineLearner):
             left = None if horizon is None else horizon - self._rounds.number
             self._merged.check(part, self._batch(), self._room(), left)
             self._gate.add_caveats(*part.caveats)
-            self._merged.add(part)  # first, so that an interruption never doubles anybody
+            self._merged.add(part)  # first, so that an interruption never counts a person twice
             self._rounds.close(part.count, then=lambda: self._take_part(part))
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Rounds that were passed without their feedback, which may still come."""
+        """Earlier rounds whose feedback has not arrived but may still come."""
         with self._turns.look():
             return self._pending.rounds
 
@@ -1131,19 +1131,19 @@ class OnlineSelector(OnlineLearner):
             return open_now or round in self._pending
 
     def expire(self, before: int) -> int:
-        """Wait no longer for feedback of rounds ``before`` this one: these people took nothing.
+        """Stop waiting for feedback of rounds before number ``before``: their people took nothing.
 
-        Returns how many rounds that were. When to do so must be a public rule, such as a number of hours.
-        At most 131,072 rounds are waited for; with one more the oldest expires.
+        Returns how many rounds these were. When to expire must follow a public rule, such as a number of
+        hours. At most 131,072 rounds can wait for feedback; with one more the oldest expires.
         """
         with self._turn("expire()"):
             first = checks.whole("before", before, at_least=-(1 << 62))
             return self._expire(sum(1 for late in self._pending.rounds if late < first))
 
     def skip(self, rounds: Iterable[int]) -> None:
-        """Learn nothing of these rounds: their sets were never shown, or others were. A public fact.
+        """Learn nothing from these rounds, whose sets, by a public fact, were not shown.
 
-        Who was not served has not "taken nothing", and averages are those of the other rounds.
+        Unlike with `expire`, their people do not count as taking nothing: averages are over other rounds.
         """
         with self._turn("skip()"):
             late = [checks.whole("rounds", round, at_least=0) for round in rounds]
@@ -1177,26 +1177,26 @@ class OnlineSelector(OnlineLearner):
         return self._account(*(() if self._sum is None else self._sum.entries()))
 
     def _ranking(self) -> NDArray[np.float64]:
-        """A number for each item, of what has been released: which to show where others cannot be.
+        """A score for each item, from releases only, to choose replacements for items that cannot be shown.
 
-        How often it was in one of the latest sets, where no sums are released.
+        Where no sums are released: how many of the latest sets contained the item.
         """
         none = self._sum is None or self._rewarded
         return self._catalogue.often() if none else self._sum.ranking(self._rounds.number, self._pool)
 
     def _estimates(self) -> Estimates:
-        """Each item's value, by what was released."""
+        """Estimates of each item's value, from what was released."""
         return (None, 0, None) if self._sum is None else self._sum.estimates(self._rounds.number)
 
     def _start(self, start: Released) -> None:
-        """Begin with what was released elsewhere: here, show the set that stood last for a start."""
+        """Start from what was released elsewhere: here, show that learner's last set first."""
         if self._rewarded:
             self._sum.start(start)
         else:
             self._first = start.items
 
     def _renewed(self) -> Any:
-        """The settings for another epoch; without what was drawn for this one."""
+        """The settings for another epoch, without anything that was drawn for this one."""
         return self.settings
 
     def _feasible(self, items: list[int]) -> bool:  # noqa: ARG002
@@ -1204,7 +1204,7 @@ class OnlineSelector(OnlineLearner):
         return True
 
     def _grown(self, n_items: int, labels: tuple[Any, ...] | None) -> Any:
-        """The settings for more items; refused where people's part in what was paid for would grow."""
+        """The settings for more items; refused where the sensitivity of what was paid for would grow."""
         if self._grows:
             return replace(self.settings, n_items=n_items, labels=labels)
         raise NotImplementedError(
@@ -1212,21 +1212,21 @@ class OnlineSelector(OnlineLearner):
         )
 
     def _check_growing(self) -> None:
-        """Refuse new items where somebody who is kept is a function of those there were."""
+        """Refuse new items while a stored person is a function of the old items only."""
         if self._window is not None:
             self._window.check_growing()
 
     def _open_items(self, items: NDArray[np.int64], among: NDArray[np.int64], settings: Any) -> None:  # noqa: ARG002
-        """Let these items be drawn, like the ones ``among`` them; ``settings`` are the new ones, if any."""
+        """Allow drawing these items like the active ones ``among``; ``settings`` are new, or None."""
         part = self._sum if self._window is None else self._window
         if settings is not None and part is not None:
             part.grown(settings, self._rounds.number)
 
     def _close_items(self, items: NDArray[np.int64]) -> None:
-        """Let these items be drawn no more."""
+        """Stop drawing these items."""
 
     def _restrict(self) -> None:
-        """Let rewards' sets be drawn from the items that there are now."""
+        """Where feedback is a reward, draw sets only from the items that are active now."""
         if self._rewarded:
             self._sum.restrict(self._active())
 
@@ -1244,7 +1244,7 @@ class OnlineSelector(OnlineLearner):
     # --- for subclasses: people ------------------------------------------------------------------
 
     def _given(self, person: Any, items: Any) -> Any:
-        """The person in the form that `_prepared` takes."""
+        """Convert a person, in any form that `learn` accepts, to the form that `_prepared` takes."""
         if self._rewarded:
             return self._sum.given(self._catalogue, person, items)
         if items is None and isinstance(person, Population):
@@ -1276,15 +1276,14 @@ class OnlineSelector(OnlineLearner):
             self._sum.observe(person, self._rounds.shown)
 
     def _observe_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
-        """Take up the people of rounds that passed: rows, from ``first`` on."""
+        """Record the people of closed rounds: rows, from index ``first`` on."""
         if self._window is None:
             self._sum.observe_rows(people, first, within_limit, self._shown)
         else:
             self._window.learn_rows(people, first, within_limit)
 
     def _ticket(self) -> Ticket:
-        """What feedback of the open round is about: for rewards, whether another set was served, and what
-        their sum has to know."""
+        """What feedback of the open round is about: for rewards, if its set was altered, and their ticket."""
         if not self._rewarded:
             return ()
         return (int(self._rounds.altered), *self._sum.ticket(self._rounds.number))
@@ -1296,23 +1295,23 @@ class OnlineSelector(OnlineLearner):
         return self._prepared(person)
 
     def _take(self, ready: Any, within_limit: bool) -> None:
-        if self._rewarded:  # who is not learned from has a reward of nothing
+        if self._rewarded:  # a person over the limit counts as one without a reward
             ready = self._ticket(), ready if within_limit else None
         elif not within_limit:
             ready = None
-        learned = ready is not None or self._window is not None  # which makes a draw for them as well
+        learned = ready is not None or self._window is not None  # a window draws for everybody
         self._rounds.close(then=partial(self._observe, ready) if learned else None)
 
     def _take_late(self, ticket: Ticket, ready: Any, within_limit: bool) -> None:
-        """Take up what `_prepared_late` returned; people who come to a full batch wait.
+        """Record what `_prepared_late` returned; people who arrive at a full batch wait for a later one.
 
-        Not where a person may be in several batches: who waits would be in another one than was counted, and
-        could be in one twice. There, such a round passes without being learned from.
+        Where a person may be in several batches nobody waits: a waiting person would enter another batch than
+        the one they were counted in, perhaps one twice. There, such a round is not learned from.
         """
         if self._rewarded:
             self._observe((ticket, ready if within_limit else None))
             return
-        if self._rounds.over:  # nobody is kept whom no release will be about
+        if self._rounds.over:  # no later release could include this person
             return
         once = self._window is not None or self.budget.max_rounds_per_person == 1
         if within_limit and (not self._batched or self._waiting.admits(ready, keep=once)):
@@ -1321,18 +1320,18 @@ class OnlineSelector(OnlineLearner):
             self._observe(None)
 
     def _observe_waiting(self, ready: Any) -> None:
-        """Take up somebody who comes late, or had to wait."""
+        """Record a person who comes late or had to wait."""
         self._observe(ready)
 
     # --- for subclasses: parts on other servers --------------------------------------------------
 
     def _check_divisible(self) -> None:
-        """Refuse parts where people cannot be divided among servers."""
+        """Refuse parts where a batch cannot be divided among servers."""
         if self._sum is not None:
             self._sum.check_divisible()
 
     def _summed(self) -> SumLayout:
-        """What people add to the sums of the open batch."""
+        """The layout of what people add to the sums of the open batch."""
         if self._sum is None:
             raise NotImplementedError(f"{type(self).__name__} has no sums of people to divide")
         summed: SumLayout = self._sum.summed(self._shown)
@@ -1345,18 +1344,18 @@ class OnlineSelector(OnlineLearner):
         return int(self.settings.begins(self._rounds.number))
 
     def _room(self) -> int | None:
-        """How many people the open batch has still room for; None for any number."""
+        """How many more people the open batch can take; None for any number."""
         if self._window is not None:
             return self._window.closes - self._rounds.number
         return int(self.settings.room(self._rounds.number))
 
     def _add_sums(self, sums: NDArray[np.int64], count: int) -> None:  # noqa: ARG002
-        """Take up the sums of ``count`` people of a part."""
+        """Add the sums of the ``count`` people of a part."""
         if not self._sum.exhausted:
             self._sum.add(sums)
 
     def _part(self, about: tuple[str, int, int | None, str]) -> Partial:
-        """An empty part of the open batch; of a window's people, who are kept as they came."""
+        """An empty part of the open batch: of sums, or for a window, of the people themselves."""
         if self._window is not None:
             return part_of(self.settings, about)
         given = partial(given_person, Catalogue(self.n_items, self.labels), self.n_items)
@@ -1365,7 +1364,7 @@ class OnlineSelector(OnlineLearner):
         return SummedPart(about, given, what[2].shape, units, everybody)
 
     def _check_part(self, part: Partial) -> None:
-        """Refuse a part that this learner's people cannot have made."""
+        """Refuse a part that does not fit this learner, or whose content its people cannot have produced."""
         if self._window is not None:
             self._window.check_part(part)
             return
@@ -1377,10 +1376,10 @@ class OnlineSelector(OnlineLearner):
             self._sum.check(part.sums, part.count)
 
     def _take_part(self, part: Any) -> None:
-        """Take up the people of a part, whose rounds are over."""
+        """Record the people of a part, whose rounds are closed."""
         if self._window is None:
             self._add_sums(part.sums, part.count)
-        else:  # the sample is drawn now, person by person
+        else:  # the secret sample is drawn only now, person by person
             for person in part.people:
                 self._observe(person)
             self._window.learn_stores(part.stores)
@@ -1389,13 +1388,13 @@ class OnlineSelector(OnlineLearner):
 
     def _open(self) -> None:
         shown = self._new_set()
-        if shown is None and self._pool is not None and self._pool.news:  # by what was released before
+        if shown is None and self._pool is not None and self._pool.news:  # a new set without a new release
             shown = self._sum.drawn(self._rounds.number, self._catalogue.active, self._pool)
         self._rounds.open(shown)
         self._catalogue.recent.append(self._rounds.shown)
 
     def _new_set(self) -> NDArray[Any] | None:
-        """A new set where one is due; the first is that which stood last elsewhere, filled up at random."""
+        """A new set where one is due; the first one begins with the items of `_first` that are active."""
         if not self._due():
             return None
         self._waiting.room = 0
@@ -1412,15 +1411,15 @@ class OnlineSelector(OnlineLearner):
         return self._fitted(self._next(), self._catalogue.request())
 
     def _request(self, available: Any = None, exclude: Any = None, include: Any = None) -> Request | None:
-        """What can be shown in this round, and what must be; None for everything, and nothing."""
+        """The items that can and those that must be shown this round; None if there is no restriction."""
         if available is None and exclude is None and include is None and self._catalogue.active is None:
             return None
-        # A set has as many items as it has, but under a constraint.
+        # Under a constraint a set may have fewer items.
         least = 0 if self._constrained else self._width
         return self._catalogue.request(available, exclude, include, least)
 
     def _fitted(self, standing: Selection, request: Request | None) -> Selection:
-        """The standing set as it can be shown in this round."""
+        """The current set, adapted to the items that can be shown in this round."""
         if request is None:
             return standing
         feasible = self._feasible if self._constrained else None
@@ -1429,7 +1428,7 @@ class OnlineSelector(OnlineLearner):
         return self._selection(items)
 
     def _refit(self) -> None:
-        """After items were retired: let a set stand that has none of them."""
+        """Replace retired items in the current set."""
         if self._rounds.shown is not None:
             fitted = self._fitted(self._decision(self._rounds.shown), self._catalogue.request())
             self._rounds.shown = np.array(self._row(fitted), dtype=self._played_type)
@@ -1441,7 +1440,7 @@ class OnlineSelector(OnlineLearner):
         return Selection(items, self._rounds.number, given)
 
     def _late(self, round: int) -> int:
-        """An earlier round whose feedback is waited for."""
+        """Check that ``round`` is an earlier round whose feedback is still awaited."""
         late = checks.whole("round", round, at_least=0)
         if late not in self._pending:
             passed = late < self._rounds.number
@@ -1455,9 +1454,9 @@ class OnlineSelector(OnlineLearner):
         return late
 
     def _pass_on(self) -> None:
-        """The round passes without its feedback, which may still come."""
+        """Close the open round without its feedback, which may still come."""
         later = partial(self._pending.add, self._rounds.number, self._ticket())
-        self._rounds.close(then=later)  # an interruption never leaves the round open and pending
+        self._rounds.close(then=later)  # so that an interruption never leaves the round both open and pending
         if self._batched and (waiting := self._waiting.passed()) is not None:
             self._observe_waiting(waiting)
         if len(self._pending) > MOST_OPEN:
@@ -1465,16 +1464,16 @@ class OnlineSelector(OnlineLearner):
 
     def _finished(self) -> None:
         super()._finished()
-        self._waiting = Waiting()  # nobody is kept whom no release will be about
+        self._waiting = Waiting()  # no later release could include the people who wait
         for part in vars(self).values():
             if isinstance(part, Window):
                 part.clear()
 
     def _wait_no_more(self) -> None:
-        self._pending.clear()  # unlike those that expire, these end no block, which would be released
+        self._pending.clear()  # unlike expiring rounds, these complete no block, which would be released
 
     def _expire(self, count: int) -> int:
-        """The oldest rounds that are waited for are so no longer."""
+        """Stop waiting for the ``count`` oldest pending rounds."""
         for _ in range(count):
             oldest = self._pending.oldest
             assert oldest is not None
@@ -1496,13 +1495,13 @@ class OnlineSelector(OnlineLearner):
             self._run_rows(stream, rows)
         shown = stream.selections[late:][-RECENT:].copy()
         self._catalogue.recent = deque([*before, *shown], RECENT)
-        self._waiting.room = 0  # what was passed before may be in another batch
+        self._waiting.room = 0  # rounds without feedback before the stream may be in another batch
 
     def _run_one_by_one(self, stream: Stream) -> None:
         super()._run(stream)
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
-        """The same as `_run_one_by_one`, for people who are rows: a batch at a time, compiled."""
+        """The same as `_run_one_by_one`, for people given as rows: a batch at a time, compiled."""
         people, count = stream.people, stream.rewards.size
         seen = people if self._sum is None else self._sum.counted(people[:count], self._rounds.number)
         for here in track(self._batches(count), "rounds", stream.progress, count):
@@ -1513,15 +1512,15 @@ class OnlineSelector(OnlineLearner):
             self._rounds.close(part.rewards.size, then=learned)
 
     def _run_rewards(self, stream: Stream, rows: Rows) -> None:
-        """The same for rewards of people who are rows."""
+        """The same for rewards of people given as rows."""
         if len(self._pending) or self._catalogue.active is not None or not self._sum.compiles:
-            self._run_one_by_one(stream)  # compiled loops know nothing of these
+            self._run_one_by_one(stream)  # the compiled loop does not support these cases
             return
         self._next()  # the first set is drawn before anybody of this stream is seen
         self._sum.run_rows(stream, rows, self._rounds)
 
     def _batches(self, count: int) -> Iterator[slice]:
-        """``count`` rounds, those of one set at a time: it is drawn when they are asked for."""
+        """``count`` rounds in slices that share a set, which is drawn when its slice is requested."""
         start = 0
         while start < count:
             self._next()
@@ -1534,7 +1533,7 @@ class OnlineSelector(OnlineLearner):
     def _width(self) -> int:
         return int(self.settings.k)
 
-    # A set of fewer items than most is filled up with -1.
+    # A set of fewer than `_width` items is padded with -1.
 
     def _decision(self, shown: NDArray[Any]) -> Selection:
         items = shown.tolist()

@@ -1,4 +1,4 @@
-"""Submodular minimisation with full information: a set every round, and the person's costs afterwards."""
+"""Submodular minimization with full information: a set every round, and the person's costs afterwards."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .learner import LearnerSettings, OnlineLearner, Stream, item_labels
 from .people import check_population
 from .sums import CostTotal, PrivateTotal, calibrated, chosen_sums, on_sums, released_sum
 
-# What a default gives away of its certificate, which is for the worst stream, to learn faster on others: half
-# the regularization costs (2 + 1/2) / 2 of the best bound.
+# The default gives up part of its certificate, which is for the worst stream, to learn faster on others: half
+# the regularization multiplies the best bound by (2 + 1/2) / 2.
 BOLDER = 0.5
 # Beyond these, squares of the bound and sums over the rounds leave the range of floats.
 _MOST_ROUNDS, _MOST_BOUND = 1 << 40, 1e100
-# Room for rounding errors, in gradients and in what people declare about their functions.
+# Relative allowance for rounding errors, in gradients and in what is declared about people's functions.
 ROUNDING = 1e-9
 
 
@@ -50,7 +50,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class SetMinimizerSettings(LearnerSettings):
-    """Settings of learners that choose a cheap set: the leader's point is held to ``centre``, 1/2 or 0."""
+    """Settings of learners that choose a cheap set; regularization pulls points to ``centre``, 1/2 or 0."""
 
     rounds: int
     neighbours: str
@@ -73,7 +73,7 @@ class SetMinimizerSettings(LearnerSettings):
 
 
 def wanted_regularization(asked: float | str, careful: float, optimistic: float) -> float:
-    """H as given; else half of the best one for the noise (``"auto"``), or as if there were none."""
+    """H as given, or half of the best: for the noise (``"auto"``), or without noise (``"optimistic"``)."""
     if not isinstance(asked, str):
         return checks.real("regularization", asked, above=0.0)
     named = {"auto": careful, "optimistic": optimistic}
@@ -88,12 +88,12 @@ def published_regularization(asked: float | str, printed: float) -> float:
 
 
 class SetMinimizer(OnlineLearner):
-    """A set of any size every round, and its cost to the person of that round."""
+    """Choose a set of any size every round, at a cost to the person of that round."""
 
     settings: Any
     _noun: ClassVar[str] = "set"
     _trace_type: ClassVar[Any] = CostTrace
-    _total: PrivateTotal | CostTotal | None  # of what people cost, on its way out; None where nothing leaves
+    _total: PrivateTotal | CostTotal | None  # the sums to release; None where nothing is released
 
     # --- for users -------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class SetMinimizer(OnlineLearner):
     def insecure_clipped(self) -> int:
         """How many people had to be clipped to the bound so far (``clip=True``).
 
-        A fact about people that no noise protects: for debugging on data that you may look at. It is not part
+        Private information that no noise protects: for debugging on data that you may look at. It is not part
         of the account, and must not be published.
         """
         return self._clipped
@@ -127,7 +127,7 @@ class SetMinimizer(OnlineLearner):
     @property
     @abstractmethod
     def _released(self) -> NDArray[np.float64]:
-        """The private sum of gradients, or of estimates of them."""
+        """The released sum of gradients, or of estimates of them."""
 
     def _begin(self) -> None:
         settings = self.settings
@@ -157,7 +157,7 @@ class SetMinimizer(OnlineLearner):
 
     @property
     def _largest(self) -> float:
-        """Costs beyond this are refused."""
+        """The largest size of a cost that is not refused."""
         return math.inf if self.settings.clip else float(self.settings.bound)
 
     def _value(self, person: Any, decision: Selection) -> float:
@@ -174,7 +174,7 @@ class SetMinimizer(OnlineLearner):
 
     @abstractmethod
     def _run_cuts(self, stream: Stream, cuts: Cuts) -> None:
-        """The same, with the same outcome, for people who are cuts with prices: compiled."""
+        """`_run` for people given as cuts with prices: compiled, with the same outcome."""
 
     def _could_show(self, shown: NDArray[Any]) -> bool:
         return super()._could_show(shown) and bool(((shown == 0.0) | (shown == 1.0)).all())
@@ -186,7 +186,7 @@ class SetMinimizer(OnlineLearner):
 def noise_cost(
     spec: SumSpec, event: Event, rounds: int, bound: float, *, empty_is_free: bool = False
 ) -> float:
-    """`bounds.minimization.noise_cost` for the noise of such a sum, on average over the rounds."""
+    """`bounds.minimization.noise_cost` for the noise of a running sum, on average over the rounds."""
     size = spec.bounds.dimension
     if isinstance(event, GaussianNoise):
         deviation = spec.mean_deviation(event)
@@ -196,7 +196,7 @@ def noise_cost(
     return bounds.noise_cost(size, spec.noise, scale, draws, bound, empty_is_free=empty_is_free)
 
 
-# --- the whole cost of a person --------------------------------------------------------------------------
+# --- learning from a person's cost function --------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +228,7 @@ class MinimizerSettings(SetMinimizerSettings):
         min_separation: int | None = None,
         **asked: Any,
     ) -> MinimizerSettings:
-        """The settings for what is asked, with the least noise that fits into ``share``."""
+        """Settings for the given options, with the least noise that fits into ``share``."""
         participation = Participation.declared(share, min_separation)
         asked |= {"participation": participation, "neighbours": share.neighbours}
 
@@ -257,7 +257,7 @@ class MinimizerSettings(SetMinimizerSettings):
 
     @property
     def releases(self) -> int:
-        """Sums that a draw can look at."""
+        """How many sums can influence a draw."""
         return self.rounds - 1
 
     @property
@@ -267,11 +267,11 @@ class MinimizerSettings(SetMinimizerSettings):
 
     @property
     def vectors(self) -> VectorBounds:
-        """Bounds of a gradient in the norm of the noise, and how far two of them can be apart.
+        """Bounds on a gradient in the norm that the noise needs, and on the distance of two gradients.
 
-        That is less than twice their length. Vectors are truncated towards zero to the grid: that takes
-        something off the rises of a gradient, and lowers no height along the chain by more than it takes, so
-        the gradient stays in its set. Where the empty set is free it may leave the set, but the two that are
+        The distance is less than twice their length. Vectors are truncated towards zero to the grid: that
+        reduces the rises of a gradient, and lowers no height along the chain by more than this, so the
+        gradient stays in its set. Where the empty set is free it may leave the set, but the two that are
         farthest apart only come closer.
         """
         norm, free = (1 if self.noise == "laplace" else 2), self.empty_is_free
@@ -283,19 +283,19 @@ class MinimizerSettings(SetMinimizerSettings):
 
     @property
     def limit(self) -> float:
-        """The range that a gradient may need along a chain of sets."""
+        """The largest range that a gradient may span along a chain of sets."""
         return self.bound if self.empty_is_free else 2.0 * self.bound
 
     @property
     def noise_cost(self) -> float:
-        """What the noise costs a round, times the regularization, on average over the rounds."""
+        """The noise's cost per round times the regularization, on average over the rounds."""
         spec, event = self.spec, self.event
         if spec is None or event is None:
             return 0.0
         return noise_cost(spec, event, self.rounds, self.bound, empty_is_free=self.empty_is_free)
 
     def best_regularization(self, noise: float) -> float:
-        """The regularization with the smallest certificate, if this is the noise's cost a round."""
+        """The regularization with the smallest certificate, where ``noise`` is a `noise_cost`."""
         shape = (self.n_items, self.rounds, noise, self.bound)
         return bounds.best_regularization(*shape, empty_is_free=self.empty_is_free)
 
@@ -308,34 +308,34 @@ class MinimizerSettings(SetMinimizerSettings):
 
 
 class SubmodularMinimizer(SetMinimizer):
-    """Follow the regularised leader on private sums of Lovasz gradients; serve a set drawn by a threshold.
+    """Follow the regularized leader on private sums of Lovasz gradients; serve a set drawn by a threshold.
 
-    The point x in [0, 1]^n that minimises <v, x> + H/2 |x - 1/2|^2 has a closed form; a public random tau
-    makes it the set {i : x_i > tau}. The person's costs along the chain of sets that x passes through give a
+    The point x in [0, 1]^n that minimizes <v, x> + H/2 |x - 1/2|^2 has a closed form; a public random tau
+    turns it into the set {i : x_i > tau}. The person's costs along the chain of sets that x defines give a
     gradient, and v is the private running sum of these: SUBMODPRFTL of Cardoso and Cummings (2019; proofs in
-    paper 001). Costs are any submodular functions with values in [-``bound``, ``bound``], rising or falling:
-    `GraphCut`, `SetFunction`, mixtures. A Lovasz extension is piecewise linear: merely Lipschitz, so there is
-    no strongly convex case here, as there is none in the paper.
+    paper 001). Costs are any submodular functions with values in [-``bound``, ``bound``], monotone or not:
+    `GraphCut`, `SetFunction`, mixtures. A Lovasz extension is piecewise linear: only Lipschitz, so there is
+    no strongly convex case here, nor in the paper.
 
     ``sums`` and ``noise``: ``"sqrt"`` or ``"blt"`` with Gaussian noise; ``"tree"`` with Gaussian, spherical
     (the paper's) or per-coordinate Laplace noise, the last two for a pure epsilon. ``"auto"`` is ``"sqrt"``
-    where the budget has a delta, else the tree whose noise certifies less. ``regularization`` is H;
-    ``"auto"`` is half of what the certified regret is smallest at: a quarter more is certified, and learning
-    is twice as fast. The certificate has to fear gradients that lie along the noise; ``"optimistic"`` takes
-    the H of a learner without noise, on the same noisy sums: the same privacy, much better on streams that do
-    not fight the learner, and hardly anything certified. ``empty_is_free`` declares that the empty set costs
-    everybody 0, which saves a quarter of the noise. ``check=m`` asks every person m questions that a cost
-    which is not submodular may fail; it is refused then, and the round stays open. ``clip=True`` shortens
-    gradients that the bound does not allow instead of refusing them; ``insecure_clipped`` counts them.
+    where the budget has a delta, else the tree whose noise certifies less regret. ``regularization`` is H;
+    ``"auto"`` is half of the H with the smallest certified regret: the certificate is a quarter larger, and
+    learning is twice as fast. The certificate must allow for gradients along the noise; ``"optimistic"``
+    takes half of the best H without noise, on the same noisy sums: the same privacy, much better on streams
+    that are not adversarial, but hardly any certificate. ``empty_is_free`` declares that the empty set costs
+    everybody 0, which saves a quarter of the noise. ``check=m`` tests every person's cost m times for
+    submodularity; a cost that fails is refused, and the round stays open. ``clip=True`` shortens gradients
+    that the bound does not allow instead of refusing them; ``insecure_clipped`` counts them.
     ``min_separation=s`` is for people who return, as in `RunningSumSelector`; every round is a batch here.
 
     Formal guarantee: replacing a person moves one gradient by at most 2 sqrt(6) ``bound`` in L2, 8 ``bound``
     in L1, adding or removing one by 2 sqrt(2) and 4 ``bound`` (`bounds.minimization.gradient_difference`);
-    every gradient is held to exactly the set that these numbers are about. Everything after the running sum
-    is post-processing. Holds for people chosen with knowledge of all earlier sets.
+    every gradient is confined to exactly the set for which these numbers hold. Everything after the running
+    sum is post-processing. Holds for people chosen with knowledge of all earlier sets.
 
     ``calibration="published"`` has the paper's constants: spherical noise for a difference of 4 ``bound``,
-    one tree level too many, H = M sqrt(T), centre 0. The account says what that really costs.
+    one tree level too many, H = M sqrt(T), centre 0. The account states the guarantee that this really gives.
 
     >>> import discreet as dc
     >>> people = dc.objectives.GraphCut([[[0, 1], [0, 0]]] * 500, modular=[-1.0, 0.5], directed=True, bound=2)
@@ -414,13 +414,13 @@ class SubmodularMinimizer(SetMinimizer):
         return gradient * (limit / size), outside
 
     def _limit(self, people: Population) -> float:
-        """What a gradient's range may be; infinite for cuts that are held to a bound of no more than ours."""
+        """The largest allowed range of a gradient; infinite for cuts whose own bound is small enough."""
         if isinstance(people, GraphCut) and people.bound <= self.settings.bound:
             return math.inf
         return self.settings.limit
 
     def _question(self, person: Population) -> None:
-        """Refuse a cost that breaks a declaration on a few random sets; the sets depend on nobody."""
+        """Refuse a cost that breaks a declaration on a few random sets, which depend on nobody's data."""
         settings = self.settings
         slack, size = ROUNDING * settings.bound, settings.n_items
 
@@ -464,7 +464,7 @@ class SubmodularMinimizer(SetMinimizer):
                 self._rounds.shown = shown
                 self._clipped += clipped
             first = stop
-        # Sums that a compiled loop cannot take: the same gradients, one at a time.
+        # For sums that a compiled loop cannot take: the same gradients, one at a time.
         for t in track(range(first, count), "rounds", stream.progress):
             self._next()
             gradient, shown = np.zeros(self._width), self._shown.copy()

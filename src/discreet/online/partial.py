@@ -1,9 +1,9 @@
-"""Parts of a crowd on other servers, to be merged once.
+"""Parts of a batch that are collected on other servers, each merged once.
 
-A part is made for the batch that is open, travels to a server (it can be pickled), takes up people there and
-comes back. It holds integer sums of private data, and no people, so a learner that merges parts decides what
-it would have decided with the same people one by one, however they were divided. Learners that keep the
-people of a window have parts that keep theirs.
+A part is created for the open batch, sent to a server (it can be pickled), adds up people there and is sent
+back. It holds integer sums of private data, not people, so a learner that merges parts decides exactly as if
+it had seen the same people one at a time, however they were divided. For learners that store the people of a
+window, parts store people too.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..objectives import Population
 from ..privacy import random_id
 
 Units = NDArray[np.int64]
-# What makes a person's part in sums of a person; of many people who are rows, the sum of their parts.
+# Converts a person to what they add to the sums; people given as rows, to the sum of what they add.
 Counting = Callable[[Any], Units]
 About = tuple[str, int, int | None, str]  # server, batch, room and learner of a part
 
 
 @dataclass(frozen=True)
 class SumLayout:
-    """What people add to the sums of a batch: their shape, the range of one person's entries, what counts."""
+    """The sums of a batch: their shape, the range of one person's entries, and how to compute these."""
 
     shape: tuple[int, ...]
     least: Any
@@ -41,10 +41,10 @@ class SumLayout:
 class Partial:
     """The people of one server in one batch of a learner.
 
-    ``server`` and ``batch`` name it: of each pair a learner merges one. A random ``id`` goes with its people
-    as well, whatever it is called. ``room`` is how many people the batch had room for when the part was made,
-    and ``learner`` tells the learner that made it from others. All of this is read-only, and a part that was
-    changed while it travelled is refused. ``given`` makes a person of the forms that ``learn`` takes.
+    ``server`` and ``batch`` name it: a learner merges one part per pair, and no ``id`` (random) twice even
+    under another name. ``room`` is how many people the batch could take when the part was created, and
+    ``learner`` identifies the learner that created it. All of this is read-only, and a part that was changed
+    in transit is refused. ``given`` converts any form that ``learn`` takes to a person.
     """
 
     def __init__(self, about: About, given: Callable[[Any, Any], Any]) -> None:
@@ -56,18 +56,18 @@ class Partial:
 
     @property
     def count(self) -> int:
-        """How many people were taken up."""
+        """How many people were added."""
         return self._count
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What accounts have to say of these people; the learner that merges the part says so."""
+        """Caveats about these people; the learner that merges the part adds them to its account."""
         return self._caveats
 
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
-        """Take up a person, in any of the forms that the learner's ``learn`` takes.
+        """Add a person, in any of the forms that the learner's ``learn`` takes.
 
-        There is no ``person_id`` here: who is served by several servers has to be sent to one of them.
+        There is no ``person_id`` here: a person who comes to several servers has to be routed to one of them.
         """
         self._check_room(1)
         given = self._given(person, items)
@@ -75,10 +75,10 @@ class Partial:
         self._counted(1, getattr(given, "caveats", ()))
 
     def add_all(self, people: Population) -> None:
-        """Take up everybody of a population, in memory or in a store (by its engine), or nobody.
+        """Add everybody in a population, in memory or in a store (by its engine), or nobody.
 
-        Each of them has one round of the learner's, as with ``add``: who comes again, in another batch or to
-        another server, has more than one.
+        Each of them uses one round of the learner, as with ``add``; a person who comes again, in another
+        batch or to another server, uses more than one.
         """
         checks.instance("people", people, Population, "Coverage.from_store(store)")
         self._check_room(len(people))
@@ -96,19 +96,19 @@ class Partial:
         self._caveats = tuple(dict.fromkeys((*self._caveats, *caveats)))
 
     def _take(self, person: Any) -> None:
-        """Take up a person, or refuse them and stay as it is."""
+        """Add a person, or refuse them and change nothing."""
         raise NotImplementedError
 
     def _take_all(self, people: Population) -> None:
-        """Take up everybody, or refuse them and stay as it is."""
+        """Add everybody, or refuse them and change nothing."""
         raise NotImplementedError
 
     def _content(self) -> bytes:
-        """What it holds, for `_seal`."""
+        """The content as bytes, for `_seal`."""
         raise NotImplementedError
 
     def _seal(self) -> str:
-        """A hash of what names the part, and of what it holds: neither changes without the other."""
+        """A hash of the part's identity and content, to detect changes to either in transit."""
         about = (self.server, self.batch, self.room, self.learner, self.id, self._count, self._caveats)
         return hashlib.sha256(repr(about).encode() + b"\n" + self._content()).hexdigest()
 
@@ -145,7 +145,7 @@ class SummedPart(Partial):
 
     @property
     def sums(self) -> Units:
-        """The sums, to be read."""
+        """The sums, read-only."""
         return read_only(self._sums)
 
     def _content(self) -> bytes:
@@ -160,7 +160,7 @@ class SummedPart(Partial):
         self._sums += self._everybody(people)
 
     def check(self, least: Any, most: Any) -> None:
-        """Refuse sums that this many people cannot have, each of whom adds ``least`` to ``most`` units."""
+        """Refuse sums that this many people, who add ``least`` to ``most`` units each, cannot have."""
         checks.whole("count", self.count, at_least=0)
         low, high = self.count * np.asarray(least), self.count * np.asarray(most)
         if self.sums.dtype != np.int64 or (self.sums < low).any() or (self.sums > high).any():
@@ -168,7 +168,7 @@ class SummedPart(Partial):
 
 
 class KeptPart(Partial):
-    """A part that holds its people, as they are; of a store, where they are."""
+    """A part that holds the people themselves; people in a store stay there, and it holds the store."""
 
     def __init__(self, about: About, given: Callable[[Any, Any], Any], checked: Callable[[Any], Any]) -> None:
         super().__init__(about, given)
@@ -178,17 +178,17 @@ class KeptPart(Partial):
 
     @property
     def people(self) -> tuple[Any, ...]:
-        """Those that it holds."""
+        """The people that were added from memory."""
         return tuple(self._people)
 
     @property
     def stores(self) -> tuple[Any, ...]:
-        """Where the others are."""
+        """The stores of the other people."""
         return tuple(self._stores)
 
     def _content(self) -> bytes:
         held = hashlib.sha256()
-        for rows in (person.as_rows() for person in self._people):  # who is kept is a row
+        for rows in (person.as_rows() for person in self._people):  # every stored person is a row
             held.update(repr((rows.kind.code, rows.sparse.indptr.tolist())).encode())
             for array in (rows.sparse.indices, rows.sparse.data, rows.share, rows.cap):
                 held.update(array.tobytes())
@@ -214,7 +214,7 @@ class MergedParts:
         self._names: list[tuple[str, str]] = []
 
     def check(self, part: Partial, batch: int, room: int | None, left: int | None) -> None:
-        """Refuse a part of another batch, one that was merged, and too many people."""
+        """Refuse a part of another batch, one that was merged before, or one with too many people."""
         if part.batch != batch:
             raise ValueError(f"{part!r} is late: batch {batch} is open; its people are not learned from")
         known = self._names if self._batch == batch else []
@@ -226,7 +226,7 @@ class MergedParts:
             raise ValueError(f"{left} of the declared rounds are left; the part has {part.count} people")
 
     def add(self, part: Partial) -> None:
-        """A part is about to be merged."""
+        """Record a part that is about to be merged."""
         if self._batch != part.batch:
             self._batch, self._names = part.batch, []
         self._names.append((part.server, part.id))

@@ -1,4 +1,4 @@
-"""Rounds that were passed without their feedback, and people for whom a batch has no room yet."""
+"""Rounds whose feedback is still missing, and people who wait for a batch that can take them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..objectives.rows import KINDS, Coverage, KeptRow
 
 People = Population | NDArray[Any]
 
-# What feedback will be about, known when the set is shown: plain numbers, which wait for it.
+# What feedback of a round will be about, known when its set is shown: plain numbers, stored until it arrives.
 Ticket = tuple[int, ...]
 MOST_OPEN = 1 << 17  # rounds
 
 
 class Pending:
-    """Rounds whose feedback may still come; each is taken up once.
+    """Rounds whose feedback may still come, each with its ticket; each is taken once.
 
     >>> pending = Pending()
     >>> pending.add(7, ())
@@ -31,7 +31,7 @@ class Pending:
     _state = _any_length = ("_table",)
 
     def __init__(self) -> None:
-        self._tickets: dict[int, Ticket] = {}  # in the order of their rounds
+        self._tickets: dict[int, Ticket] = {}  # in increasing order of rounds
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -49,24 +49,24 @@ class Pending:
 
     @property
     def oldest(self) -> int | None:
-        """The first of them."""
+        """The earliest round; None if there is none."""
         return next(iter(self._tickets), None)
 
     def add(self, round: int, ticket: Ticket) -> None:
-        """Wait for the feedback of a round, later than all others."""
+        """Add a round, later than all others, whose feedback may still come."""
         self._tickets[round] = ticket
 
     def take(self, round: int) -> Ticket:
-        """The feedback has come, or is no longer waited for."""
+        """Remove a round whose feedback has arrived or is no longer awaited; returns its ticket."""
         return self._tickets.pop(round)
 
     def clear(self) -> None:
-        """No feedback is waited for."""
+        """Stop waiting for any feedback."""
         self._tickets.clear()
 
     @property
     def _table(self) -> NDArray[np.int64]:
-        """The rounds with their tickets, as one array; -1 where a ticket is shorter than others."""
+        """The rounds with their tickets as one array, shorter tickets padded with -1."""
         width = max(map(len, self._tickets.values()), default=0)
         rows = [(round, *ticket, *[-1] * (width - len(ticket))) for round, ticket in self._tickets.items()]
         return np.array(rows, dtype=np.int64).reshape(len(rows), 1 + width)
@@ -82,30 +82,30 @@ class Pending:
 
 
 class Waiting:
-    """People who came late to a batch that has no room for them: each waits for one that has.
+    """People whose late feedback found the open batch full: each waits for a batch that can take them.
 
-    A batch of n rounds is summed as the vectors of at most n people. A round that is passed
-    without its feedback leaves room for one who comes late.
+    The sum of a batch of n rounds contains at most n people. A round that passes without its feedback leaves
+    space for one person who comes late.
     """
 
     _state = ("room", "_rows")
 
     def __init__(self) -> None:
         self._people: deque[People] = deque(maxlen=MOST_OPEN)
-        self.room = 0  # of the open batch, by rounds that were passed without their feedback
+        self.room = 0  # how many late people the open batch can take: its rounds without feedback
 
     def __len__(self) -> int:
         return len(self._people)
 
     def passed(self) -> People | None:
-        """A round was passed without its feedback; somebody who was waiting, to be learned from instead."""
+        """Note a round without feedback; returns a waiting person to learn from instead, if there is one."""
         if self._people:
             return self._people.popleft()
         self.room += 1
         return None
 
     def admits(self, person: People, *, keep: bool = True) -> bool:
-        """Whether somebody can be learned from at once; else they wait, if they are to be kept."""
+        """Whether the open batch can take ``person`` now; if not, they wait if ``keep``, or are dropped."""
         if self.room:
             self.room -= 1
             return True
@@ -114,7 +114,7 @@ class Waiting:
         return False
 
     def grow(self, n_items: int) -> None:
-        """There are more items, which those who wait have not; functions of fewer wait on as nothing."""
+        """Enlarge to ``n_items``: new items are 0 for those who wait; functions of fewer become empty."""
         kept: list[People] = []
         for person in self._people:
             if not isinstance(person, Population):
@@ -123,13 +123,13 @@ class Waiting:
             elif (rows := person.as_rows()) is not None:
                 row = (rows.sparse.indices, rows.sparse.data, rows.cap, person.bound)
                 kept.append(KeptRow.of(rows.kind, n_items, *row))
-            else:  # whoever comes after them does not move up
+            else:  # an empty person, so that nobody behind them moves up
                 kept.append(Coverage.of_row(n_items, np.zeros(0, dtype=np.int32)))
         self._people = deque(kept, maxlen=MOST_OPEN)
 
     @property
     def _rows(self) -> list[Any]:
-        """Those who wait, as arrays, for saving: people are in it as they are."""
+        """Those who wait as arrays, for saving: the exact private data."""
         return [_kept(person) for person in self._people]
 
     @_rows.setter
@@ -138,7 +138,7 @@ class Waiting:
 
 
 def _kept(person: People) -> tuple[Any, ...]:
-    """A person in whole units, or who is a row, as arrays."""
+    """The arrays of a person in integer units or of one given as a row; functions are refused."""
     if not isinstance(person, Population):
         return (person,)
     rows = person.as_rows()
@@ -151,7 +151,7 @@ def _kept(person: People) -> tuple[Any, ...]:
 
 
 def _person(first: Any, *row: Any) -> People:
-    """The same again."""
+    """The inverse of `_kept`."""
     if not row:
         return np.asarray(first)
     n_items, items, *others = row

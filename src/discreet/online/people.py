@@ -1,15 +1,15 @@
-"""People as learners take them: in which form, how often, and how many of their items.
+"""How learners accept people: in which form, for how many rounds, and with how many of their items.
 
-Rounds. Who has been here how often is counted without keeping who: identities become keyed hashes at once.
-Which rounds of somebody count follows from their own rounds alone, so nobody else's change with them.
+Rounds. They are counted per person without storing identities, which become keyed hashes at once. Which of
+a person's rounds count depends on their own rounds alone, so nobody changes which rounds of others count.
 
-Items, and why the coins that choose among them may be known. What a learner sees of round t is cut by the
-coin of round t and by nothing that anybody else has: not their items, not whether they had any to cut, not
-whether a call failed. Which person a round is for does not change either when somebody else is exchanged, or
-absent: online, an absent person leaves a round that passes with nothing learned. So for each sequence of
-coins two neighbouring streams are cut to streams that differ in one person's rounds, where each round moves
-at most ``cap`` items (2 cap when exchanged): what the sensitivity says. A stream from which a row is taken
-out, so that the others move up a round, is not a neighbour: there everybody's round changes, capped or not.
+Items, and why the randomness that selects among them may be public. What a learner sees of round t is cut
+down by the random word of round t and by nothing of anybody else: not their items, not whether these were
+cut, not whether a call failed. Nor does it change which person a round is for when somebody else is replaced
+or absent: online, an absent person leaves a round that passes with nothing learned. So for each sequence of
+words, neighbouring streams are cut down to streams that differ in one person's rounds, and each such round
+moves at most ``cap`` items (2 cap under replacement), as the sensitivity assumes. A stream without a row, so
+that later people move up a round, is not a neighbour: everybody's round changes there, capped or not.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _HASH = 16  # bytes
 
 
 class ContributionLimit:
-    """Counts rounds per person up to a limit; holds only hashes under a key of its own.
+    """Counts rounds per person up to a limit; stores only hashes under a key of its own.
 
-    With ``counted_since`` a person also counts once in a batch at most, and in batches that are apart: not in
-    round t if a round from ``counted_since(t)`` on was counted. It is None where every round may count. The
-    round is that of ``rounds``. Without a name nobody would be known again, so everybody needs one.
+    With ``counted_since`` a person also counts at most once per batch, and only in batches that are apart:
+    not in round t if they were counted in round ``counted_since(t)`` or later. It returns None where every
+    round may count. ``rounds`` has the current round. Everybody then needs an identity, to be recognized.
 
     >>> limit = ContributionLimit(2, bytes(32))
     >>> [limit.register(who) for who in ("ann", "ann", "ann", "bob")]
@@ -62,7 +62,7 @@ class ContributionLimit:
         self._counts: dict[bytes, int] = {}
         self._rounds, self._since = rounds, counted_since or (lambda _: None)
         self.apart = self._since(0) is not None  # whether it matters which rounds of a person count
-        self._counted: dict[bytes, list[int]] = {}  # the rounds, where it matters which they were
+        self._counted: dict[bytes, list[int]] = {}  # the rounds that were counted, if ``apart``
 
     @property
     def people(self) -> int:
@@ -70,7 +70,7 @@ class ContributionLimit:
         return len(self._counts)
 
     def check_named(self, people: Sequence[Hashable | None] | None) -> None:
-        """Refuse a stream without names where people have to be known again."""
+        """Refuse a stream without identities where people have to be recognized."""
         if people is None and self.apart:
             raise ValueError(
                 "person_id is needed: with min_separation a person counts once in a batch, and has to be"
@@ -78,10 +78,10 @@ class ContributionLimit:
             )
 
     def register(self, person: Hashable | None, ahead: int | None = None) -> bool:
-        """Whether this round of ``person`` may be learned from; counts it if so. None is nobody known.
+        """Whether this round of ``person`` may be learned from; counts it if so. None is an unnamed person.
 
-        It is the open round, or the last one if none is open: people who are learned from then, however late,
-        comes into the batch of that round. ``ahead`` is for a round that is n from now.
+        The round is the open one, or the last one if none is open: feedback that arrives then, however late,
+        enters the batch of that round. ``ahead`` means the round that many rounds from now.
         """
         if person is None:
             if self.apart:
@@ -107,7 +107,7 @@ class ContributionLimit:
         return True
 
     def forget(self, person: Hashable | None) -> None:
-        """Take back one round of ``person`` that was counted and did not happen; None was not counted."""
+        """Undo one counted round of ``person`` that did not happen; nothing to undo for None."""
         if person is None:
             return
         hashed = self._hash(person)
@@ -122,14 +122,14 @@ class ContributionLimit:
 
     @property
     def name(self) -> str:
-        """What tells a learner from others, and nothing about its key."""
+        """A name that identifies the learner and reveals nothing about its key."""
         return hashlib.blake2b(b"learner", key=self._key, digest_size=8).hexdigest()
 
     def _hash(self, person: Hashable) -> bytes:
         return hashlib.blake2b(ascii(canonical(person)).encode(), key=self._key, digest_size=_HASH).digest()
 
     def register_all(self, people: Iterable[Hashable | None], count: int) -> NDArray[np.bool_]:
-        """`register` for each of a stream; where one of them is refused nobody has been counted."""
+        """`register` everybody of a stream; if one of them is refused, nobody is counted."""
         within_limit = np.zeros(count, dtype=np.bool_)
         counted: list[Hashable | None] = []
         try:
@@ -145,7 +145,7 @@ class ContributionLimit:
 
     @property
     def _table(self) -> tuple[NDArray[Any], ...]:
-        """Hashes and how often each was counted; and in which rounds, where that matters."""
+        """Hashes, how often each was counted, and (if ``apart``) in which rounds."""
         hashes = np.frombuffer(b"".join(self._counts), dtype=np.uint8).reshape(-1, _HASH)
         counts = np.fromiter(self._counts.values(), dtype=np.int64, count=len(self._counts))
         rounds = [number for hashed in self._counts for number in self._counted.get(hashed, ())]
@@ -164,8 +164,8 @@ class ContributionLimit:
 def capped(people: Population, cap: int | None, public: PublicRandomness, first: int) -> Population:
     """The people of rounds ``first``, ``first + 1``, ... as a learner counts them: ``cap`` items at most.
 
-    A round's coin is the one of its number. Nothing is used up, so a call
-    that fails changes nothing, and rounds are cut alike one by one and many at once.
+    The random word of a round depends on its number only and is not consumed: a failing call changes nothing,
+    and the result is the same round by round as for many rounds together.
     """
     if cap is None or (people.items_per_person is not None and people.items_per_person <= cap):
         return people
@@ -178,14 +178,14 @@ def capped(people: Population, cap: int | None, public: PublicRandomness, first:
 
 
 def in_order(people: Any) -> Any:
-    """A stream whose ``people[t]`` is the person at place t; a table's rows have to be taken by position."""
+    """A stream whose ``people[t]`` is the t-th person: tables are refused, indexed series become lists."""
     if isinstance(people, Mapping) or hasattr(people, "columns"):
         raise TypeError("run() takes people in order, and a table has columns; give table.to_numpy()")
     return list(people) if hasattr(people, "iloc") else people
 
 
 def caveats_of(people: Any) -> tuple[str, ...]:
-    """What accounts have to say of people, of everybody in a list, or of whose methods functions are."""
+    """Caveats for accounts: of people, of everybody in a list, or of the objects that own bound methods."""
     own = getattr(people, "caveats", None)
     if own is not None:
         return tuple(own)
@@ -203,7 +203,7 @@ def check_population(
 ) -> None:
     """Refuse what is not a population over these items, or may exceed the bound.
 
-    ``monotone`` functions never fall when an item is added. ``one`` is what to say unless it is one person.
+    ``monotone`` functions never decrease when an item is added. ``one`` is the error unless it is one person.
     """
     if not isinstance(people, Population):
         raise TypeError(
@@ -232,7 +232,7 @@ def check_population(
 def given_person(catalogue: Catalogue, n_items: int, person: Any, items: Any) -> Any:
     """A person as a population of one, from any of the forms that `OnlineSelector.learn` takes.
 
-    What is wrong with somebody's items is a fact about them: it is in the error's details, not in its words.
+    What is wrong with a person's items is private: it is in the error's details, not in its message.
     """
     if items is None and not isinstance(person, np.ndarray | list | tuple):
         return person
@@ -265,7 +265,7 @@ def _of_vector(n_items: int, vector: Any) -> ProbabilisticCoverage:
 
 
 def kept_person(n_items: int, bound: float, person: Any) -> Any:
-    """A person of a part who can be kept, or a store of them, checked."""
+    """Check that a person of a part, or a store of people, can be stored in it."""
     stored = isinstance(person, StoredPopulation)
     one = None if stored else "add() takes one person"
     check_population(person, n_items, bound, monotone=True, one=one)
@@ -275,16 +275,16 @@ def kept_person(n_items: int, bound: float, person: Any) -> Any:
 
 
 def counted_person(n_items: int, bound: float, summed: SumLayout, person: Any) -> NDArray[np.int64]:
-    """A person's units, once they have been checked."""
+    """A person's units, after a check of the person."""
     check_population(person, n_items, bound, monotone=True, one="add() takes one person")
     return summed.units(person)
 
 
 def counted_people(n_items: int, bound: float, summed: SumLayout, people: Population) -> NDArray[np.int64]:
-    """The sum of everybody's units: of rows at once, of a store by its engine, of others one by one."""
+    """The sum of everybody's units: of rows at once, of a store by its engine, else person by person."""
     check_population(people, n_items, bound, monotone=True)
     if isinstance(people, StoredPopulation):
-        summed.units(people[[0]])  # what cannot be counted is refused here
+        summed.units(people[[0]])  # refuses people of a kind that cannot be counted
         return people.counted(summed.units, summed.shape)
     if people.as_rows() is not None:
         return summed.units(people)

@@ -1,4 +1,4 @@
-"""Personal sets from one running sum: popularity and pairs of items, joined in one matrix."""
+"""Personal sets from one running sum of matrices, which hold popularity and pairs of items."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .partial import Counting
 from .released import Pooled, Released
 from .sums import BatchedSum, first_batch_within, geometric_ends, masked, released_sum
 
-# Of a person's matrix the pairs have the weight 243/256 and popularity 80/256: .90 and .10 of its square, and
-# less than 1 together. Sums over the longest batch are exact floats.
+# In a person's matrix pairs have the weight 243/256 and popularity 80/256: .90 and .10 of the squared norm,
+# together less than 1. Sums over the longest batch are exact as floats.
 _PAIRS, _POPULARITY, _ONE = 243, 80, 256
 _UNITS = _ONE * UNIT**2
 _LONGEST = 1 << 21
@@ -56,9 +56,9 @@ class PersonalSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> PersonalSettings:
-        """The settings for the options of a `PersonalSelector`, with the least noise that fits.
+        """Settings for the options of a `PersonalSelector`, with the least noise that fits.
 
-        The first batch is 8 standard deviations of the first sum's popularity long, as of a `LeaderSelector`.
+        The first batch has 8 people per standard deviation of the first sum's noise on popularity.
         """
         first = options.pop("first_batch", None)
         options["participation"] = Participation.declared(share, options.pop("min_separation", None))
@@ -84,7 +84,7 @@ class PersonalSettings(SelectorSettings):
 
     @cached_property
     def own_sets_after(self) -> int | None:
-        """How many people there are when pairs begin to pay, by public sizes alone; None if they never do."""
+        """The number of people from which pairs are used, by public sizes alone; None if they never are."""
         if self.spec is None or self.event is None:
             return None
         for count, people in enumerate(self.ends, 1):
@@ -95,7 +95,7 @@ class PersonalSettings(SelectorSettings):
 
 
 class PersonalSum(BatchedSum):
-    """Private sums of matrices whose first row is a person's unit vector and the others its products."""
+    """Private sums of people's matrices: the first row is a person's unit vector, the others its products."""
 
     settings: PersonalSettings
 
@@ -115,7 +115,7 @@ class PersonalSum(BatchedSum):
         return np.array(self.released[0], dtype=np.float64)
 
     def model(self) -> tuple[NDArray[np.float64], tuple[NDArray[np.int64], Factors] | None, int, str]:
-        """Released means, the factors of released pairs where these pay, the number of people, and why."""
+        """Released means, factors of the released pairs where they are used, the people covered, and why."""
         people = self.settings.batch_start(self.count)
         sums = self.released * (_ONE / _POPULARITY)
         noise = self._noise * _ONE / _PAIRS
@@ -140,10 +140,10 @@ class PersonalSum(BatchedSum):
 
 
 def _units(bound: float, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """The matrix of a person, or the sum of those of people who are rows, in units.
+    """The matrix of a person, or the sum over people given as rows, in units.
 
-    Of somebody whose function has no row, what each item is worth alone stands for it; they are asked about
-    the set that stands as well, and refused where they answer what no such function does.
+    A function that is not a row is represented by its values of single items; it is also evaluated on the
+    set that is shown, and refused if its answers are invalid.
     """
     if person.as_rows() is None:
         alone, _ = answers.leave_one_out(person, shown.tolist(), bound)
@@ -163,32 +163,32 @@ def _add(people: Population, first: int, within_limit: NDArray[np.bool_], out: N
 
 
 class PersonalSelector(OnlineSelector):
-    """Show everybody their own set, from a private model that gets better as people come.
+    """Show each person a set of their own, from a private model that improves as people come.
 
     What people take (``learn(items=...)``: everything they had and took, so that pairs can be seen) is summed
-    up in one running sum of matrices, which is released after ``first_batch`` people and then after batches
-    each 1.15 times as long as the one before, as that of a `LeaderSelector`. ``choose(history=...)`` computes
-    a set from the latest release and from the history, as a `personal.Recommender` does; the history is used
-    and forgotten. Without a history, and as long as n x mu is below 350, the most popular items are shown; a
-    random set before the first release. Sets have fewer than k items where a history leaves fewer.
-    ``recommender`` is the latest model: public, to be saved, exported, and asked elsewhere. ``features`` are
-    public facts about the items, as of `offline.PrivateRecommender`: after the first release, what is like a
-    history by these is lifted, also while popularity is all that is known.
+    in one running sum of matrices, which is released after ``first_batch`` people and then after batches each
+    1.15 times as long as the one before, as with a `LeaderSelector`. ``choose(history=...)`` computes a set
+    from the latest release and the history, as a `personal.Recommender` does; the history is not stored.
+    Without a history, and as long as n x mu is below 350, the most popular items are shown; before the first
+    release, a random set. Sets have fewer than k items where a history leaves fewer. ``recommender`` is the
+    latest model, which is public: it can be saved, exported, and queried elsewhere. ``features`` are public
+    facts about the items, as in `offline.PrivateRecommender`: after the first release, items similar to the
+    history rank higher, even while only popularity is known.
 
-    Formal guarantee: joint differential privacy (`discreet.personal`). All that was released is
-    (epsilon, delta)-DP in anybody's data: a person's matrix (a u u', b u) has length at most 1 and no
-    negative entry, where |u| <= 1 and a^2 + b^2 <= 1, so that one person moves one sum by sqrt 2 in L2 when
-    replaced, by 1 when added or removed. Somebody's own set also follows from their own history: it is for
-    them alone. ``run`` shows the popular set, the same to everybody. Holds for people chosen with knowledge
-    of all earlier releases. Noise is Gaussian, so the budget needs a delta.
+    Formal guarantee: joint differential privacy (`discreet.personal`). All releases together are
+    (epsilon, delta)-DP in anybody's data: a person's matrix (a u u', b u) has L2 norm at most 1 and no
+    negative entry, where |u| <= 1 and a^2 + b^2 <= 1, so that one person moves one sum by at most sqrt 2 in
+    L2 when replaced, by 1 when added or removed. A person's own set also depends on their own history: it is
+    for them alone. ``run`` shows the popular set, the same to everybody. Holds for people chosen with
+    knowledge of all earlier releases. Noise is Gaussian, so the budget needs a delta.
 
-    What a set was worth is not learned from: with personal sets it is not public what was shown, so that
-    values of shown sets (bandit feedback) would need a release of what was shown as well. `BanditSelector`
-    and `ThompsonSelector` show the same set to everybody, and are for that.
+    Values of shown sets (bandit feedback) are not learned from: with personal sets it is not public what was
+    shown, so learning from their values would also release what was shown. `BanditSelector` and
+    `ThompsonSelector`, which show the same set to everybody, are for that.
 
-    Items can be retired; new ones need a new learner, as pairs with them would be of fewer people than their
-    means. ``start=`` another learner begins with the set that stood last there, and counts pairs anew. At
-    most 1,000 items: every release has n_items^2 numbers.
+    Items can be retired; new ones need a new learner, as pairs with them would cover fewer people than their
+    means. With ``start=`` it begins with another learner's last set, and counts pairs from zero. There can be
+    at most 1,000 items: every release has n_items^2 numbers.
 
     >>> import numpy as np, discreet as dc
     >>> tastes = [["tea", "milk"], ["beer", "nuts"]]
@@ -227,11 +227,11 @@ class PersonalSelector(OnlineSelector):
         self._sum = PersonalSum(self.settings, self._gate)
         self._numbers = {label: item for item, label in enumerate(self.settings.labels or ())}
         self._about = None if self.settings.features is None else np.array(self.settings.features)
-        self._model: tuple[int, Recommender] | None = None  # of how many releases, and what follows from them
+        self._model: tuple[int, Recommender] | None = None  # the number of releases, and the model from them
 
     @property
     def recommender(self) -> Recommender | None:
-        """The model of the latest release, which anybody may have; None before the first one."""
+        """The model from the latest release, which is public; None before the first one."""
         with self._turns.look():
             return self._latest() if self._sum.count else None
 
@@ -247,12 +247,12 @@ class PersonalSelector(OnlineSelector):
         """The set for this round, for a person with this ``history``; see `OnlineSelector.choose`.
 
         ``history``: items the person has, or a weight for each. It is used for this set and not stored. Its
-        items are not shown, unless they are in ``include``. Before the first release the set of the
-        round is shown, without them.
+        items are not shown, unless they are in ``include``. Before the first release the round's set is
+        shown, without them.
         """
         with self._turn("choose()"):
             request = self._request(available, exclude, include)
-            # First, as above: what is refused takes nobody's round.
+            # First, so that a refused history does not use up a round.
             own, weights = known_items([] if history is None else history, self.n_items, self._numbers)
             if not wait and self._rounds.is_open and not self._rounds.over:
                 self._pass_on()

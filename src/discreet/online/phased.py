@@ -1,4 +1,4 @@
-"""Phased selection: learn from one window of people, serve the next, for streams that do not drift."""
+"""Phased selection: learn from one window of people and serve the next, for streams that do not drift."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class PhasedSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, share: Share, *, rounds: int | None = None, **options: Any
     ) -> PhasedSettings:
-        """The settings for the options of a `PhasedSelector`, with the highest rate of picks that fits.
+        """Settings for the options of a `PhasedSelector`, with the highest rate of picks that fits.
 
-        How many people make the first window is public, by what a pick can tell apart. A pick falls short of
-        the best sum of gains by at most ln(n) / temperature on average. In four times as many people it can
-        tell an item that a quarter of them want from one that nobody does. Fewer say little, and more keep a
-        random set on show for longer. Of a declared number of rounds it takes a quarter at most.
+        The length of the first window is public and follows from the accuracy of a pick, which falls short of
+        the best sum of gains by at most ln(n) / temperature on average. With four times that many people a
+        pick can distinguish an item that a quarter of them want from one that nobody wants. Shorter windows
+        say little, longer ones show a random set for longer. It is at most a quarter of the declared rounds.
 
         >>> import discreet as dc
         >>> PhasedSettings.tight(285, 5, dc.Budget(1.0, 1e-6).share()).first_window
@@ -92,16 +92,16 @@ class PhasedSettings(SelectorSettings):
 
     @property
     def releases(self) -> int:
-        """How many times a window is charged: for all picks together, or for those that are a choice."""
+        """How many times a window is charged: once per pick with a choice if composed, else once for all."""
         return min(self.k if self.method == "composed" else 1, self.n_items - 1)
 
     @property
     def chance(self) -> float:
-        """How likely somebody is learned from."""
+        """The probability that a person is learned from."""
         return 1.0 if self.keep is None else self.keep * 2.0**-64
 
     def check(self, neighbours: str) -> None:
-        """Refuse picks that ``event`` does not pay for."""
+        """Refuse settings whose picks are not paid for by ``event``."""
         if self.method == "composed":
             paid = self.keep is None and self.event == _composed_event(self.rate, self.bound, neighbours)
         elif self.method == "exact":
@@ -121,7 +121,7 @@ class PhasedSettings(SelectorSettings):
             raise ValueError(f"picks at rate={self.rate:g} are not paid for by {self.event}")
 
     def next_length(self, length: int, drifted: bool) -> int:
-        """The rounds of the window after one of n = ``length``."""
+        """The length of the window after one of this ``length``, in rounds."""
         if isinstance(self.window, int):
             return self.window
         return self.first_window if self.restart_on_drift and drifted else 2 * length
@@ -140,12 +140,12 @@ class PhasedSettings(SelectorSettings):
 
     @property
     def certified_regret(self) -> float:
-        """The same over the declared rounds; infinite where none are, as it grows with their number."""
+        """`certified_regret_after` the declared rounds; infinite without a horizon, with which it grows."""
         return math.inf if self.rounds is None else self.certified_regret_after(self.rounds)
 
 
 def _picks(share: Share, bound: float, count: int, method: str) -> Picks:
-    """The picks of a window; of two accounts the one at which people's gains enter with the larger rate."""
+    """The picks of a window; for "auto", by the method that weights people's gains with the larger rate."""
     width = score_range(bound, share.neighbours)
     if method == "exact" and share.private:
         return exactly(share, width, count)
@@ -160,7 +160,7 @@ def _picks(share: Share, bound: float, count: int, method: str) -> Picks:
 
 
 def _composed_event(rate: float, bound: float, neighbours: str) -> Event:
-    """One pick of many; without privacy the best item itself."""
+    """The event of one composed pick; without privacy, an event without noise."""
     width = score_range(bound, neighbours)
     return LaplaceNoise(width, 0.0) if math.isinf(rate) else ExponentialChoice(rate, width)
 
@@ -171,36 +171,36 @@ _LABEL = "picks of a window"
 class PhasedSelector(OnlineSelector):
     """Private greedy on disjoint windows of the stream; each set is served during the next window.
 
-    The people of a window are kept until it closes (a saved file holds them in the clear, row by row; people
-    who are Python functions cannot be saved); then k items are picked one after the other, each by the
-    sum of its gains on top of those already picked. No horizon has to be declared. Before the first window
-    closes a uniformly random set is served.
+    The people of a window are stored until it closes (a saved file contains them unencrypted, row by row;
+    people who are Python functions cannot be saved). Then k items are picked one after the other, each by the
+    sum of its marginal gains given those already picked. No horizon has to be declared. Before the first
+    window closes a uniformly random set is served.
 
     ``method`` says how the picks are paid for (`privacy.picks`):
 
-    - ``"subsampled"``: a secret draw decides, when somebody comes, whether the window keeps them at all;
+    - ``"subsampled"``: when a person comes, a secret draw decides whether the window stores them at all;
       picks are by permute-and-flip. Pure epsilon, whatever k is, and the others are not even stored.
-    - ``"composed"``: picks of the exponential mechanism on everybody, composed: better for very few of them.
+    - ``"composed"``: picks of the exponential mechanism on everybody, composed: better for very few picks.
     - ``"exact"``: the same, declared together and charged by their exact composition (`ExactChoices`), at a
-      rate some 10 % higher; needs a whole budget with a delta, and one round of each person.
-    - ``"auto"``: of the first two, whichever lets people's gains enter with the larger rate on average.
+      rate some 10 % higher; needs an undivided budget with a delta, and one round per person.
+    - ``"auto"``: of the first two, the one that weights people's gains with the larger rate on average.
 
     ``window`` is the number of rounds of every window, or ``"doubling"``: each is twice as long as the one
-    before, starting with ``first_window`` (`PhasedSettings.tight` says how long, if it is not given).
-    ``restart_on_drift`` starts the doubling again when a set that had settled changes: a newly picked set has
+    before, starting with ``first_window`` (by default the length that `PhasedSettings.tight` computes).
+    ``restart_on_drift`` restarts the doubling when a set that had settled changes: a newly picked set has
     fewer than half of its items in common with the served one, although that one had not differed this much
-    from the set before it. This looks only at what is served anyway, so it costs nothing.
+    from the set before it. This uses only the sets that are served, so it costs nothing.
 
     Formal guarantee: privacy for any stream, also one that reacts to what is served. A window is a range of
-    round numbers, so nobody's round is in two of them and the budget is paid once. Composed: k exponential
-    choices, whose scores one person moves apart by 2 ``bound`` (replace-one) or ``bound`` (add or remove,
-    where a removed person's round passes without being learned from). Subsampled: one release with pure
-    epsilon, for people whose gains add up, over the picks, to at most ``bound``; whatever a function answers,
-    it is held to that. Gains are rounded down to a public step before they are added up, so all this is
-    exact, and choices are drawn exactly.
+    round numbers, so nobody's round is in two of them and the budget is charged once (parallel composition).
+    Composed: k exponential choices, between whose scores one person moves differences by up to 2 ``bound``
+    (replace-one) or ``bound`` (add or remove, where a removed person's round passes without being learned
+    from). Subsampled: one release with pure epsilon, for people whose gains add up, over the picks, to at
+    most ``bound``; whatever a function returns is limited to that. Gains are rounded down to a public step
+    before they are added up, so all this is exact, and choices are drawn exactly.
 
     Regret: only for exchangeable streams (independent people, or people in random order), see
-    `certified_regret_after`. On a stream that drifts a set can be out of date for a whole window.
+    `certified_regret_after`. On a stream that drifts a set can be outdated for an entire window.
 
     ``epsilon=inf`` is plain greedy on each window. Asi, Feldman, Koren and Talwar (2023) use such windows for
     independent losses; the picks are those of Gupta et al. (2010) and Mitrovic et al. (2017).
@@ -257,7 +257,7 @@ class PhasedSelector(OnlineSelector):
         self._window = Window(settings.n_items, settings.bound, sample=sample)
 
     def _draw(self) -> NDArray[np.int32]:
-        """The set that the closed window teaches; a random one at first. A new window opens."""
+        """The set learned from the window that closes, at first a random one; opens a new window."""
         settings, window, length = self.settings, self._window, self.settings.first_window
         if not window.length:
             among = settings.n_items if self._catalogue.active is None else np.flatnonzero(self._active())
@@ -273,7 +273,7 @@ class PhasedSelector(OnlineSelector):
         return chosen
 
     def _learned(self, gains: FixedPointGains) -> NDArray[np.int32]:
-        """Draw a set from the gains of this phase, item by item."""
+        """Draw a set from the gains of the closed window, item by item."""
         left = self._active()
         for _ in range(self.settings.k):
             candidates = np.flatnonzero(left)
@@ -298,7 +298,7 @@ class PhasedSelector(OnlineSelector):
                 f"{self.settings.releases} picks of a window were paid for, and {n_items} items need more:"
                 " make a new learner, with start= this one"
             )
-        settings.check(self.budget.neighbours)  # picks that are composed exactly are counted in their event
+        settings.check(self.budget.neighbours)  # an event of exact composition fixes the number of picks
         return settings
 
     def _spent(self) -> Account:

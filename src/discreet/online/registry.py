@@ -1,6 +1,6 @@
 """Every online learner: its module, what it learns from, and the settings that an audit enumerates.
 
-The package's names, the audit, simulations, tests and documentation are made from this list.
+The package's exports, the audit, simulations, tests and documentation are generated from this list.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from ..privacy import Budget
 if TYPE_CHECKING:
     from .learner import OnlineLearner
 
-# What `learn` is given of a person.
+# What `learn` takes from a person.
 LearnsFrom = Literal[
     "function",  # a monotone set function
-    "reward",  # what the shown set was worth, or what each of its items added
+    "reward",  # the value of the shown set, or the marginal gain of each of its items
     "dr_function",  # a monotone DR-submodular function of points
     "loss",  # a convex cost of points, with its gradient
-    "cost_vector",  # what each coordinate costs
-    "cost",  # what the point cost
+    "cost_vector",  # the cost of each coordinate
+    "cost",  # the cost of the shown point
     "set_cost",  # a submodular cost of sets
-    "shown_set_cost",  # what the shown set cost
+    "shown_set_cost",  # the cost of the shown set
 ]
 
 
 @dataclass(frozen=True)
 class Example:
-    """A small setting of a learner: what comes before the budget, the budget, and options."""
+    """A small configuration of a learner: the arguments before the budget, the budget, and options."""
 
     arguments: tuple[Any, ...]
     budget: Budget
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, kind: Callable[..., OnlineLearner], seed: Any = 1, **more: Any) -> OnlineLearner:
-        """The learner; ``more`` overrides options, and ``budget`` or ``rounds`` among the arguments."""
+        """Create the learner; ``more`` overrides options, also ``budget`` and (where declared) ``rounds``."""
         options = {"budget": self.budget} | dict(self.options) | more
         budget, arguments = options.pop("budget"), self.arguments
-        if "rounds" in options:  # the last one before the budget, where there is a horizon
+        if "rounds" in options:  # the last argument before the budget, where there is a horizon
             arguments = (*arguments[:-1], options.pop("rounds"))
         return kind(*arguments, budget, seed=seed, **options)
 
 
 @dataclass(frozen=True)
 class AuditExample(Example):
-    """A setting so small that an audit can enumerate it.
+    """A configuration so small that an audit can enumerate everything it does.
 
-    ``mechanism`` is "choices" where draws protect people, "mixed" where noisy vectors do as well, "noise"
-    where noisy vectors leave through running sums, and "batches" where noisy sums of batches do. ``rows``
-    people come; each is a row of ``columns`` numbers out of ``values``, or of ``nobody`` for somebody who is
-    not there. ``publishes`` is what is looked at: "items" or "set" (as a vector), "credit" (items, and what
-    their scores left), "point" (of decisions), "chances" (the learner's point), "both" (set and chances), or
-    "state" at the end. ``twice`` is a row in which the audited person must not also be. ``visits`` is how
-    often each of the people comes, with ``columns`` numbers each time. ``public`` seeds the public
-    randomness. ``deep`` settings are left to the long audit. ``faults`` are the injected faults to notice;
-    those of the mechanism, if none are named.
+    ``mechanism`` is "choices" where random draws protect people, "mixed" where noisy vectors do as well,
+    "noise" where noisy running sums are released, and "batches" where noisy sums of batches are. ``rows``
+    people come; each is a row of ``columns`` numbers out of ``values``, or of ``nobody`` for an absent
+    person. ``publishes`` is the output that is compared: "items" or "set" (as a vector), "credit" (items, and
+    what their scores left), "point" (of decisions), "chances" (the learner's point), "both" (set and
+    chances), or "state" at the end. ``twice`` is a row that the audited person must not also occupy.
+    ``visits`` is how often each person comes, with ``columns`` numbers each time. ``public`` seeds the public
+    randomness. ``deep`` configurations run only in the long audit. ``faults`` are the injected faults that
+    the audit must detect; None for those of the mechanism.
     """
 
     words: str = ""
@@ -82,14 +82,14 @@ class AuditExample(Example):
 
 @dataclass(frozen=True)
 class Registered:
-    """A learner: its module, what it learns from, and the settings that an audit enumerates."""
+    """A learner: its module, what it learns from, and the configurations that an audit enumerates."""
 
     home: str
     learns_from: LearnsFrom
     audits: Sequence[AuditExample]
 
     def kind(self, name: str) -> type[OnlineLearner]:
-        """The class."""
+        """The learner's class, imported from its module."""
         found: type[OnlineLearner] = getattr(import_module(self.home), name)
         return found
 
@@ -99,7 +99,7 @@ class Registered:
 NUMERIC, ALONE = Budget(1.0, 1e-5), Budget(1.0, 1e-5, "add_remove")
 PURE, PURE_ALONE = Budget(1.0), Budget(1.0, 0.0, "add_remove")
 SIGNED, HALVES = (-1.0, 0.0, 1.0), (0.0, 0.5, 1.0)
-# Faults that are looked for where not all of them show: half a sensitivity is refused at once.
+# Injected faults for configurations where not all faults can show: half a sensitivity is refused at once.
 RATES, SUMS = ("rate doubled", "charges forgotten"), ("noise halved", "charges forgotten")
 SAMPLE = ("everybody in the sample", "charges forgotten")
 Case = Callable[..., AuditExample]
@@ -107,7 +107,7 @@ _FIELDS = {field.name for field in fields(AuditExample)}
 
 
 def _case(words: str, budget: Budget, *, arguments: tuple[Any, ...], **more: Any) -> AuditExample:
-    """A setting: ``more`` are fields of the example, and options of the learner."""
+    """A configuration; ``more`` holds fields of the example and options of the learner."""
     about = {name: value for name, value in more.items() if name in _FIELDS}
     options = {name: value for name, value in more.items() if name not in _FIELDS}
     return AuditExample(arguments, budget, options, words=words, **about)
@@ -140,7 +140,7 @@ _best: Case = partial(
     faults=("noise halved", *SAMPLE, "score of another item"),
 )  # fmt: skip
 _set: Case = partial(_case, publishes="set", columns=4)
-# One person who comes four times, twice in each of two batches.
+# One person comes four times, twice in each of two batches.
 _returns: Case = partial(
     _case,
     budget=Budget(1.0, 1e-5, max_rounds_per_person=2),
@@ -194,7 +194,7 @@ AUDITS: dict[str, list[AuditExample]] = {
         _phases("composed", 4, 2, 1, Budget(3.0), deep=True),
         _phases("exact", 3, 2, 1, Budget(2.0, 1e-2, "add_remove"), deep=True, faults=RATES),
         _phases("subsampled", 5, 1, 1, Budget(2.0, 0.0, "add_remove"), faults=SAMPLE),
-        # A doubled rate shows where picks are rare.
+        # A doubled rate is detectable where picks are rare.
         _phases("subsampled", 8, 1, 1, Budget(2.0), deep=True, faults=("rate doubled", *SAMPLE)),
     ],
     "RollingSelector": [
@@ -250,7 +250,7 @@ AUDITS: dict[str, list[AuditExample]] = {
         ),
     ],
     "BanditSelector": [
-        # Public randomness with which somebody explores early and what was drawn shows later.
+        # A public seed with which exploration happens early and the drawn set shows its effect later.
         _explores(
             "a new set every round, 1 of 3 items", Budget(2.0), exploration="every_round",
             exploration_rate=0.5, public=5,
@@ -264,7 +264,7 @@ AUDITS: dict[str, list[AuditExample]] = {
             case
             for budget, deep in ((PURE, False), (PURE_ALONE, True))
             for case in (
-                # So low a rate that sets do not depend on what is known: only the released sums are compared.
+                # The rate is so low that sets do not depend on feedback: only released sums are compared.
                 _state(
                     "blocks of 2 rounds, 1 of 3 items", budget, arguments=(3, 1, 5), rows=4, values=HALVES,
                     twice=2, deep=deep, block=2, repeats=2, rate=1e-12,
@@ -352,12 +352,12 @@ REGISTRY = {
 
 
 def register(kind: type[OnlineLearner], learns_from: LearnsFrom, audits: Sequence[AuditExample] = ()) -> None:
-    """Make a learner of one's own known in this process: to `discreet.load`, `discreet.audit`, simulations.
+    """Register a user-defined learner in this process, for `discreet.load`, `discreet.audit`, simulations.
 
-    ``learns_from`` says what its `learn` is given, and ``audits`` are settings so small that all of what it
-    does can be enumerated. It must be a class of an importable module, which calls `register` at its end. A
-    module that an installed package declares as an entry point of the group ``discreet.learners`` is imported
-    when a learner is asked for by name: by commands, by the service, and by `discreet.load`.
+    ``learns_from`` says what its `learn` takes, and ``audits`` are configurations so small that everything
+    the learner does can be enumerated. It must be a class of an importable module, which calls `register` at
+    its end. A module that an installed package declares as an entry point of the group ``discreet.learners``
+    is imported when a learner is requested by name: by commands, by the service, and by `discreet.load`.
     """
     from .learner import OnlineLearner
 
@@ -377,18 +377,18 @@ def _import_declared() -> None:
     for one in entry_points(group="discreet.learners"):
         try:
             one.load()
-        except Exception as error:  # of others' code; the rest can go on without it
+        except Exception as error:  # in third-party code; the other learners remain usable
             checks.warn(f"the learner that {one.value} declares cannot be used: {error}")
 
 
 def learners() -> dict[str, Registered]:
-    """Every learner by name, with those that installed packages declare."""
+    """Every learner by name, including those that installed packages declare."""
     _import_declared()
     return REGISTRY
 
 
 def selectors() -> list[str]:
-    """The learners that show k of n items and learn from what people value."""
+    """The names of the learners that choose k of n items."""
     from .learner import SelectorSettings
 
     kinds = {name: one.kind(name) for name, one in learners().items()}

@@ -1,7 +1,7 @@
-"""What learners have released about their items: what another one may begin with, and what segments share.
+"""What learners have released about their items, for other learners to start from and for segments to share.
 
-Nothing here sees a person. Released sums, the deviations of their noise and numbers of rounds are public, and
-so this is post-processing: it costs nothing, no matter who is in which segment.
+Nothing here accesses a person's data. Released sums, the deviations of their noise and numbers of rounds are
+public, so this is post-processing: it costs nothing, no matter who is in which segment.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..core import checks
 from ..core.names import item_numbers, listed, plain_label
 
 Floats = NDArray[np.float64]
-_CORRELATION = 0.9  # between segments, as long as nothing is known about it
+_CORRELATION = 0.9  # prior correlation between segments
 _TINY = 1e-12
-NEWS = 1.1  # a set is drawn again once the others' releases are about this many times as many people
+NEWS = 1.1  # a set is drawn again once the number of people in the others' releases has grown by this factor
 # Values, people and deviations of a `Released`.
 Estimates = tuple[NDArray[np.float64] | None, int, NDArray[np.float64] | None]
 
@@ -29,11 +29,11 @@ Estimates = tuple[NDArray[np.float64] | None, int, NDArray[np.float64] | None]
 class Released:
     """What is known of items from releases that have been paid for.
 
-    ``items`` is the set that stood last, in order. ``values`` is what each item was worth to a person on
-    average, by released sums, ``deviations`` how far off that may be, and ``people`` how many people these
-    were about; None and 0 where only sets were released. NaN: nothing is known about the item. ``labels``
-    are the items' names. ``caveats`` is what accounts have to say of these releases, and of whatever follows
-    from them. ``candidates`` are the items that can be shown; None for all of them.
+    ``items`` is the last set, in order. ``values`` estimates each item's average value to a person from
+    released sums, ``deviations`` are the estimates' approximate standard deviations, and ``people`` is how
+    many people they cover; None and 0 where only sets were released. NaN: nothing is known about the item.
+    ``labels`` are the items' names. ``caveats`` apply to these releases and to everything derived from them.
+    ``candidates`` are the items that can be shown; None for all of them.
     """
 
     items: tuple[int, ...]
@@ -54,12 +54,12 @@ class Released:
         labels: Sequence[Any] | None = None,
         candidates: int | None = None,
     ) -> Released:
-        """A public ranking of items, in place of releases: its first items are shown until there are some.
+        """A public ranking of items in place of releases: its first items are shown until there are releases.
 
-        By labels, or by numbers where there are none. With ``candidates=m`` its first m items alone can be
-        shown: noise then decides among these, which helps most where there are many items, few people or
-        a small epsilon. The ranking and m must be public: a catalogue's own order, facts of the items, what
-        was released before; never counts of the people who are learned from.
+        Items are given by label, or by number where they have none. With ``candidates=m`` only its first m
+        items can be shown: noise then matters only among these, which helps most with many items, few people
+        or a small epsilon. The ranking and m must be public: the catalogue's order, facts about the items, or
+        earlier releases; never counts of the people who are learned from.
 
         >>> start = Released.ranked(["maps", "tents"], 3, labels=["shoes", "maps", "tents"], candidates=2)
         >>> start.items, start.candidates
@@ -74,13 +74,13 @@ class Released:
         return cls(items, size, named, candidates=kept)
 
     def discounted(self, part: float) -> Released:
-        """The same, as of fewer people: for tastes that have changed since."""
+        """The same estimates, weighted as those of fewer people, for tastes that have changed since."""
         kept = checks.real("part", part, at_least=0.0, at_most=1.0)
         wider = None if self.deviations is None else self.deviations / math.sqrt(max(kept, 1e-12))
         return replace(self, people=int(kept * self.people), deviations=wider)
 
     def over(self, n_items: int, labels: tuple[Any, ...] | None) -> Released:
-        """The same for another catalogue: items are known by their labels, or by their numbers."""
+        """The same for another catalogue; items are matched by label, or by number without labels."""
         if labels is None or self.labels is None:
             if (labels is None) != (self.labels is None) or n_items != self.n_items:
                 raise ValueError("start knows other items; give both learners labels")
@@ -103,14 +103,14 @@ class Released:
         return Released(items, n_items, labels, *known, self.caveats, kept)
 
 
-# --- segments that share what they have released: each is drawn towards all ------------------------------
+# --- segments that share what they have released: each is shrunk towards all -----------------------------
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one learner has released: averages by item (the last axis), of how many people, how noisy.
+    """What one learner has released: averages per item (the last axis), and how many people each covers.
 
-    ``noise`` is the deviation of the noise on a sum, and ``unit`` the largest amount of one person.
+    ``noise`` is the standard deviation of the noise on a sum, and ``unit`` the largest amount of one person.
     """
 
     means: Floats
@@ -121,7 +121,7 @@ class Evidence:
 
 @dataclass
 class SegmentPool:
-    """The evidence of all segments, and how many people it is about, of each and in all."""
+    """The evidence of all segments, and how many people it covers, per segment and in total."""
 
     evidence: list[Evidence | None]
     people: list[int]
@@ -133,30 +133,30 @@ class Pooled:
 
     def __init__(self, pool: SegmentPool, index: int) -> None:
         self._pool, self._index = pool, index
-        self.seen = 0  # people of the others when a set was drawn last
+        self.seen = 0  # how many people the others' releases covered when a set was last drawn
 
     def publish(self, evidence: Evidence | None, people: int) -> None:
-        """What this segment's learner has released by now, about this many people."""
+        """Record what this segment's learner has released so far, about this many people."""
         self._pool.total += people - self._pool.people[self._index]
         self._pool.evidence[self._index], self._pool.people[self._index] = evidence, people
 
     @property
     def _others(self) -> int:
-        """How many people the others' releases are about."""
+        """How many people the others' releases cover."""
         return self._pool.total - self._pool.people[self._index]
 
     @property
     def news(self) -> bool:
-        """Whether the others have released so much more that a set is to be drawn again."""
+        """Whether the others have released enough since the last draw for a new set."""
         return self._others > NEWS * self.seen
 
     def look(self) -> Floats | None:
-        """The scores to draw by."""
+        """The scores for a draw; marks the others' releases as seen."""
         self.seen = self._others
         return self.scores()
 
     def scores(self) -> Floats | None:
-        """What items are worth here, by all that was released, as a sum over people; None for nothing."""
+        """Item values in this segment as sums over people, from all releases; None if there are none."""
         known = [index for index, one in enumerate(self._pool.evidence) if one is not None]
         if not known:
             return None
@@ -166,17 +166,17 @@ class Pooled:
 
 
 def shrunk(evidence: Sequence[Evidence], own: int | None) -> tuple[Floats, float]:
-    """Averages of segment ``own`` drawn towards those of the others, and how many people they are worth.
+    """Averages of segment ``own`` shrunk towards the others', and their effective number of people.
 
-    With None for ``own`` nothing has been released about the segment itself.
+    ``own`` is None if nothing has been released about the segment itself.
 
-    The model: what items are worth in a segment varies among items with variance G, and has the correlation
-    rho between any two segments. Item a is worth mu_a + d_sa in segment s, with variances rho G and
-    (1 - rho) G. A released average adds an error of variance v_sa = (noise / people)^2 + q / people, where q,
-    the variance among people, is at most the average amount, as amounts lie in [0, 1]. Errors are independent
-    between segments, so G follows from the variances of a segment's averages among items, less v, and rho G
-    from covariances between segments. The posterior mean is a mean of the segment's own average and of the
-    others' mean, weighted by what is known of each.
+    The model: item values in a segment have variance G across items, and correlation rho between any two
+    segments. Item a has value mu_a + d_sa in segment s, with variances rho G and (1 - rho) G. A released
+    average adds an error of variance v_sa = (noise / people)^2 + q / people, where q, the variance among
+    people, is at most the average amount, as amounts lie in [0, 1]. Errors are independent between segments,
+    so G follows from the variance of a segment's averages across items, minus v, and rho G from covariances
+    between segments. The posterior mean is an average of the segment's own average and the others' mean,
+    weighted by their precision.
     """
     unit = max(one.unit for one in evidence)
     rows = [np.atleast_2d(one.means / unit) for one in evidence]
@@ -188,7 +188,7 @@ def shrunk(evidence: Sequence[Evidence], own: int | None) -> tuple[Floats, float
 
 
 def _row(means: Floats, people: Floats, noise: Floats, own: int | None) -> tuple[Floats, float]:
-    """The same for one vector of each segment: ``means`` and ``people`` are segments x items."""
+    """`shrunk` for one vector per segment: ``means`` and ``people`` are segments x items."""
     others = np.arange(means.shape[0]) != own
     counts = people.max(axis=1)
     if not others.any():
@@ -209,21 +209,21 @@ def _row(means: Floats, people: Floats, noise: Floats, own: int | None) -> tuple
 
 
 def _variances(means: Floats, errors: Floats) -> tuple[float, float]:
-    """The variance among items that segments have in common, and that of each segment: rho G, (1 - rho) G."""
+    """The variance across items that segments share, and that of each segment alone: rho G, (1 - rho) G."""
     count, size = means.shape
     if count < 2 or size < 2:
         return _CORRELATION * _TINY, (1.0 - _CORRELATION) * _TINY
     products = np.cov(means)
     error = errors.mean(axis=1)
     signal = 0.0
-    for _ in range(3):  # each segment's variance counts by how well it is known, which depends on the result
+    for _ in range(3):  # segments are weighted by their precision, which depends on the result
         sure = 1.0 / (signal + error)
         signal = max(0.0, float(sure**2 @ (products.diagonal() - error)) / float(sure @ sure))
     pairs = np.outer(sure, sure)
     np.fill_diagonal(pairs, 0.0)
     shared = float((pairs * products).sum() / pairs.sum())
     signal = max(signal, shared, _TINY)
-    # As much as one standard error of the covariance weighs, segments are taken to be nearly alike.
+    # The prior correlation weighs as much as a covariance whose standard error equals ``signal``.
     sureness = size * pairs.sum() / 2.0 * signal**2
     correlation = (shared / signal * sureness + _CORRELATION) / (sureness + 1.0)
     correlation = max(correlation, 0.0)

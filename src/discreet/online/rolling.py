@@ -1,4 +1,4 @@
-"""Rolling selection: people vote until an item of theirs is picked, for streams that stand still or move."""
+"""Rolling selection: people vote until one of their items is picked, on stationary or drifting streams."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .learner import OnlineSelector, SelectorSettings, common_settings, tightene
 from .released import Estimates, Released
 from .window import Window
 
-_MOST = (1 << 36) - 1  # people: sums of all of them are exact
+_MOST = (1 << 36) - 1  # people whose sums are exact
 _LONGEST = 1 << 53
-# How credits, votes and windows go on. Settled, with the rules of `Votes`, on a prototype and ten streams;
-# docs/benchmarks.md says where it was tried afterwards.
-_FADE = 0.9  # of a vote, and of a credit, is left from one window to the next
-_FAINTEST = 0.05  # below this a vote is deleted
-_SURPRISE = 2.5  # deviations by which votes have to fall short of credits before these are forgotten
-_FORGET = 0.1  # at least this much is left then
-_DOUBTED = 0.3  # of a score that noise may have made, as a credit
-_CLEAR = 1.5  # times what noise adds to a score: what windows are long enough for
+# Rules for credits, votes and windows. Chosen, with the rules of `Votes`, on a prototype and ten streams;
+# docs/benchmarks.md reports later tests.
+_FADE = 0.9  # the fraction of a vote, and of a credit, that is kept from one window to the next
+_FAINTEST = 0.05  # votes below this weight are deleted
+_SURPRISE = 2.5  # standard deviations by which votes must fall short of credits before these are forgotten
+_FORGET = 0.1  # the least fraction of credits that is then kept
+_DOUBTED = 0.3  # the fraction of a score that becomes credit if noise may explain the score
+_CLEAR = 1.5  # windows are sized so that scores exceed the noise level by this multiple of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class RollingSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, share: Share, *, rounds: int | None = None, **options: Any
     ) -> RollingSettings:
-        """The settings for the options of a `RollingSelector`, with the highest rate that fits.
+        """Settings for the options of a `RollingSelector`, with the highest rate that fits.
 
         The first window is as long as that of a `PhasedSelector` at this rate.
 
@@ -69,7 +69,7 @@ class RollingSettings(SelectorSettings):
 
     @property
     def chance(self) -> float:
-        """How likely somebody is learned from."""
+        """The probability that a person is learned from."""
         return 1.0 if self.keep is None else self.keep * 2.0**-64
 
     @property
@@ -79,11 +79,11 @@ class RollingSettings(SelectorSettings):
 
     @property
     def level(self) -> float:
-        """About what noise alone makes the largest score, in the same units."""
+        """Roughly the largest score that noise alone produces, in units of the bound."""
         return math.log(self.n_items) * self.noise
 
     def check(self, neighbours: str) -> None:
-        """Refuse scores that ``event`` does not pay for."""
+        """Refuse settings whose scores are not paid for by ``event``."""
         if not isinstance(self.event, SampledScores) or self.keep is None:
             paid = self.keep is None and self.event == LaplaceNoise(self.bound, 0.0)
         else:
@@ -97,11 +97,11 @@ _LABEL = "items with their scores"
 
 
 class Votes(Window):
-    """Everybody in the sample who has not been spent, and what has been released of the others.
+    """The people in the sample who can still vote, and credits from what was released about the others.
 
-    ``credit`` is a number for each item, in units of the bound: what is left of its noisy winning scores.
-    ``known`` is about how many people of the sample these come from. Both follow from what was released.
-    A vote's weight is the factor of its row: 1 in the window in which it came.
+    ``credit`` has a number for each item, in units of the bound: what is left of its noisy winning scores.
+    ``known`` is roughly how many people of the sample these come from. Both are post-processing of releases.
+    A vote's weight is the ``share`` of its row: 1 in the window in which the person came.
     """
 
     _state = ("credit", "known")
@@ -116,21 +116,21 @@ class Votes(Window):
         self.credit, self.known = np.zeros(settings.n_items), 0.0
 
     def draw(self, number: int, active: NDArray[np.bool_]) -> NDArray[np.int32] | None:
-        """The set that the closed window teaches; None at first. A new window opens."""
+        """The set learned from the window that closes, None at first; opens a new window."""
         chosen, length = None, self.settings.first_window
         if self.length and np.count_nonzero(active) > self.settings.k:
             chosen, length = self._learned(number, active.copy())
             self.served += 1
-        elif self.length:  # nothing to choose, and nothing to release
+        elif self.length:  # all active items are shown: nothing to choose or release
             chosen, length = np.flatnonzero(active).astype(np.int32), self.length
         self.opens, self.length = number, length
         return chosen
 
     def _learned(self, number: int, left: NDArray[np.bool_]) -> tuple[NDArray[np.int32], int]:
-        """Draw the next set from the votes; what people did not spend of theirs is kept."""
-        # People who are no rows cannot be saved: they vote once.
+        """Draw the next set from the votes, and keep the votes that are unspent."""
+        # People who are not rows cannot be saved: they vote once.
         voters = self.rows()
-        gains = self.close(voters)  # first: after an interruption nobody has a vote
+        gains = self.close(voters)  # first, so that after an interruption nobody votes again
         credit = np.floor(self.credit * (self.bound / self.unit)).astype(np.int64)
         scores = np.empty(self.settings.k)
         for pick in range(scores.size):
@@ -156,9 +156,9 @@ class Votes(Window):
     def _remember(
         self, chosen: NDArray[np.int32], scores: NDArray[np.float64], number: int
     ) -> tuple[float, int]:
-        """Move credits by what was released; which part of the past is trusted, and the next length.
+        """Update credits from what was released; returns how far the past is trusted, and the next length.
 
-        Post-processing: nobody's votes are looked at.
+        This is post-processing: it does not use anybody's votes.
         """
         settings, came = self.settings, self.settings.chance * self.length
         noise, level, old = settings.noise, settings.level, self.credit[chosen]
@@ -181,7 +181,7 @@ class Votes(Window):
         return trusted, max(settings.first_window, math.ceil(min(length, _LONGEST)))
 
     def _unspent(self, rows: Rows, chosen: NDArray[np.int32], trusted: float) -> Rows:
-        """Those who have none of the chosen items, with their weights in the next window."""
+        """People with none of the chosen items, with their weights for the next window."""
         taken = np.zeros(self.n_items, dtype=np.bool_)
         taken[chosen] = True
         spent = np.zeros(rows.n_rows, dtype=np.bool_)
@@ -191,14 +191,14 @@ class Votes(Window):
         return replace(rows.take(kept), share=weights[kept])
 
     def estimates(self) -> Estimates:
-        """What each item with a credit adds for a person, by what was released, and for how many people."""
+        """Estimates of the average gain of each item with a credit, and how many people they cover."""
         if not self.known:
             return None, 0, None
         values = np.where(self.credit > 0.0, self.credit * (self.bound / self.known), np.nan)
         return values, int(self.known / self.settings.chance), None
 
     def warm(self, start: Released) -> None:
-        """Begin with credits for the items of a set that stood last elsewhere."""
+        """Start with credits for the items of another learner's last set."""
         if start.values is not None and start.people:
             items, people = list(start.items), self.settings.chance * start.people
             worth = np.clip(np.nan_to_num(start.values[items]) / self.bound, 0.0, 1.0)
@@ -216,34 +216,34 @@ class Votes(Window):
 
 
 class RollingSelector(OnlineSelector):
-    """People keep their vote until an item of theirs is picked, or until it has faded.
+    """People keep their vote until one of their items is picked, or until it has faded.
 
-    A secret draw decides once, when somebody comes, whether they are learned from at all. People who are kept
-    vote in the next release, and in every later one, as long as none of the picked items adds anything for
-    them: they have spent nothing yet. A release picks k items one after the other, each by credit, votes and
-    noise: the largest noisy score wins, and item and score are released. Scores become the items' credit, so
-    that items whose voters are spent can stay. When fewer votes come than credits said, everything older is
-    forgotten faster; windows between releases then stay short. No horizon has to be declared. Before the
-    first window closes a uniformly random set is served.
+    When a person comes, a secret draw decides once whether they are learned from at all. People who are kept
+    vote in the next release, and in every later one as long as none of the picked items adds anything for
+    them: until then they have spent nothing. A release picks k items one after the other, each by credit,
+    votes and noise: the largest noisy score wins, and item and score are released. Scores become the items'
+    credit, so that items whose voters are gone can stay. When fewer votes come than credits predict, older
+    credits and votes fade faster and windows between releases stay short. No horizon has to be declared.
+    Before the first window closes a uniformly random set is served.
 
-    For streams that stand still and for streams that move, with pure epsilon whatever k is. People who are
-    Python functions vote in one release. A saved file holds people who have a vote in the clear, row by row.
-    ``first_window`` is the number of rounds of the first window (`RollingSettings.tight` says how many, if it
-    is not given), and the least of any.
+    It suits stationary and drifting streams, with pure epsilon whatever k is. People who are Python functions
+    vote in one release only. A saved file contains the people with a vote unencrypted, row by row.
+    ``first_window`` is the number of rounds of the first window (by default as `RollingSettings.tight`
+    computes it); no later one is shorter.
 
-    Formal guarantee: pure epsilon for any stream, also one that reacts to what is served. Of a person in the
-    sample the parts of all items that are ever picked add up to at most ``bound``: in the first release in
-    which a picked item adds anything for them their gains add up to at most that, before it their parts of
-    picked items are 0, and after it they are gone. With them a run, items and scores, is at most
-    exp(rate x bound) times as likely as without them (`samplers.noisy_maximum`), and the sample does the rest
-    (`picks.subsampled`). Weights below 1 only make parts smaller. Credits, windows and what is forgotten
-    follow from released items and scores. Gains are rounded down to a public step before they are added up,
-    so all this is exact, and noise is drawn exactly.
+    Formal guarantee: pure epsilon for any stream, also one that reacts to what is served. For a person in the
+    sample, their contributions to all items that are ever picked add up to at most ``bound``: in the first
+    release in which a picked item adds anything for them their gains add up to at most that, before it their
+    contributions to picked items are 0, and after it they are gone. With them any run, of items and scores,
+    is at most exp(rate x bound) times as likely as without them (`samplers.noisy_maximum`), and sampling
+    does the rest (`picks.subsampled`). Weights below 1 only make contributions smaller. Credits, window
+    lengths and forgetting are post-processing of released items and scores. Gains are rounded down to a
+    public step before they are added up, so all this is exact, and noise is drawn exactly.
 
-    Regret: nothing is certified. A stream that is made against it, of people who want nothing that is shown,
-    makes it serve nobody at all; `BestOfBothSelector` has a certificate.
+    Regret: nothing is certified. On an adversarial stream, of people who want nothing that is shown, it
+    serves nobody at all; `BestOfBothSelector` has a certificate.
 
-    ``epsilon=inf`` is greedy on the votes that are left.
+    ``epsilon=inf`` is greedy on the remaining votes.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 0], [1, 0, 1, 0]] * 500)

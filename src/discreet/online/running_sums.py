@@ -1,4 +1,4 @@
-"""Ordered experts that follow the regularised leader on private running sums of gains."""
+"""Ordered experts that follow the regularized leader on private running sums of gains."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .people import capped
 from .released import Pooled, Released
 from .sums import LONGEST, BatchedSum, claimed_epsilon, first_batch, geometric_ends, masked, released_sum
 
-# Options of which the published form leaves no choice.
+# Options that the published form fixes.
 _AS_PUBLISHED: dict[str, Any] = {
     "sums": "sqrt",
     "noise": "gaussian",
@@ -56,8 +56,8 @@ _AS_PUBLISHED: dict[str, Any] = {
     "weights": None,
 }
 _AS_PUBLISHED |= {"resample_every": 1, "first_batch": None, "min_separation": None, "rate": None}
-_FALLING = 2.0  # a falling rate is this many times what is best for the rounds so far, if they were all
-# An expert that begins with an item prefers it by n times what makes it as likely as all others.
+_FALLING = 2.0  # a falling rate is this many times the rate that is best if the rounds so far were all
+# An expert that starts with an item prefers it by this multiple of what makes it as likely as all others.
 _PREFERENCE = 2.0
 
 
@@ -66,9 +66,9 @@ class RunningSumSettings(SelectorSettings):
     """Settings of `RunningSumSelector`.
 
     ``rate`` is that of every draw, or of the last one where it falls from ``fastest``. ``first_batch`` is
-    given where no rounds are declared: batches grow geometrically then. A falling rate is then that after one
-    round, if it were not for ``fastest``. ``curvature`` is by how much the published experts' regulariser
-    grows each round; 0 for a softmax.
+    given where no rounds are declared: batches then grow geometrically, and a falling ``rate`` is that after
+    one round, apart from the cap ``fastest``. ``curvature`` is the growth per round of the published experts'
+    regularizer; 0 for a softmax.
     """
 
     sums: str = "sqrt"
@@ -106,7 +106,7 @@ class RunningSumSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> RunningSumSettings:
-        """The settings for the options of a `RunningSumSelector`, with the least noise that fits."""
+        """Settings for the options of a `RunningSumSelector`, with the least noise that fits."""
         options["participation"] = Participation.declared(share, options.pop("min_separation", None))
         given = common_settings(n_items, k, rounds, **options)
         rate, every = given.pop("rate", None), given.pop("resample_every", 1)
@@ -134,11 +134,11 @@ class RunningSumSettings(SelectorSettings):
         if every == "auto":
             grid = sorted({max(1, round(2.0 ** (i / 2))) for i in range(2 * horizon.bit_length())})
             tried = [of_batch(batch, batch) for batch in grid if batch <= horizon]
-            # Where Hedge's own part is trivial already, the batch of the least noise is taken.
+            # Where the learning part is trivial already, this takes the batch with the least noise.
             found = min(tried, key=lambda one: one._learning_regret() + chosen * one.noise_maximum)
         else:
-            # A batch of the user's choosing is taken as a matter of convenience: learn as fast as without it.
-            # That is certified only for batches up to 1 / (rate bound); "auto" keeps to what is certified.
+            # A batch chosen by the user does not change the rate: learning is as fast as without one. That
+            # is certified only for batches up to 1 / (rate bound); "auto" uses a certified rate.
             found = of_batch(checks.whole("resample_every", every, at_least=1), 1)
         return found if rate is None or falls else replace(found, rate=checks.real("rate", rate, above=0.0))
 
@@ -163,24 +163,24 @@ class RunningSumSettings(SelectorSettings):
         return replace(draft, event=SphericalLaplaceNoise(spec.sensitivity(share.neighbours), scale))
 
     def claims(self, share: Share) -> tuple[list[tuple[Event, int]], str, Budget]:
-        """What published settings release, whose they are, and what these claim."""
+        """What published settings release, their name for messages, and the budget that they claim."""
         spec, event = self.spec, self.event
         released = [] if spec is None or event is None else [(event, spec.count)]
         return released, "PFTAL experts", claimed_epsilon(share)
 
     @property
     def simplex(self) -> Simplex:
-        """Where the published experts' points are."""
+        """The domain of the published experts' points."""
         return Simplex(self.n_items)
 
     @property
     def length(self) -> float:
-        """No person's gains are longer, for one expert."""
+        """The largest L2 norm of a person's gains, for one expert."""
         return self.bound * math.sqrt(self.n_items)
 
     @classmethod
     def _endless(cls, given: dict[str, Any], share: Share, rate: float | str | None) -> RunningSumSettings:
-        """Settings for any number of rounds: the rate falls, unless it is given as a number."""
+        """Settings without a horizon: the rate falls, unless it is given as a number."""
         largest, first, fastest = given["bound"], given.pop("first_batch", None), None
         if rate is None or isinstance(rate, str):
             fastest = 1.0 / largest
@@ -198,25 +198,25 @@ class RunningSumSettings(SelectorSettings):
 
     @cached_property
     def ends(self) -> Sequence[int]:
-        """The rounds before which a sum is released and a new set drawn: batches end there."""
+        """The rounds before which a batch ends, its sum is released and a new set is drawn."""
         if self.first_batch is None:
             return range(self.resample_every, self.horizon, self.resample_every)
         return geometric_ends(self.first_batch, None)
 
     @property
     def longest(self) -> int:
-        """How many people a batch has at most."""
+        """The largest number of people in a batch."""
         return self.resample_every if self.first_batch is None else self.ends[-1] - self.ends[-2]
 
     def rate_after(self, rounds: int) -> float:
-        """The rate of a draw after n = ``rounds``."""
+        """The rate of a draw after this many rounds."""
         if self.fastest is None or not rounds:
             return self.rate if self.fastest is None else self.fastest
         return min(self.fastest, self.rate * math.sqrt((self.rounds or 1) / rounds))
 
     @property
     def releases(self) -> int:
-        """Sums that a draw can look at: one per batch but the last."""
+        """How many sums can influence a draw: one per batch except the last."""
         return len(self.ends)
 
     @cached_property
@@ -230,7 +230,7 @@ class RunningSumSettings(SelectorSettings):
             return SumSpec(one, self.releases, "tree", "spherical", **more)
         nonzeros = None if self.items_per_person is None else self.k * self.items_per_person
         norm = 1 if self.noise == "laplace" else 2
-        # Weighted, what an expert is paid by a person has an L2 norm of at most the bound.
+        # With weights, a person's vector of gains for an expert has an L2 norm of at most the bound.
         longest = None if self.weights is None else self.bound * math.sqrt(self.k)
         vectors = VectorBounds(
             self.k * self.n_items, norm, longest, (0.0, self.bound), nonzeros, self.longest
@@ -239,19 +239,19 @@ class RunningSumSettings(SelectorSettings):
 
     @property
     def noise_maximum(self) -> float:
-        """Expected maximum of one expert's noise at the end: what the noise can cost an expert."""
+        """Expected maximum of one expert's noise at the end: a bound on its regret from noise."""
         spec, event = self.spec, self.event
         if spec is None or event is None:
             return 0.0
         if self.noise == "spherical":
-            return worst_noise(spec, event) / math.sqrt(self.k)  # the length, which is no less
+            return worst_noise(spec, event) / math.sqrt(self.k)  # the noise's length bounds its maximum
         if isinstance(event, LaplaceNoise):
             found = bounds.laplace_maximum(self.n_items, float(event.scale), spec.most_draws)
             return found * spec.widening(event)
         return bounds.gaussian_maximum(self.n_items, spec.deviation(event)) * spec.widening(event)
 
     def _learning_regret(self, *, clipped: bool = True) -> float:
-        """What learning costs without noise."""
+        """The certified regret of learning without noise."""
         shape = (self.n_items, self.k, self.horizon, self.rate)
         if self.fastest is not None:
             return bounds.falling_hedge(
@@ -262,7 +262,7 @@ class RunningSumSettings(SelectorSettings):
 
     @property
     def unclipped_regret(self) -> float:
-        """The certificate without the trivial bound, to compare settings by; infinite where there is none."""
+        """The certificate not capped at the trivial bound, for comparing settings; infinite without one."""
         if self.rounds is None or self.curvature:
             return math.inf
         return self._learning_regret(clipped=False) + self.k * self.noise_maximum
@@ -271,7 +271,7 @@ class RunningSumSettings(SelectorSettings):
     def certified_regret(self) -> float:
         """Bound on the expected (1 - 1/e)-regret over the declared rounds (see `bounds.noisy_leader`).
 
-        Infinite where none are declared: batches that grow with the rounds cost a share of them all.
+        Infinite where none are declared: growing batches can lose a constant fraction of all rounds.
         """
         if self.rounds is None:
             return math.inf
@@ -285,20 +285,20 @@ class RunningSumSettings(SelectorSettings):
 
 
 class ExpertSums(BatchedSum):
-    """Private sums of what each item adds for each of k ordered experts, and a softmax draw of each."""
+    """Private sums of each item's marginal gains for each of k ordered experts, and a draw by each expert."""
 
     settings: RunningSumSettings
     _state = ("_cap_public",)
 
     def __init__(self, settings: RunningSumSettings, gate: Gate) -> None:
-        # Gains are counted in units: a power of two to 1, and 2^31 to 2^32 to the bound. Fewer where a batch
-        # is so long that its sum would not be an exact float.
+        # A power of two of units make 1, and 2^31 to 2^32 of them the bound: fewer if a batch is so long that
+        # its sum would not be exact as a float.
         bits = min(32, 53 - settings.longest.bit_length())
         units = float(2.0 ** (bits - math.frexp(settings.bound)[1]))
         most = math.floor(settings.bound * units)
         self.gains = UnitGains(settings.bound, settings.weights is not None, units, most)
         shape = (settings.k, settings.n_items)
-        tops_up = settings.noise != "spherical"  # the published experts take a tree's sums as they are
+        tops_up = settings.noise != "spherical"  # the published experts use a tree's sums unchanged
         super().__init__(settings, gate, shape, units=units, most=most, label="gains", tops_up=tops_up)
 
     def _draw_public(self, gate: Gate) -> None:
@@ -306,7 +306,7 @@ class ExpertSums(BatchedSum):
         self._cap_public = gate.public_randomness()
 
     def start(self, start: Released) -> None:
-        """Every expert begins with the values of items alone, and prefers its item of the last set."""
+        """Start every expert from single items' values, with a preference for its item of the last set."""
         settings, people = self.settings, max(1, start.people)
         values = np.zeros(settings.n_items) if start.values is None else start.values
         own = np.tile(values, (settings.k, 1))
@@ -327,15 +327,15 @@ class ExpertSums(BatchedSum):
     def _followed(
         self, scores: NDArray[np.float64], number: int, uniforms: NDArray[np.float64], active: Any
     ) -> NDArray[np.int32]:
-        """An item of each published expert, from the quadratic leader of its sums.
+        """An item of each published expert, drawn from the quadratic leader of its sums.
 
-        One that is shown already is worth nothing more: it is drawn again, and no item's chance falls.
+        An item that is shown already adds nothing: the expert draws again, and no item's probability falls.
         """
         active = np.ones(self.settings.n_items, dtype=bool) if active is None else active
         left, shown = active.copy(), np.empty(self.settings.k, dtype=np.int32)
         for expert, uniform in enumerate(uniforms):
             near = scores[expert] / (max(number, 1) * self.settings.curvature)
-            near = np.where(active, near, near.min() - 2.0)  # where a projection leaves nothing
+            near = np.where(active, near, near.min() - 2.0)  # so low that the projection is 0 there
             chances = np.where(left, self.settings.simplex.project(near), 0.0)
             summed = np.cumsum(chances if chances.any() else left)
             place = int(np.searchsorted(summed, uniform * summed[-1], side="right"))
@@ -357,19 +357,19 @@ class ExpertSums(BatchedSum):
         assert rows is not None
         self.gains.add(rows.compressed, first, within_limit, shown, self.pending)
 
-    # --- whole streams, where every batch is as long ---------------------------------------------
+    # --- streams, with batches of equal length ---------------------------------------------------
 
     def passed(self, number: int, is_open: bool) -> int:
-        """How many rounds of the last set's batch are over: all where a new one is due."""
+        """How many rounds of the last set's batch are over: all of them where a new set is due."""
         passed = number % self.settings.resample_every
         return passed if passed or is_open else self.settings.resample_every
 
     def play(self, stream: Stream, rows: Rows, seen: Population, first: int, shown: NDArray[np.int32],
              number: int, passed: int) -> NDArray[np.int32]:  # fmt: skip
-        """The rounds of a stream, compiled: people from ``first`` on, ``seen`` as they are counted.
+        """Play the rounds of a stream, compiled: people from ``first`` on; ``seen`` are they as counted.
 
-        The noise of their sums has been drawn. ``number`` and ``shown`` are the first round and its set, of
-        whose batch ``passed`` rounds are over; the set of the last round is returned.
+        The noise of their sums has been drawn. ``number`` and ``shown`` are the first round and its set;
+        ``passed`` rounds of its batch are over. Returns the set of the last round.
         """
         learned, settings, size = seen.as_rows(), self.settings, stream.rewards.size
         assert learned is not None
@@ -384,12 +384,12 @@ class ExpertSums(BatchedSum):
             people = (rows.compressed, learned.compressed)
             rounds.run(stream, first, *people, passed, rates, uniforms, last)
         if self.exhausted:
-            self.pending[:] = 0  # nobody who comes now is in any release
+            self.pending[:] = 0  # no later release could include these people
         return last
 
 
 def _units(how: UnitGains, shown: NDArray[np.int32], person: Any) -> NDArray[np.int64]:
-    """What each item adds for each expert, for a person or for people who are rows, in units."""
+    """Each item's gain for each expert, in units, for a person or summed over people given as rows."""
     rows = person.as_rows()
     if rows is not None:
         out = np.zeros((shown.size, rows.n_items), dtype=np.int64)
@@ -405,42 +405,41 @@ def _units(how: UnitGains, shown: NDArray[np.int32], person: Any) -> NDArray[np.
 class RunningSumSelector(OnlineSelector):
     """k ordered experts, each choosing by a softmax of privately summed gains.
 
-    Expert i keeps the sum, over people, of what each item would have added on top of the first i - 1 items
-    shown. The k sums leave through one private running sum of k n_items coordinates, so the noise of a
-    round hardly grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``),
-    while drawing each set by the exponential mechanism pays for every draw. Any private experts will do,
-    paper 000 remarks (`Experts`).
+    Expert i keeps the sum, over people, of each item's marginal gain given the first i - 1 items shown. The k
+    sums are released as one private running sum of k n_items coordinates, so the noise of a round hardly
+    grows with the number of rounds (with its logarithm for ``sums="sqrt"`` and ``"blt"``), whereas the
+    exponential mechanism pays for every draw. As paper 000 remarks, any private experts will do (`Experts`).
 
     ``items_per_person=m`` counts at most m of each person's items (chosen by public randomness): noise then
-    grows with sqrt(m) instead of sqrt(n_items), and the learner sees a little less of each person.
-    ``weights="norm"`` drops nobody's items and weights people instead: somebody whose items are worth much
+    grows with sqrt(m) instead of sqrt(n_items), but part of a person's data may be ignored.
+    ``weights="norm"`` drops no items and weights people instead: a person whose items have large values
     counts less, by min(1, bound / L2 norm of the values of single items), and noise does not grow with
     n_items at all.
     ``resample_every=B`` draws a new set every B rounds, at the same learning ``rate`` as without; it is
     faster and, on streams that do not turn against it within a batch, better. ``"auto"`` takes the B and
     the rate of the smallest certified regret. ``rate="falling"`` starts fast and slows down as 2 sqrt(k ln(n)
-    / t): better where people want the same all the time, at up to 2.25 times the certified cost of learning.
+    / t): better on stationary streams, at up to 2.25 times the certified cost of learning.
     ``rounds=None`` is for streams without an end: batches grow by 15 % each from ``first_batch`` on (8
-    standard deviations of the noise, if it is not given), so that 100 releases, reserved at once, last for
-    some 10^8 rounds; the set of the last one is served on. The rate falls then, unless it is a number. No
-    regret is certified, as growing batches can cost a share of all rounds: declare rounds for that.
-    ``noise="laplace"`` with ``sums="tree"`` is pure epsilon. ``calibration="published"`` has the experts of
-    paper 000's remark: k times paper 004's PFTAL on the simplex, each with epsilon / k, in place of softmax
-    and of sums over all experts; pure epsilon as well, whatever the delta (an expert whose item is shown
+    people per standard deviation of the noise, if it is not given), so that 100 releases, reserved at once,
+    last for some 10^8 rounds; the last set is served after that. The rate then falls, unless it is a number.
+    No regret is certified, as growing batches can lose a fraction of all rounds: declare rounds for that.
+    ``noise="laplace"`` with ``sums="tree"`` is pure epsilon. ``calibration="published"`` uses the experts of
+    paper 000's remark: k copies of paper 004's PFTAL on the simplex, each with epsilon / k, in place of
+    softmax and of sums over all experts; also pure epsilon, whatever the delta (an expert whose item is shown
     already draws again, which loses nothing).
-    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of everybody, who then
+    ``min_separation=s`` is for people who return, with ``max_rounds_per_person=b``: of each person, who then
     needs a ``person_id``, at most b batches (of ``resample_every`` rounds) count, once each and at least s
-    apart. Noise is for what these can move together (`privacy.Participation`), not b times what one can.
+    apart. Noise covers what these can move together (`privacy.Participation`), not b times what one can.
 
     Formal guarantee: one person's gains move the stacked vector by at most bound sqrt(min(k n, 2 k m)) in L2
-    (replace), bound min(k n, 2 k m) in L1; weighted, by bound sqrt(2 k) (added or removed: sqrt k). There no
-    gain exceeds what the item is worth alone (functions are cut to that), so each expert's part of a person's
-    vector has a norm of at most the bound, and no entry is negative. Everything after the running sum is
-    post-processing. Holds for people chosen with knowledge of all earlier sets. Sets are drawn with public
-    randomness.
+    (replace), bound min(k n, 2 k m) in L1; weighted, by bound sqrt(2 k) (added or removed: sqrt k). With
+    weights no gain exceeds the item's value alone (functions are clipped to that), so each expert's part of a
+    person's vector has a norm of at most the bound, and no entry is negative. Everything after the running
+    sum is post-processing. Holds for people chosen with knowledge of all earlier sets. Sets are drawn with
+    public randomness.
 
-    Regret: `bounds.noisy_leader`, over declared rounds. With ``items_per_person`` it is about people as they
-    are counted, with ``weights`` about weighted people, also in the comparison.
+    Regret: `bounds.noisy_leader`, over declared rounds. With ``items_per_person`` it is the regret for people
+    as they are counted, with ``weights`` for weighted people, also in the comparison.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [0, 1, 0]] * 50)
@@ -491,7 +490,7 @@ class RunningSumSelector(OnlineSelector):
 
     def _run_rows(self, stream: Stream, rows: Rows) -> None:
         if self.settings.rounds is None or not self._sum.compiles or self._catalogue.active is not None:
-            super()._run_rows(stream, rows)  # trees and growing batches
+            super()._run_rows(stream, rows)  # for trees, growing batches and retired items
             return
         count, every, rounds, first = stream.rewards.size, self.settings.resample_every, self._rounds, 0
         seen = self._sum.counted(stream.people[:count], rounds.number)
@@ -503,7 +502,7 @@ class RunningSumSelector(OnlineSelector):
             ahead = every - passed + every * self._sum.rows_ahead(count - first)
             part = stream.part(slice(first, min(count, first + ahead)))
             play = partial(self._play, part, rows, seen, first, rounds.number, passed)
-            rounds.close(part.rewards.size, then=play)  # first: an interruption never doubles anybody
+            rounds.close(part.rewards.size, then=play)  # closed first: nobody is counted twice
             first += part.rewards.size
 
     def _play(self, part: Stream, rows: Rows, seen: Population, first: int, number: int, passed: int) -> None:
@@ -511,7 +510,7 @@ class RunningSumSelector(OnlineSelector):
 
 
 def _check_items(people: Population, most: int | None) -> None:
-    """Refuse people of more items than are paid for: a compiled loop does not look again."""
+    """Refuse people with more items than are paid for: the compiled loop does not check that."""
     rows = people.as_rows()
     assert rows is not None
     if most is not None and int(np.diff(rows.sparse.indptr).max()) > most:
@@ -519,7 +518,7 @@ def _check_items(people: Population, most: int | None) -> None:
 
 
 def check_growth(before: SumSpec | None, after: SumSpec | None, neighbours: str) -> None:
-    """Refuse more items where one person would move a sum by more than was paid for."""
+    """Refuse more items where the sensitivity of a sum would exceed what was paid for."""
     if before is None or after is None:
         return
     if after.bounds.difference(neighbours) > before.bounds.difference(neighbours):

@@ -36,33 +36,33 @@ Place = tuple[int, int]  # which learner, and which of its rounds
 class Segments:
     """One learner for each of the ``values`` of a public attribute, such as a country or a kind of device.
 
-    ``make(budget)`` makes a learner that spends from what it is given, for example
-    ``partial(LeaderSelector, 40, 3, None, labels=products)``; it is called once for each value and must make
-    alike ones. ``by`` names the attribute, for the account. Other values than these are refused, or go to the
-    segment called ``other``. Rounds are numbered through all segments, and `choose`, `learn`, `expire` and so
-    on are as of one learner.
+    ``make(budget)`` creates a learner that spends from the budget it is given, for example
+    ``partial(LeaderSelector, 40, 3, None, labels=products)``; it is called once per value and must create
+    learners with the same settings. ``by`` names the attribute, for the account. Values that are not listed
+    are refused, or go to the segment called ``other``. Rounds are numbered across all segments; `choose`,
+    `learn`, `expire` and so on work as for one learner.
 
-    ``share=True``: a segment's set follows from what its own learner released and from what the others did,
-    the more from the others the less it knows itself and the more they agree (`released.shrunk`). Learners
-    must release sums of what items are worth: `LeaderSelector`, for which it is the default, and
-    `RunningSumSelector`. Hedge and phases release sets and nothing else; what a bandit's rewards tell is
-    about the sets it showed. Sharing serves more in small segments whose tastes are related. Where they
-    have nothing in common it serves less, until that is known. Let ``make`` take a shorter ``first_batch``,
-    by the root of the number of segments: what one releases early is of use to all. Below n x mu of about
-    500 in a segment (mu is the budget in Gaussian DP) many small segments serve less than one learner for
-    everybody: where rounds are declared, that is warned of.
+    ``share=True``: a segment's set depends on what its own learner and the others released, the more on the
+    others the less its own learner knows and the more the segments agree (`released.shrunk`). Learners
+    must release sums of item values: `LeaderSelector`, for which sharing is the default, and
+    `RunningSumSelector`. Hedge and phases release nothing but sets, and a bandit's rewards concern the sets
+    it showed. Sharing improves results in small segments with related tastes. Where segments have nothing in
+    common it makes them worse, until that is known. Let ``make`` use a ``first_batch`` that is shorter by the
+    square root of the number of segments: an early release of one helps all. Below n x mu of about 500 in a
+    segment (mu is the budget in Gaussian DP) many small segments do worse than one learner for everybody: a
+    warning says so where rounds are declared.
 
     Formal guarantee: that of one learner with the whole budget, for a person with up to
     ``max_rounds_per_person`` rounds in any of the segments. Proof. Neighbouring inputs have the same sequence
-    of segments, which is public, and differ in what one person answers. Change one of their rounds: its
-    answer enters the sums or choices of one learner. Given everything released before, the releases of the
-    others are distributed alike in both inputs, whatever use they make of what this one released. So one
-    round loses what it loses with one learner, of the worst segment (parallel composition), and a person of b
-    rounds, which are counted once for all segments, is b such steps away.
+    of segments, which is public, and differ in one person's answers. Change one of their rounds: its answer
+    enters the sums or choices of one learner. Given everything released before, the releases of the other
+    learners have the same distribution under both inputs, however they use what this one released. So the
+    loss of one round is that of one learner, in the worst segment (parallel composition), and inputs that
+    differ in a person's b rounds, which are counted together across segments, are b such steps apart.
 
-    Not covered: the segment itself. Somebody who could have come to another segment instead changes two
-    rounds, one that is left empty here and one that is filled there, and loses what two rounds lose. Where
-    that is to be protected, declare twice the ``max_rounds_per_person``. The account says that segments are
+    Not covered: the segment itself. A person who could have come to another segment instead changes two
+    rounds, one that becomes empty here and one that is filled there, and so loses as much as two rounds do.
+    To protect that as well, declare twice the ``max_rounds_per_person``. The account states that segments are
     taken to be public.
 
     >>> from functools import partial
@@ -135,7 +135,7 @@ class Segments:
         return self._gate.budget
 
     def of(self, segment: Any) -> Segment:
-        """One segment, to be served alone."""
+        """One segment, as an object with the methods of a learner."""
         return Segment(self, self._index(segment))
 
     @property
@@ -145,24 +145,24 @@ class Segments:
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """What the items are called; None for their numbers."""
+        """The items' labels; None where items go by their numbers."""
         labels: tuple[Any, ...] | None = self._learners[0].labels
         return labels
 
     @property
     def round(self) -> int:
-        """How many rounds have been chosen for, in all segments."""
+        """How many rounds have been chosen for, in all segments together."""
         return self._numbers.next
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Rounds that were passed without their feedback, which may still come."""
+        """Earlier rounds whose feedback has not arrived but may still come."""
         with self._turns.look():
             return tuple(self._passed())
 
     @property
     def privacy(self) -> Guarantee:
-        """The guarantee of the whole declared run: of the worst segment. ``privacy.spent`` is so far."""
+        """The guarantee of the whole declared run, in the worst segment; ``privacy.spent`` is so far."""
         with self._turns.look():
             ledger = Releases()
             for name, learner in zip(self._names, self._learners, strict=True):
@@ -172,7 +172,7 @@ class Segments:
 
     @property
     def released(self) -> Mapping[Any, Released]:
-        """What was released about the items in each segment: what others may begin with, at no cost."""
+        """What was released about the items in each segment; others may start from it at no cost."""
         with self._turns.look():
             pairs = zip(self.values, self._learners, strict=True)
             return MappingProxyType({value: learner.released for value, learner in pairs})
@@ -186,7 +186,7 @@ class Segments:
         exclude: Iterable[Any] | None = None,
         include: Iterable[Any] | None = None,
     ) -> Selection:
-        """The set for this round of a segment; the rest as in `OnlineSelector.choose`.
+        """The set for this round of a segment; parameters are those of `OnlineSelector.choose`.
 
         Rounds of different segments may be open at the same time. The selection's ``round`` is its number
         among the rounds of all segments. Where too many rounds wait for feedback, the oldest expire.
@@ -206,18 +206,18 @@ class Segments:
     ) -> None:
         """Learn from the person of a ``round``, or of the open round of a ``segment``.
 
-        Neither is needed where feedback of one round only is waited for. A ``round`` belongs to the segment
-        it was chosen for, whatever else is given. ``person``, ``items`` and ``person_id`` as for one learner;
-        a person who comes to several segments must have the same ``person_id`` in all of them.
+        Neither is needed while only one round waits for feedback. A ``round`` belongs to the segment it was
+        chosen for; another ``segment`` is refused. ``person``, ``items`` and ``person_id`` are as for one
+        learner; a person who comes to several segments must have the same ``person_id`` in all of them.
         """
         with self._turn("learn()"):
             self._learn(self._meant(segment, round), person, items=items, person_id=person_id)
 
     def expire(self, before: int) -> int:
-        """Wait no longer for feedback of rounds ``before`` this one, of all segments; how many these were.
+        """Stop waiting for feedback of rounds before number ``before``, in all segments; returns how many.
 
-        The round of a segment that nobody has come after is not passed yet, and stays. When to do so must be
-        a public rule. At most 131,072 rounds are waited for in all; with one more the oldest expires.
+        A segment's open round does not expire. When to expire must follow a public rule. At most 131,072
+        rounds can wait for feedback in all; with one more the oldest expires.
         """
         with self._turn("expire()"):
             first = checks.whole("before", before, at_least=-(1 << 62))
@@ -227,7 +227,7 @@ class Segments:
             return len(passed)
 
     def skip(self, rounds: Iterable[int]) -> None:
-        """Learn nothing of these rounds: their sets were never shown, or others were. A public fact."""
+        """Learn nothing from these rounds, whose sets, by a public fact, were not shown."""
         with self._turn("skip()"):
             late = [checks.whole("rounds", round, at_least=0) for round in rounds]
             for round in late:
@@ -238,11 +238,11 @@ class Segments:
                 self._learners[index].skip([place])
 
     def add_items(self, items: Iterable[Any]) -> None:
-        """New items, or retired ones that are back, can be shown in all segments from now on."""
+        """Add new items to the catalogue of all segments, or bring retired ones back."""
         with self._turn("add_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
             if self._learners[0]._catalogue.sorted_out(names)[1]:
-                for learner in self._learners:  # first: what is refused in one segment changes none
+                for learner in self._learners:  # first, so that a refusal in one segment changes none
                     learner._check_growing()
             with self._turns.whole("add_items()"):
                 for learner in self._learners:
@@ -251,7 +251,7 @@ class Segments:
             self._numbers.changed.update(range(len(self._learners)))
 
     def retire_items(self, items: Iterable[Any]) -> None:
-        """These items, by label or number, are not shown from now on, in any segment."""
+        """Stop showing these items, by label or number, in all segments."""
         with self._turn("retire_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
             for learner in self._learners:
@@ -266,7 +266,7 @@ class Segments:
         person_ids: Sequence[Hashable] | None = None,
         progress: bool = False,
     ) -> Trace:
-        """A whole stream, round by round: ``segments`` has the segment of each of ``people``.
+        """Process a stream round by round; ``segments`` lists the segment of each of ``people``.
 
         People of a segment whose declared horizon is over are served its last set and not learned from.
         """
@@ -306,22 +306,22 @@ class Segments:
     # --- saving ----------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """What `save` writes, for a database; guard it as well. `discreet.load` takes it, too."""
+        """The bytes that `save` writes, for a database, just as sensitive; `discreet.load` accepts them."""
         with self._turn("to_bytes()"):
             return state_bytes(*self._saved())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, completely or not at all; `discreet.load` resumes from it.
+        """Write the whole state to a file, atomically; `discreet.load` resumes from it.
 
-        As `OnlineLearner.save`: the file holds true sums of private data, and a gate that others use as well
-        is not in it.
+        As with `OnlineLearner.save`, the file holds exact sums of private data, and a gate that others use
+        too is not in it.
         """
         with self._turn("save()"):
             write_state(path, *self._saved())
             self._owner.saved()
 
     def _saved(self, *, learners: bool = True) -> State:
-        """What a file holds, with the name of the owner of its charges."""
+        """The state to save, with the owner of its charges."""
         owner = self._owner.state()
         states = [learner._saved() for learner in self._learners if learners]
         state, arrays = capture(self)
@@ -353,7 +353,7 @@ class Segments:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | bytes, *, gate: Gate | None = None) -> Self:
-        """Go on from a saved file; what was spent stays spent. ``gate`` as in `OnlineLearner.load`."""
+        """Resume from a saved file; what was spent stays spent. ``gate`` is as in `OnlineLearner.load`."""
         header, arrays = read_state(path)
         path = "the state" if isinstance(path, bytes) else path
         if header.get("class") != "Segments":
@@ -390,7 +390,7 @@ class Segments:
     # --- inside ----------------------------------------------------------------------------------
 
     def _join(self, gate: Gate, own_gate: bool, learners: list[OnlineSelector], key: bytes) -> None:
-        """Put the parts together, new ones or those from a file."""
+        """Connect the learners, new ones or those from a file."""
         self._gate, self._own_gate, self._learners = gate, own_gate, learners
         self._turns = Turns("segments")
         self._limit = ContributionLimit(gate.budget.max_rounds_per_person, key)
@@ -418,7 +418,7 @@ class Segments:
         return self._turns.take(call)
 
     def _index(self, segment: Any) -> int:
-        """Which learner somebody of this segment is served by."""
+        """The index of the learner that serves this segment."""
         plain = segment.item() if isinstance(segment, np.generic) else segment
         index = self._places.get(plain) if isinstance(plain, str | int | float) else None
         if index is not None and isinstance(self.values[index], bool) == isinstance(plain, bool):
@@ -432,7 +432,7 @@ class Segments:
         return self._places[self.other]
 
     def _choose(self, index: int, **how: Any) -> Selection:
-        """`choose`, for those who have their turn."""
+        """`choose`, for callers inside a turn (`_turn`)."""
         learner = self._learners[index]
         shown = learner.choose(**how)
         number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
@@ -441,14 +441,14 @@ class Segments:
         return Selection(shown.items, number, shown.labels)
 
     def _learn(self, meant: tuple[int | None, int, int | None], person: Any, **how: Any) -> None:
-        """`learn` about the round that is ``meant``, for those who have their turn."""
+        """`learn` about the round that `_meant` found, for callers inside a turn (`_turn`)."""
         number, index, place = meant
         self._learners[index].learn(person, round=place, **how)
         self._numbers.drop(number)
         self._finish_if_over(index)
 
     def _is_open(self, index: int, place: int) -> bool:
-        """Whether a round of a learner is the one that it waits for."""
+        """Whether this round of a learner is its open one."""
         rounds = self._learners[index]._rounds
         return rounds.is_open and rounds.number == place
 
@@ -479,7 +479,7 @@ class Segments:
             self._owner.finish()
 
     def _passed(self) -> Iterator[int]:
-        """Rounds that were passed without their feedback, the oldest first."""
+        """Earlier rounds whose feedback is still missing, the oldest first."""
         waiting = self._numbers.waiting.items()
         return (round for round, place in waiting if not self._is_open(*place))
 
@@ -489,7 +489,7 @@ class Segments:
 
 
 class Segment:
-    """One segment of `Segments`: it chooses and learns what `Segments` would choose and learn for it."""
+    """One segment of `Segments`, which it calls for its own segment."""
 
     def __init__(self, segments: Segments, index: int) -> None:
         self._segments, self._index = segments, index
@@ -497,12 +497,12 @@ class Segment:
 
     @property
     def round(self) -> int:
-        """How many rounds the segment has had; `choose` numbers them through all segments."""
+        """How many rounds the segment has had; `choose` numbers rounds across all segments."""
         return self._learner.round
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """What the items are called."""
+        """The items' labels; None where items go by their numbers."""
         return self._segments.labels
 
     @property
@@ -511,7 +511,7 @@ class Segment:
         return self._learner.released
 
     def ranking(self, count: int | None = None) -> tuple[int, ...]:
-        """Numbers of items that can be shown, by all that was released, best first."""
+        """Numbers of the items that can be shown, ranked by everything released, best first."""
         return self._learner.ranking(count)
 
     def choose(self, *, wait: bool = True) -> Selection:
@@ -532,7 +532,7 @@ class Segment:
         self._segments.learn(person, segment=self._segments.values[self._index], round=round)
 
     def waits_for(self, round: int) -> bool:
-        """Whether feedback of a round of that number may still come."""
+        """Whether feedback of the round with this number may still come."""
         return round in self._segments._numbers.waiting
 
     def skip(self, rounds: Iterable[int]) -> None:
@@ -540,26 +540,26 @@ class Segment:
         self._segments.skip(rounds)
 
     def run(self, people: Any) -> None:
-        """People of this segment, one after the other, as fast as one learner: the same as `Segments.run`."""
+        """Process people of this segment: the same as `Segments.run`, at the speed of a single learner."""
         segments, index, learner = self._segments, self._index, self._learner
         with segments._turn("run()"):
             first, pool = learner.round, learner._pool
-            # A set that stands is kept for its round; what others have released since is for the next one.
+            # An open round keeps its set; what others have released since counts from the next round on.
             stands = pool is not None and pool.news and learner._rounds.is_open and len(people) > 1
             try:
                 for some in (people[:1], people[1:]) if stands else (people,):
                     learner.run(some)
-            finally:  # rounds that are over have their numbers, and nothing is waited for
+            finally:  # number the rounds that are closed; none of them waits for feedback
                 for round in range(first, learner.round):
                     segments._numbers.drop(segments._numbers.number(index, round))
                 segments._finish_if_over(index)
 
 
 def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate: bool) -> list[str]:
-    """What an account calls the groups of people with the ``values`` of an attribute.
+    """The account's names for the groups of people with the ``values`` of an attribute.
 
-    At a gate that others use too, groups of another attribute, or of other values, may hold the same people:
-    the names tell these apart, and the gate refuses them together.
+    At a gate that others use too, groups by another attribute, or of other values, may contain the same
+    people: the names tell these apart, and the gate refuses them together.
 
     >>> group_names(("de", "fr"), "country", None, own_gate=True)
     ['country: de', 'country: fr']
@@ -572,7 +572,7 @@ def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate
             " may be in groups of two divisions"
         )
     family = by or "segment"
-    if not own_gate:  # the same values of the same attribute are the same people, others are not
+    if not own_gate:  # only the same values of the same attribute divide people in the same way
         known = json.dumps([list(values), other]).encode()
         family = f"{family} {hashlib.blake2b(known, digest_size=4).hexdigest()}"
     names = [f"{family}: {str(value).replace(': ', ':')}" for value in values]
@@ -582,7 +582,7 @@ def group_names(values: tuple[Any, ...], by: str | None, other: Any, *, own_gate
 
 
 def all_values(values: Any, other: Any) -> tuple[Any, ...]:
-    """The values of segments, checked, with ``other`` among them."""
+    """The checked values of segments, including ``other``."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"values must be a list, got {checks.shown(values)}")
     found = [plain_label(value) for value in values]
@@ -594,7 +594,7 @@ def all_values(values: Any, other: Any) -> tuple[Any, ...]:
 
 
 class RoundNumbers:
-    """Every round of every learner gets the next number; those that are ``waiting`` for feedback are kept.
+    """Numbers the rounds of all learners consecutively, and records which are ``waiting`` for feedback.
 
     >>> numbers = RoundNumbers(2)
     >>> numbers.number(0, 0), numbers.number(1, 0), numbers.number(0, 0), numbers.number(0, 1)
@@ -607,14 +607,14 @@ class RoundNumbers:
 
     def __init__(self, learners: int) -> None:
         self.next = 0
-        self.waiting: dict[int, Place] = {}  # in order
+        self.waiting: dict[int, Place] = {}  # in increasing order of numbers
         self._last: list[Place] = [(-1, -1)] * learners  # the latest round of each learner, and its number
-        self.changed = set(range(learners))  # learners with other rounds than when somebody cleared this
+        self.changed = set(range(learners))  # learners that have changed since this was last cleared
 
     def number(self, index: int, round: int, *, open: bool = True) -> int:
-        """The number of a learner's round, a new one if it is asked for the first time.
+        """The number of a learner's round, a new one at the first call for it.
 
-        A round that is not ``open`` comes after a learner's horizon: no feedback is waited for.
+        A round that is not ``open`` (after a learner's horizon) waits for no feedback.
         """
         self.changed.add(index)
         if self._last[index][0] != round:
@@ -625,18 +625,18 @@ class RoundNumbers:
         return self._last[index][1]
 
     def of(self, index: int, round: int) -> int | None:
-        """The number of a learner's latest round."""
+        """The number of a learner's latest round; None if ``round`` is another one."""
         last, number = self._last[index]
         return number if last == round else None
 
     def take(self, number: int) -> Place:
-        """The learner of a round whose feedback is no longer waited for, and its number there."""
+        """Stop waiting for a round's feedback; returns its learner and its number there."""
         place = self.waiting.pop(number)
         self.changed.add(place[0])
         return place
 
     def drop(self, number: int | None) -> None:
-        """Feedback of a round has come, if it was waited for."""
+        """Stop waiting for a round's feedback, if it is waited for at all."""
         if number in self.waiting:
             self.take(number)
 
@@ -656,9 +656,9 @@ class RoundNumbers:
 
 
 class SharedLimit(ContributionLimit):
-    """Counts people where ``shared`` does, so that a person's rounds with all learners count together.
+    """Delegates counting to ``shared``, so that a person's rounds with all learners count together.
 
-    What is counted is saved with ``shared``; a learner's file holds its ``own`` limit, which counts nobody.
+    The counts are saved with ``shared``; a learner's file contains its ``own`` limit, which counts nobody.
     """
 
     def __init__(self, own: ContributionLimit, shared: ContributionLimit) -> None:
@@ -675,19 +675,19 @@ class SharedLimit(ContributionLimit):
 
 
 def restored(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]], gate: Gate) -> OnlineSelector:
-    """A learner as it was saved, at a gate where it takes up what it was charged for."""
+    """Restore a saved learner at a gate where it reclaims its earlier charges."""
     kind: type[OnlineSelector] = kind_of(header, OnlineSelector, "a segment")
     learner = object.__new__(kind)
     learner._take_up(header, arrays, gate, own_gate=False)
     return fix(learner)
 
 
-# n x mu of a segment below which one learner for everybody serves more: measured for many small segments.
+# The n x mu of a segment below which one learner for everybody does better, measured with many small ones.
 _ENOUGH = 500.0
 
 
 def warn_of_few(learners: Sequence[OnlineSelector]) -> None:
-    """Say where segments are declared to be so small that each learns little: public numbers alone."""
+    """Warn if declared segments are so small that each learns little; uses public numbers only."""
     few = [one.rounds * one.budget.mu for one in learners if one.rounds and one.budget.private]
     small = [signal for signal in few if 0.0 < signal < _ENOUGH]
     if small:
@@ -699,7 +699,7 @@ def warn_of_few(learners: Sequence[OnlineSelector]) -> None:
 
 
 def check_alike(learners: Sequence[OnlineSelector]) -> None:
-    """Refuse learners that differ in more than what they have seen."""
+    """Refuse learners of different kinds or settings."""
     first = learners[0]
     for learner in learners[1:]:
         if type(learner) is not type(first) or plain_fields(learner.settings) != plain_fields(first.settings):
@@ -707,9 +707,9 @@ def check_alike(learners: Sequence[OnlineSelector]) -> None:
 
 
 def pieces(segments: Segments) -> dict[Any, bytes]:
-    """What `Segments.to_bytes` has, as pieces: learners that have changed since the last time, and the rest.
+    """The content of `Segments.to_bytes` in pieces: the learners changed since the last call, and the rest.
 
-    Learners are under the value of their segment, the rest is under None.
+    A learner's key is the value of its segment; that of the rest is None.
     """
     with segments._turn("to_bytes()"):
         found: dict[Any, bytes] = {None: state_bytes(*segments._saved(learners=False))}
@@ -720,7 +720,7 @@ def pieces(segments: Segments) -> dict[Any, bytes]:
 
 
 def joined(found: Mapping[Any, bytes], gate: Gate) -> Segments:
-    """Go on with segments whose pieces are those that were written last; see `Segments.load`."""
+    """Resume segments from the latest of all their `pieces`; see `Segments.load`."""
     header, arrays = read_state(found[None])
     for index, value in enumerate(header["values"]):
         own, some = read_state(found[value])

@@ -1,7 +1,7 @@
 """Private sums of people's feedback: pending until they are released with noise, and their calibration.
 
 `PrivateTotal` is a running sum over the whole stream, `BatchedSum` one from which sets of items are drawn.
-`BatchTotal` is the sum of one batch of people after another, of which nobody is in two.
+`BatchTotal` releases sums of disjoint batches of people.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from .released import Estimates, Evidence, Pooled
 
 Values = NDArray[Any]
 LOWEST = -1e300  # a score that is never drawn
-# An item that came late is taken for an ordinary one until it has been there for this many people, or for so
-# many that noise of this many standard deviations would not lift an ordinary one into the set.
+# The score of an item that was added late counts as average until it has been there for _FEW people, or until
+# noise of _SURE standard deviations would not lift an average item into the set, if that takes more people.
 _FEW, _SURE = 20.0, 3.0
 
 
 def masked(scores: NDArray[np.float64], active: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Scores of items, the last axis, with those that are not active far below all others."""
+    """Scores of items (the last axis), with inactive items far below all others."""
     return np.where(active, scores, LOWEST)
 
 
 class PrivateTotal:
-    """A private running sum of people's feedback, with what is pending between releases.
+    """A private running sum of people's feedback, plus the feedback pending since the last release.
 
-    ``shape`` is that of the sums. ``units`` is how many units make 1, where amounts are integers; None where
-    they are floats. ``spec`` is None where nothing is ever released: with a single decision nobody's data
-    enters one. ``public`` is for public noise on top that keeps a tree's noise from ever falling, as
-    certificates of perturbed leaders need; None where that is not wanted. ``how`` are options of
-    `RunningSum.of`; with ``ahead`` loops may take sums themselves (`compiled`), also of a tree (``trees``) if
-    they ask for no more rows of noise than they use.
+    ``shape`` is that of the sums. ``units`` is how many units make 1 where amounts are integers, None where
+    they are floats. ``spec`` is None where nothing is ever released: a single decision depends on nobody's
+    data. ``public`` draws additional public noise that keeps a tree's noise from ever decreasing, as
+    certificates of perturbed leaders need; None for no such noise. ``how`` are options of `RunningSum.of`;
+    with ``ahead`` compiled loops may take sums themselves (`compiled`), with ``trees`` also those of a tree,
+    if they ask for no more rows of noise than they use.
 
-    People are emptied out before they are released: an interruption may lose them, never count them twice.
+    Pending feedback is cleared before its release: an interruption may lose people, never count them twice.
     """
 
     _state: ClassVar[tuple[str, ...]] = (
@@ -101,10 +101,10 @@ class PrivateTotal:
         self.pending: Values = self._nothing()
         self.released: Values = np.zeros(shape)
         self._topped_up = 0.0
-        self._base: Values | None = None  # what earlier sums, of other people, have released
+        self._base: Values | None = None  # the last release of earlier sums, which are over other people
         self._earlier = 0  # how many releases these were
-        self.people_before = 0  # people whom what was released before the first round is about
-        # After how many people each item came, if any came late.
+        self.people_before = 0  # how many people the releases before the first round cover
+        # How many people had come before each item was added; None if all items were there from the start.
         self._joined: NDArray[np.int64] | None = None
         self._resumed()
 
@@ -117,20 +117,20 @@ class PrivateTotal:
         return self._earlier + (0 if self.sum is None else self.sum.taken)
 
     def _resumed(self) -> None:
-        # Whether nothing more will be released: nobody who comes then is in any sum.
+        # Whether nothing more will be released: people who come later enter no sum.
         self.exhausted = self.sum is None or self.sum.taken >= self.sum.spec.rounds
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
-        """What the account has to list so far: one sum, as those before it are of other people."""
+        """What the account lists so far: one sum, as earlier ones are over disjoint people."""
         if self.sum is not None and self.count:
             yield self.sum.charged
 
     def add(self, amounts: Values) -> None:
-        """Take up the feedback of one person, or of several together."""
+        """Add the feedback of one person, or the sum of several."""
         self.pending += amounts
 
     def release(self) -> Values:
-        """Release what is pending; all that has been released so far."""
+        """Release the pending feedback; returns the noisy sum of everything so far."""
         taken = 0 if self.sum is None else self.sum.taken
         if self.sum is None or taken >= self.sum.spec.rounds:
             return self.released
@@ -145,10 +145,10 @@ class PrivateTotal:
     def grow(
         self, spec: SumSpec | None, shape: tuple[int, ...], places: tuple[NDArray[Any], ...], people: int
     ) -> None:
-        """Go on with larger vectors, in which ``places`` (an open mesh) are the old ones; the rest are 0.
+        """Continue with larger vectors: the old entries at ``places`` (an open mesh), the others 0.
 
-        A new sum begins, with the same noise. Nobody whose feedback is in the one before is in this one, so
-        what was paid for one sum pays for both. What was released so far, after n = ``people``, stays.
+        A new sum begins, with the same noise. Nobody has feedback in both sums, so the charge for one pays
+        for both (parallel composition). What was released so far, over ``people`` people, is kept.
         """
         before = self.sum
         if (spec is None) != (before is None):
@@ -167,13 +167,13 @@ class PrivateTotal:
 
     @property
     def started(self) -> bool:
-        """Whether something was released before this sum began."""
+        """Whether there are estimates from before this sum began."""
         return self._base is not None
 
     def warm(self, values: Values, people: int) -> None:
-        """Begin with estimates from elsewhere: the value of each item to one of ``people``.
+        """Start from estimates made elsewhere: each item's average value over ``people`` people.
 
-        These are public numbers; NaN is an item that was not there.
+        These are public numbers; NaN marks an item that was not there.
         """
         new = np.isnan(values)
         self.people_before = people
@@ -184,13 +184,13 @@ class PrivateTotal:
 
     @property
     def _noise(self) -> float:
-        """The deviation of the noise on the latest sum."""
+        """The standard deviation of the noise on the latest sum."""
         return 0.0 if self.sum is None or not self.sum.taken else self.sum.noise_std(self.sum.taken)
 
     def averages(self, rounds: int, k: int, unit: float = 1.0) -> Estimates:
-        """The value of each item to a person, by what was released, in units of value, for a `Released`.
+        """Estimates of each item's average value to a person, in units of value, for a `Released`.
 
-        Of ordered experts the first one's, to whom items are alone.
+        With ordered experts these are the first expert's, which sees the value of items on their own.
         """
         if not (self.count or self.started):
             return None, 0, None
@@ -201,10 +201,11 @@ class PrivateTotal:
         return means, people, np.broadcast_to(deviations, means.shape).copy()
 
     def scores(self, rounds: int, k: int) -> Values:
-        """What was released by round ``rounds``, with items that came late as if they had been there before.
+        """The sums released by round ``rounds``, with late items as if they had been there from the start.
 
-        Theirs are averages of fewer people, scaled up and drawn towards the average of all items, the more so
-        the fewer people they are of and the more noise is in them. All this is post-processing.
+        The averages of late items cover fewer people; they are scaled up and shrunk towards the average of
+        the original items, the more so the fewer people they cover and the noisier they are. All this is
+        post-processing.
         """
         if self._joined is None:
             return self.released
@@ -220,7 +221,7 @@ class PrivateTotal:
         return np.asarray((self.released + prior * typical) / (own + prior) * people)
 
     def evidence(self, rounds: int, k: int, unit: float = 1.0) -> Evidence | None:
-        """What was released by round ``rounds``, for a `Pool`; one person adds ``unit`` at most."""
+        """What was released by round ``rounds``, for a `SegmentPool`; a person adds at most ``unit``."""
         people = rounds + self.people_before
         if not people or not (self.count or self.started):
             return None
@@ -235,24 +236,24 @@ class PrivateTotal:
         return self.sum is not None and self.sum.compiles and self._base is None
 
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
-        """How many of ``wanted`` sums such a loop can take before noise has to be drawn; with ``draw``, some.
+        """How many of ``wanted`` sums a compiled loop has noise for; ``draw`` draws some if there is none.
 
-        Where several sums share a gate, who draws when is part of what a seed means.
+        Where several sums share a gate, the order of draws determines what a seed reproduces.
         """
         assert self.sum is not None
         return self.sum.rows_ahead(wanted, draw=draw)
 
     def draw_ahead(self, count: int) -> None:
-        """Draw the noise of a tree's next sums together, until ``count`` will have been released for sure."""
+        """Draw a tree's noise for all sums up to the ``count``-th together; they are sure to be released."""
         if self._trees and isinstance(self.sum, TreeSum) and self.sum.one_draw_each:
             self.sum.rows_ahead(count - self.count)
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Values, Values]]:
-        """For a compiled loop that takes the next ``count`` sums: their steps, the released and pending sums.
+        """Let a compiled loop take the next ``count`` sums: yields the steps, the released and pending sums.
 
-        The steps leave the last sum in the released one, and the loop whom no sum has yet in the pending one.
-        Whatever breaks in between leaves a sum that takes nothing any more.
+        The steps write the last sum to the released array, and the loop leaves feedback that is in no sum yet
+        in the pending one. After an exception in between, the sum can release nothing more.
         """
         assert self.sum is not None
         with self.sum.compiled(count) as (steps, released):
@@ -261,9 +262,9 @@ class PrivateTotal:
         self._resumed()
 
     def _top_up(self, public: np.random.Generator, total: TreeSum) -> Values | float:
-        """Public noise that makes up for what a tree's sum has less than the noisiest one.
+        """Public noise that raises a tree's sum to the noise of the noisiest one (so far, if Gaussian).
 
-        A tree's sums are less noisy right after a power of two. The factorised sums' noise only grows.
+        A tree's sums are less noisy after 2^j vectors. The noise of factorized sums never decreases.
         """
         if not self._gate.budget.private:
             return 0.0
@@ -271,7 +272,7 @@ class PrivateTotal:
         if total.noise == "gaussian":
             self._topped_up = max(self._topped_up, now)
             return public.normal(0.0, math.sqrt(self._topped_up**2 - now**2), self._shape)
-        # The same number of draws in every sum.
+        # Top up to the same number of draws in every sum.
         missing, unit = total.spec.most_draws - total.tree.draws(total.taken), total.noise_std(1)
         if total.noise == "laplace":
             extra = public.laplace(0.0, unit / math.sqrt(2.0), (missing, *self._shape))
@@ -283,7 +284,7 @@ class PrivateTotal:
         return np.asarray(extra.sum(axis=0).reshape(self._shape))
 
     def check(self, sums: Values, people: int) -> None:
-        """Refuse sums that n = ``people`` cannot amount to."""
+        """Refuse sums that n = ``people`` people cannot add up to."""
         if self.sum is None or self._units is None or (longest := self.sum.spec.added.norm_bound) is None:
             return
         if float(np.linalg.norm(sums.ravel() / self._units)) > longest * people * (1.0 + 1e-9):
@@ -291,11 +292,11 @@ class PrivateTotal:
 
 
 class BatchedSum(PrivateTotal):
-    """A private sum of what people gain from items, released once a batch; a set is drawn from each release.
+    """A private sum of people's gains from items, released once per batch; a set is drawn from each release.
 
-    ``settings`` say which rounds make a batch. Subclasses say what a person adds while a set is ``shown``
+    ``settings`` say which rounds make a batch. Subclasses define what a person adds while a set is ``shown``
     (`units_of`, `add_rows`), and how a set is drawn (`drawn`). ``most`` is the largest number of units of an
-    entry, ``scale`` what 1 in the sum is worth. ``tops_up`` as ``public`` of a `PrivateTotal`.
+    entry; ``scale`` is the value of 1 in the sum. ``tops_up`` asks for ``public`` noise of a `PrivateTotal`.
     """
 
     _state: ClassVar[tuple[str, ...]] = ("public",)
@@ -323,11 +324,11 @@ class BatchedSum(PrivateTotal):
         return self.drawn(number, active, pool)
 
     def drawn(self, number: int, active: NDArray[np.bool_] | None, pool: Pooled | None) -> NDArray[np.int32]:
-        """A set of ``active`` items (all where it is None), by what was released."""
+        """Draw a set of ``active`` items (None for all), from what was released."""
         raise NotImplementedError
 
     def known(self, number: int, pool: Pooled | None) -> Values | None:
-        """Scores to draw by, with those of other segments; None before anything was released."""
+        """Scores to draw by, with other segments' releases; None before anything was released."""
         if pool is not None:
             self.publish(pool)
             if (found := pool.look()) is not None:
@@ -337,22 +338,22 @@ class BatchedSum(PrivateTotal):
         return self.released if number or self._base is not None else None
 
     def publish(self, pool: Pooled) -> None:
-        """Let other segments know what was released."""
+        """Share what was released with the other segments."""
         people = self.settings.batch_start(self.count)
         pool.publish(self.evidence(people, self.settings.k, self.settings.bound / self.scale), people)
 
     def ranking(self, number: int, pool: Pooled | None) -> NDArray[np.float64]:
-        """A score of each item, by what was released."""
+        """A score for each item, from what was released."""
         found = None if pool is None else pool.scores()
         found = self.scores(number, self.settings.k) if found is None else found
         return np.asarray(found.reshape(-1, found.shape[-1]).sum(axis=0))
 
     def estimates(self, number: int) -> Estimates:
-        """The value of each item to a person."""
+        """Estimates of each item's average value to a person."""
         return self.averages(number, self.settings.k, self.scale)
 
     def grown(self, settings: Any, number: int) -> None:
-        """Go on with more items, of which there are as many as new ``settings`` say."""
+        """Continue with more items, as many as new ``settings`` say."""
         shape = (*self._shape[:-1], settings.n_items)
         self.grow(settings.spec, shape, np.ix_(*map(np.arange, self._shape)), number)
         self.settings = settings
@@ -364,12 +365,12 @@ class BatchedSum(PrivateTotal):
         return people
 
     def prepared(self, person: Population, number: int, shown: Any) -> Population | Values:
-        """Rows for the compiled loop, or a person in units."""
+        """A person as a row for the compiled loop, or else in units."""
         one = self.counted(person, number)
         return self.units_of(shown)(one) if one.as_rows() is None else one
 
     def observe(self, person: Population | Values, shown: Any) -> None:
-        """Take up what `prepared` returned."""
+        """Add what `prepared` returned."""
         if self.exhausted:
             return
         if isinstance(person, Population):
@@ -380,24 +381,24 @@ class BatchedSum(PrivateTotal):
     def observe_rows(
         self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
     ) -> None:
-        """Take up people who are rows, from ``first`` on, as far as they are within their limit."""
+        """Add the people given as rows, from index ``first`` on, who are within their limit."""
         if not self.exhausted:
             self.add_rows(people, first, within_limit, shown)
 
     def add_rows(
         self, people: Population, first: int, within_limit: NDArray[np.bool_], shown: NDArray[np.int32]
     ) -> None:
-        """Add their units to what is pending; subclasses have a compiled loop for it."""
+        """Add their units to the pending sum; subclasses have a compiled loop for it."""
         units = self.units_of(shown)
         for place in np.flatnonzero(within_limit).tolist():
             self.add(units(people[first + place]))
 
     def units_of(self, shown: NDArray[np.int32]) -> Counting:
-        """What makes units of a person, or of rows together, to whom ``shown`` is shown."""
+        """The function that converts a person, or rows together, to units while ``shown`` is shown."""
         raise NotImplementedError
 
     def check_divisible(self) -> None:
-        """Refuse parts on other servers where that cannot be."""
+        """Refuse parts on other servers where options depend on round numbers."""
         if self.settings.participation is not None:
             message = "counts rounds, and a part on another server has no round numbers; leave it out"
             raise ValueError(f"min_separation= {message}")
@@ -408,16 +409,16 @@ class BatchedSum(PrivateTotal):
             )
 
     def summed(self, shown: NDArray[np.int32]) -> SumLayout:
-        """What people add in a part on another server."""
+        """The layout of what people add in a part on another server."""
         return SumLayout(self._shape, 0, self.most, self.units_of(shown))
 
 
 class BatchTotal:
     """Sums of disjoint batches of people, each released once with Laplace noise on a public grid.
 
-    One batch is charged for, as nobody is in two. Amounts are summed in whole steps of ``step``: of the grid,
-    or of ``finest`` where there is no noise. ``truncation`` is how many steps rounding can add to what one
-    person moves: none where each person's amount is truncated on its own, 1 where a sum is.
+    Only one batch is charged, as nobody is in two (parallel composition). Amounts are summed as integer
+    multiples of ``step``: that of the grid, or ``finest`` without noise. ``truncation`` is how many steps
+    rounding can add to the sensitivity: 0 where every person's amount is truncated, 1 where a sum is.
     """
 
     def __init__(
@@ -431,11 +432,11 @@ class BatchTotal:
 
     @property
     def entry(self) -> Entry:
-        """How a batch stands in the account."""
+        """The account's entry for a batch."""
         return self._release.entry
 
     def noisy(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sums of one batch as they leave. Empty the batch first: it leaves once."""
+        """The noisy sums of one batch. Clear the batch first, so that it is released only once."""
         return steps + self.noise(steps.size)
 
     def noise(self, count: int) -> NDArray[np.int64]:
@@ -445,18 +446,17 @@ class BatchTotal:
         return self._release.noise(self.grid, count)
 
     def noise_one_by_one(self, count: int) -> NDArray[np.int64]:
-        """The same, as if it were drawn for one sum after the other."""
+        """`noise`, drawn in the same order as for one sum after the other."""
         if self.grid is None:
             return np.zeros(count, dtype=np.int64)
         return self._release.noise_rows(self.grid, count, 1)[:, 0]
 
 
 class CostTotal(BatchTotal):
-    """A number of each person, summed over one batch of people after the other: what their batch cost.
+    """One cost per person, summed over disjoint batches of people.
 
-    Sums are whole numbers of any size, in units of the caller. ``finest`` is their unit where there
-    is no noise; None for costs that are then summed as they are. ``moves`` is how far one person moves a sum:
-    noise for less than that is refused.
+    Sums are integers of any size, in steps. ``finest`` is the step without noise; None sums such costs as
+    they are. ``moves`` is the sensitivity of a sum to one person: noise for a smaller one is refused.
     """
 
     _state = ("pending", "count")
@@ -478,44 +478,44 @@ class CostTotal(BatchTotal):
         self._whole = finest is not None or self.grid is not None
         self._unit = float(self.step)
         self.pending: int | float = 0
-        self.count = 0  # sums that were released
+        self.count = 0  # how many sums were released
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
-        """What the account has to list so far."""
+        """What the account lists so far."""
         if self.count:
             yield self.entry, 1
 
     def add(self, steps: NDArray[np.int64]) -> None:
-        """Take up what some people cost, in steps."""
+        """Add some people's costs, in steps."""
         self.pending += sum(steps.tolist())
 
     def take(self) -> int | float:
-        """The sum of the batch, which is emptied out: an interruption may lose people, never repeat them."""
+        """Clear the batch and return its sum: an interruption may lose people, never count them twice."""
         pending, self.pending = self.pending, 0
         self.count += 1
         return pending
 
     def leave(self, steps: int | float, noise: int | None = None) -> float:
-        """A batch's sum as it leaves; ``steps`` are those of the grid, and the result is in units of cost.
+        """The noisy sum of a batch in units of cost; ``steps`` are those of the grid.
 
-        ``noise`` was drawn for this batch before (`noise_one_by_one`).
+        ``noise``, if given, was drawn for this batch earlier (`noise_one_by_one`).
         """
         return float(steps + (int(self.noise(1)[0]) if noise is None else noise)) * self._unit
 
 
 # --- settings -------------------------------------------------------------------------------------------
 
-GROWTH = 1.15  # of a batch from the one before
-ENDLESS = 100  # releases, where no number of rounds is declared
-LONGEST = 1 << 24  # people of a batch
-# A first batch is FIRST standard deviations of the noise long, and no shorter than FEWEST.
+GROWTH = 1.15  # length of a batch relative to the one before
+ENDLESS = 100  # releases if no number of rounds is declared
+LONGEST = 1 << 24  # people in a batch, at most
+# A first batch has FIRST people per standard deviation of the noise, and at least FEWEST.
 FIRST, FEWEST = 8.0, 8
 
 
 def geometric_ends(first: int, rounds: int | None, longest: int = LONGEST) -> tuple[int, ...]:
-    """The rounds at which batches end of which the first is so long; those before the end of all rounds.
+    """The rounds before ``rounds`` at which batches end; the first has length ``first``, later ones grow.
 
-    No batch is longer than ``longest``.
+    No later batch is longer than ``longest``.
 
     >>> geometric_ends(100, 1000)
     (100, 215, 348, 501, 676, 878)
@@ -532,15 +532,15 @@ def geometric_ends(first: int, rounds: int | None, longest: int = LONGEST) -> tu
 
 
 def first_batch(deviation: float) -> int:
-    """How many people make a first batch whose sum has this much noise, in units of one person's most."""
+    """The size of a first batch, by the noise ``deviation`` in units of one person's largest amount."""
     return min(LONGEST, max(FEWEST, math.ceil(FIRST * deviation)))
 
 
 def first_batch_within(kind: Any, given: dict[str, Any], share: Share, one: float = 1.0) -> int:
-    """How many people make a first batch of settings of this ``kind``, that are otherwise ``given``.
+    """The size of the first batch for settings of this ``kind``, whose other options are ``given``.
 
-    By the noise of the first of many sums, of which ``one`` is the most that a person adds. Of a declared
-    number of rounds it is a quarter at most, and never fewer people than a set has items.
+    It follows from the noise of the first of many sums, to which a person adds at most ``one``. It is at most
+    a quarter of the declared rounds, but at least the number of items in a set.
     """
     endless = kind(**(given | {"rounds": None}), first_batch=1)
     event = endless.spec.event(share, share.definition)
@@ -550,7 +550,7 @@ def first_batch_within(kind: Any, given: dict[str, Any], share: Share, one: floa
     return max(needed, int(given["k"]))
 
 
-# --- settings by the budget: what "auto" stands for, the least noise that fits, a paper's constants ---
+# --- settings by the budget: the meaning of "auto", the least noise that fits, a paper's constants ------
 
 NOISES = ("gaussian", "laplace", "spherical")
 
@@ -558,8 +558,8 @@ NOISES = ("gaussian", "laplace", "spherical")
 def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tuple[Any, Share]:
     """Settings of this ``kind`` for the ``locals()`` of a constructor, and the share to spend.
 
-    Published constants leave no choice of the options that ``kind.tuned`` names. ``pure`` is for papers that
-    claim a pure epsilon, whatever the delta.
+    Published constants fix the options that ``kind.tuned`` names. ``pure`` is for papers that claim pure DP,
+    whatever the budget's delta.
     """
     options, share = asked(given), spend_from(given["budget"], given["seed"])
     if checks.one_of("calibration", options.pop("calibration"), CALIBRATIONS) == "tight":
@@ -578,7 +578,7 @@ def calibrated(kind: Any, given: Mapping[str, Any], *, pure: bool = False) -> tu
 def released_sum(
     settings: Any, vectors: VectorBounds, releases: int, noise: Any = "gaussian"
 ) -> SumSpec | None:
-    """The running sum of such ``vectors`` by the method of ``settings``; None where nothing is released."""
+    """The running sum of ``vectors`` by the method that ``settings`` name; None without releases."""
     if not releases:
         return None
     reduced = settings.sums == "tree" and noise == "gaussian"
@@ -586,22 +586,22 @@ def released_sum(
 
 
 def on_sums(kind: Any, share: Share, method: str, noise: str, asked: dict[str, Any]) -> Any:
-    """Settings of this ``kind`` on such a sum, with the least noise that fits into ``share``."""
+    """Settings of this ``kind`` with a running sum by ``method``, and the least noise that fits ``share``."""
     found = kind(**asked, calibration="tight", sums=method, noise=noise)
     return found if found.spec is None else replace(found, event=found.spec.event(share, share.definition))
 
 
 def claimed_epsilon(share: Share) -> Budget:
-    """What papers claim, and spend, that know of no delta: a pure epsilon."""
+    """The budget that papers on pure DP claim and spend: the same epsilon, with delta 0."""
     if not share.private:
         raise ValueError('calibration="published" needs a finite epsilon; take "tight"')
     return replace(share.budget, delta=0.0)
 
 
 def chosen_sums(sums: str, noise: str, share: Share, pure: Callable[[], str]) -> tuple[Any, Any]:
-    """What ``"auto"`` stands for: Gaussian noise with a delta (or without privacy), else a tree.
+    """Resolve ``"auto"``: Gaussian noise if there is a delta (or no privacy), otherwise a tree.
 
-    ``pure`` names the tree's noise: "laplace" or "spherical", whichever is better for the learner.
+    ``pure`` names the tree's noise, "laplace" or "spherical", whichever is better for the learner.
     """
     checks.one_of("sums", sums, ("auto", *METHODS))
     checks.one_of("noise", noise, ("auto", *NOISES))

@@ -36,19 +36,18 @@ Features = NDArray[np.int64]
 
 @dataclass
 class Independent:
-    """Normal beliefs about one weight per feature, each on its own: an observation costs as much as it has
-    features. What is observed is a sum of weights."""
+    """Independent normal beliefs about weights of features; observing a sum takes time in their number."""
 
     mean: Floats
     variance: Floats
 
     def observe(self, features: Features, value: float, variance: float) -> None:
-        """Learn from a sum of weights, with the variance of its error; correlations are left out."""
+        """Learn from a sum of weights, with the variance of its error; correlations are neglected."""
         share = self.variance[features] / (self.variance[features].sum() + variance)
         self._learn(features, share, value - self.mean[features].sum())
 
     def observe_each(self, features: Features, values: Floats, variance: float) -> None:
-        """Learn from a value of every feature."""
+        """Learn from a value for each feature."""
         share = self.variance[features] / (self.variance[features] + variance)
         self._learn(features, share, values - self.mean[features])
 
@@ -57,30 +56,30 @@ class Independent:
         self.variance[features] -= share * self.variance[features]
 
     def widen(self, amount: float, most: float) -> None:
-        """What was learned grows old: more variance, up to the one from before anything was."""
+        """Age what was learned: add ``amount`` to every variance, up to ``most``."""
         np.minimum(self.variance + amount, most, out=self.variance)
 
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
-        """Weights at random: the mean, and ``spread`` times what is not known."""
+        """Random weights: the mean, plus normal noise of ``spread`` posterior standard deviations."""
         noise = generator.standard_normal(self.mean.size)
         return np.asarray(self.mean + spread * np.sqrt(self.variance) * noise)
 
     def grow(self, more: int, mean: float, deviation: float) -> None:
-        """More weights, of which nothing is known but this."""
+        """Add ``more`` weights with this prior mean and standard deviation."""
         self.mean = np.concatenate((self.mean, np.full(more, mean)))
         self.variance = np.concatenate((self.variance, np.full(more, deviation**2)))
 
     def apart(self) -> Independent:
-        """The same beliefs, each on its own."""
+        """The same beliefs without correlations."""
         return self
 
 
 class Joint:
-    """Normal beliefs about all weights together: ``root`` times its transpose is their covariance.
+    """Joint normal beliefs about all weights: ``root`` times its transpose is their covariance.
 
     An observation changes the root by one outer product (Potter's square-root form of the Kalman filter), so
-    that neither it nor a draw needs a decomposition. In single precision, which is far finer than the noise
-    on what is observed, and takes half the time.
+    that neither it nor a draw needs a decomposition. Single precision takes half the time and is far finer
+    than the noise on observations.
     """
 
     def __init__(self, mean: Floats, root: NDArray[Any]) -> None:
@@ -96,19 +95,19 @@ class Joint:
         subtract_outer(self.root, towards, shrunk)
 
     def draw(self, generator: np.random.Generator, spread: float) -> Floats:
-        """Weights at random: the mean, and ``spread`` times what is not known."""
+        """Random weights: the mean, plus normal noise with ``spread`` times the root of the covariance."""
         noise = self.root @ generator.standard_normal(self.mean.size, dtype=np.float32)
         return np.asarray(self.mean + spread * noise)
 
     def grow(self, more: int, mean: float, deviation: float) -> None:
-        """More weights, of which nothing is known but this."""
+        """Add ``more`` weights with this prior mean and standard deviation."""
         self.mean = np.concatenate((self.mean, np.full(more, mean)))
         self.root = np.pad(self.root, (0, more))
         new = range(self.mean.size - more, self.mean.size)
         self.root[new, new] = deviation
 
     def apart(self) -> Independent:
-        """The same beliefs, each on its own."""
+        """The same beliefs without correlations."""
         return Independent(self.mean, np.square(self.root.astype(np.float64)).sum(axis=1))
 
 
@@ -116,16 +115,15 @@ Posterior = Independent | Joint
 
 
 def root_of(own: float, common: float, size: int) -> Floats:
-    """The symmetric root of own^2 on the diagonal and common^2 everywhere."""
+    """The symmetric square root of the matrix own^2 I + common^2 J, where J is all ones."""
     shift = (math.sqrt(own * own + size * common * common) - own) / size
     return own * np.eye(size) + shift
 
 
 class Beliefs:
-    """What is known from released averages of blocks, about ``size`` weights, ``together`` or each alone.
+    """Beliefs about ``size`` weights, joint (``together``) or independent, from released averages of blocks.
 
-    The first ``warm_up`` blocks are kept as they are: how large values are, and so what is believed before
-    anything is known (`_begin`), follows from them.
+    The first ``warm_up`` blocks are stored: they determine how large values are, and so the prior (`_begin`).
     """
 
     _state: ClassVar[tuple[str, ...]] = ("_shown", "_values", "_weights")
@@ -137,15 +135,15 @@ class Beliefs:
         self._posterior: Posterior | None = None
 
     def _begin(self, values: Floats) -> Posterior:
-        """What is believed before anything is known, by how large the values of the first blocks are."""
+        """The prior, scaled by how large the values of the first blocks are."""
         raise NotImplementedError
 
     def _learn(self, posterior: Posterior, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
-        """Take up the averages of one block, or of ``part`` of one."""
+        """Learn from the averages of one block, or of ``part`` of its rounds."""
         raise NotImplementedError
 
     def observe(self, shown: NDArray[Any], values: Floats, part: float = 1.0) -> None:
-        """The released averages of a block, in units of the bound; ``part`` of its rounds are in them."""
+        """Learn from the released averages of ``part`` of a block's rounds, in units of the bound."""
         if self._posterior is not None:
             self._learn(self._posterior, shown, values, part)
             return
@@ -158,28 +156,28 @@ class Beliefs:
 
     @property
     def _weights(self) -> dict[str, NDArray[Any]] | None:
-        """The beliefs, as arrays, for saving."""
+        """The beliefs as arrays, for saving."""
         return None if self._posterior is None else dict(vars(self._posterior))
 
     @_weights.setter
     def _weights(self, weights: dict[str, NDArray[Any]] | None) -> None:
         self._posterior = None
         if weights is not None:
-            self._begin(np.array(self._values))  # also notes how large values are
+            self._begin(np.array(self._values))  # also sets the scale of values
             self._posterior = Joint(**weights) if self._together else Independent(**weights)
 
 
 # --- settings -------------------------------------------------------------------------------------------
 
-_MOST_TOGETHER = 300  # beliefs about all items together cost the square of their number
+_MOST_TOGETHER = 300  # items with joint beliefs, which take time in the square of their number
 _LONGEST = 1 << 30
-_MANY = 1000  # items: most of them are seen once or never, and those that look good are seen again sooner
-_SHORTEST = {"bandit": 10, "slots": 20}  # rounds of a block where noise is no matter
+_MANY = 1000  # from this many items on, most are seen once or never, and promising ones again sooner
+_SHORTEST = {"bandit": 10, "slots": 20}  # rounds of a block where noise does not matter
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSettings(SelectorSettings):
-    """Settings of `ThompsonSelector`: ``noise`` is that of one block's sum, or counts."""
+    """Settings of `ThompsonSelector`: ``noise`` is that on one block's sum, or on its counts."""
 
     feedback: BanditFeedback = "bandit"
     block: int
@@ -190,7 +188,7 @@ class ThompsonSettings(SelectorSettings):
     def tight(
         cls, n_items: int, k: int, rounds: int | None, share: Share, **options: Any
     ) -> ThompsonSettings:
-        """The ``options`` that are given, and blocks that are long enough for the noise.
+        """Settings for the given ``options``, with blocks that are long enough for the noise.
 
         >>> import discreet as dc
         >>> budget = dc.Budget(0.5).share()
@@ -216,7 +214,7 @@ class ThompsonSettings(SelectorSettings):
 
     @property
     def scale(self) -> float:
-        """The scale of the noise on a block's sum, as a part of the bound."""
+        """The scale of the noise on a block's sum, in units of the bound."""
         return float(self.noise.scale) / self.bound
 
     @property
@@ -240,32 +238,32 @@ class ThompsonSettings(SelectorSettings):
 
     @property
     def together(self) -> bool:
-        """Whether what is believed of items is held together, or of each alone."""
+        """Whether beliefs about items are joint rather than independent."""
         return self.feedback == "bandit" and not self.forget and self.n_items <= _MOST_TOGETHER
 
     @property
     def slot_beliefs(self) -> tuple[float, float, float]:
-        """Mean and deviation of an item before it is shown, and the spread of draws, for slots."""
+        """For slots: prior mean and deviation of an item, and the spread of draws."""
         return _SLOT_FEW if self.n_items < _MANY else _SLOT_MANY
 
 
 # --- items ----------------------------------------------------------------------------------------------
 
-# So many blocks show sets at random, and tell how large values are. The other constants are in units of that
-# mean value per item: deviations of what items are worth before anything is known, and (spread) the share of
-# what is not known by which drawn weights deviate from the mean. All of them were settled on eshop_clicks and
-# on synthetic streams (product display, baskets, favourites); benchmarks/bandit.py says what was looked at.
+# The first WARM_UP blocks show random sets and determine how large values are. _OWN and _COMMON are the prior
+# deviations of items' values, in units of the mean value per item. _SPREAD_* is how many posterior deviations
+# drawn weights stray from the mean. All were chosen on eshop_clicks and on synthetic streams (product
+# display, baskets, favourites); benchmarks/bandit.py describes how.
 WARM_UP = 8
 _OWN, _COMMON = 1.5, 1.0
 _SPREAD_TOGETHER, _SPREAD_ALONE = 0.4, 0.5
-# Of slots: start, deviation, spread. The start is high, so that every item is shown before most is known; not
-# so high with many items, where an item that looks good would wait for all that nobody has seen. Those for
-# many were settled on synthetic catalogues only (benchmarks/bandit.py).
+# For slots: prior mean, deviation and spread. The mean is high, so that every item is shown early; lower with
+# many items, where a promising item would otherwise wait for all unseen ones. The numbers for many items were
+# chosen on synthetic catalogues only (benchmarks/bandit.py).
 _SLOT_FEW, _SLOT_MANY = (4.0, 8.0, 0.15), (2.0, 12.0, 0.05)
 
 
 class ItemValues(Beliefs):
-    """What is believed of every item, from released averages of blocks in units of the bound."""
+    """Beliefs about every item, from released averages of blocks in units of the bound."""
 
     def __init__(self, settings: ThompsonSettings) -> None:
         super().__init__(WARM_UP, settings.n_items, settings.together)
@@ -273,7 +271,7 @@ class ItemValues(Beliefs):
         self._own = self._error = 0.0
 
     def believed(self) -> tuple[Floats, Floats] | None:
-        """Mean and deviation of every item, once anything is believed; NaN where nothing was seen."""
+        """Posterior mean and deviation of every item, NaN for unseen ones; None before the prior is set."""
         if self._posterior is None:
             return None
         apart = self._posterior.apart()
@@ -281,15 +279,15 @@ class ItemValues(Beliefs):
         return apart.mean * seen, np.sqrt(apart.variance) * seen
 
     def start(self, means: Floats, deviations: Floats) -> None:
-        """Begin with what was released elsewhere, in place of the first blocks, which show sets at random.
+        """Start from what was released elsewhere, in place of the first blocks, which show random sets.
 
-        NaN is an item that is new. Nothing changes where fewer items are known than a set has.
+        NaN marks a new item. Nothing changes where fewer items are known than a set has.
         """
         settings, known = self._settings, np.isfinite(means) & np.isfinite(deviations)
         if np.count_nonzero(known) < settings.k:
             return
-        # Of new items as much is believed as after blocks at random: by the mean of all, not by the best,
-        # beside which every new one would look worth trying. Of sets, unknown items were believed to add 0.
+        # New items get the prior that follows random blocks: scaled by the mean of all items, not by that of
+        # the best, with which every new item would seem promising. For sets, unknown items count as 0.
         typical = float(means[known].mean() if self._slots else means[known].sum() / known.size * settings.k)
         shown = np.flatnonzero(known)[: settings.k].astype(np.int32)
         self._shown, self._values = [shown] * WARM_UP, [np.full(settings.width, typical)] * WARM_UP
@@ -302,12 +300,12 @@ class ItemValues(Beliefs):
         self._posterior = begun
 
     def grow(self, settings: ThompsonSettings) -> None:
-        """Believe of new items what was believed of all before anything was known."""
+        """Add new items with the prior that all items started with."""
         more, self._settings = settings.n_items - self._size, settings
         self._size, self._together = settings.n_items, settings.together
         if self._posterior is not None:
             self._posterior = self._posterior if self._together else self._posterior.apart()
-            self._begin(np.array(self._values))  # values as large as they are for so many items
+            self._begin(np.array(self._values))  # sets the scale of values for this number of items
             self._posterior.grow(more, self._first_mean, self._own)
 
     def _begin(self, values: Floats) -> Posterior:
@@ -322,9 +320,9 @@ class ItemValues(Beliefs):
         return start / own * self._own if self._slots else 0.0
 
     def _scales(self, values: Floats) -> tuple[float, float]:
-        """The deviation of what items are worth, and the variance of a released average.
+        """The prior deviation of items' values, and the variance of a released average.
 
-        Averages that noise has made smaller than itself are taken to be as large as the noise.
+        A mean that is smaller than the noise in it is taken to be as large as that noise.
         """
         settings = self._settings
         noise = 2.0 * (settings.scale / settings.block) ** 2
@@ -346,7 +344,7 @@ class ItemValues(Beliefs):
             posterior.widen(self._settings.forget * self._own**2, self._own**2)
 
     def suggest(self, generator: np.random.Generator, active: NDArray[np.bool_] | None = None) -> Any:
-        """A set of ``active`` items: at random at first, then the best for weights of the posterior."""
+        """A set of ``active`` items: random at first, then the best for weights drawn from the posterior."""
         k, size = self._settings.k, self._size
         if self._posterior is None:
             among = size if active is None else np.flatnonzero(active)
@@ -363,12 +361,12 @@ class ItemValues(Beliefs):
 
 LABEL = "noisy sums of what was shown in a block of rounds"
 _UNITS = 32
-_LEAST_PART = 0.25  # of a block's rounds, with which it tells anything
+_LEAST_PART = 0.25  # blocks with a smaller part of rounds that showed their set are not learned from
 
 
 @dataclass
 class Block:
-    """The items of a block, the sums of its rewards in units, and how many are to come.
+    """The items of a block, the sums of its rewards in units, and how many rewards are to come.
 
     ``skipped`` rounds showed other items, because some were not available.
     """
@@ -380,10 +378,10 @@ class Block:
 
 
 class BlockFeedback(RewardSum):
-    """One set for each block of rounds. Its sums leave once, when the last round's reward is there.
+    """One set for each block of rounds, whose sums are released once, when its last reward has arrived.
 
-    Blocks are known by the numbers of their rounds. A reward that comes late goes to the block of its round,
-    which waits for it, and so a round is in one sum whatever happens.
+    Blocks are ranges of round numbers. A late reward goes to the block of its round, which waits for it, so
+    every round is in exactly one sum.
     """
 
     _state = ("_values", "_public", "_block", "_released", "_current", "_blocks")
@@ -425,18 +423,18 @@ class BlockFeedback(RewardSum):
         return self.units.of(value, tuple(self._open[ticket[0]].items.tolist()))
 
     def observe(self, ticket: Ticket, ready: Any) -> None:
-        """Take up a reward; None is somebody whose round passes with nothing learned, of value 0."""
+        """Add a reward; None, for a round that passes with nothing learned, counts as 0."""
         self.gather(ticket[0], 0 if ready is None else ready, 1)
 
     def skip(self, ticket: Ticket) -> None:
-        """Other items were shown: the average is one of fewer rounds."""
+        """Note a round that showed other items: the block's average is over fewer rounds."""
         self._open[ticket[0]].skipped += 1
         self.gather(ticket[0], 0, 1)
 
     def gather(self, number: int, sums: Any, rounds: int) -> None:
-        """Take up the sums of this many rounds of a block; after its last one they leave, with noise.
+        """Add the sums of this many rounds of a block; after its last round, release them with noise.
 
-        The block is dropped first: an interruption may lose its people, never release them twice.
+        The block is removed first: an interruption may lose its people, never release them twice.
         """
         block = self._open[number]
         block.sums += sums
@@ -451,7 +449,7 @@ class BlockFeedback(RewardSum):
             self._values.observe(block.items, noisy.astype(np.float64) * (self._part / part), part)
 
     def summed(self, shown: NDArray[np.int32]) -> SumLayout:
-        """What people add in a part on another server."""
+        """The layout of what people add in a part on another server."""
         counted = partial(self.units.read, partial(self.units.of, shown=tuple(shown.tolist())))
         return SumLayout((self._settings.width,), 0, self.units.most, counted)
 
@@ -461,7 +459,7 @@ class BlockFeedback(RewardSum):
             raise ValueError("the part holds sums that its people cannot have; it was not made here")
 
     def estimates(self, round: int) -> Estimates:
-        """What is believed of the items, in units of value."""
+        """Beliefs about the items, in units of value."""
         believed = self._values.believed()
         if believed is None:
             return None, 0, None
@@ -469,13 +467,13 @@ class BlockFeedback(RewardSum):
         return means, round, deviations
 
     def start(self, start: Released) -> None:
-        """Begin with what is believed of the items."""
+        """Start from estimates released elsewhere, if they have deviations."""
         if start.values is not None and start.deviations is not None:
             bound = self._settings.bound
             self._values.start(start.values / bound, start.deviations / bound)
 
     def grown(self, settings: ThompsonSettings, number: int) -> None:  # noqa: ARG002
-        """Take up more items, from the next block on."""
+        """Add more items, from the next block on."""
         self._values.grow(settings)
         self._settings = settings
 
@@ -506,44 +504,44 @@ class BlockFeedback(RewardSum):
 
 
 class ThompsonSelector(OnlineSelector):
-    """Thompson sampling (Thompson 1933) for sets of k items, on sums that leave once per block of rounds.
+    """Thompson sampling (Thompson 1933) for sets of k items, on sums released once per block of rounds.
 
     All rounds of a block show one set. Their rewards are summed and released once, with Laplace noise. The
-    released sums give a normal posterior of the value of each item, and the next set is the best one for
-    weights drawn from it. The first 8 blocks show sets at random, and tell how large values are.
+    released sums give a normal posterior of each item's value, and the next set is the best one for weights
+    drawn from it. The first 8 blocks show random sets, which determine how large values are.
 
-    ``feedback="bandit"``: a reward is what the set was worth, in [0, ``bound``], and a block of 30 / epsilon
-    rounds releases one sum. The model takes a set to be worth the sum of its items' weights. Beliefs about up
-    to 300 items are held together, which costs the square of their number once per block; about more of them
-    each alone.
+    ``feedback="bandit"``: a reward is the value of the set, in [0, ``bound``], and a block of 30 / epsilon
+    rounds releases one sum. The model takes a set's value to be the sum of its items' weights. Beliefs about
+    up to 300 items are joint, which takes time in the square of their number once per block; about more items
+    they are independent.
 
-    ``feedback="slots"``: a reward is the item that was taken, None, or one number per slot, in all at most
-    ``bound``. A block of 50 / epsilon^.7 rounds (35, from 1,000 items on) releases one count per slot. What
-    an item gets is what it adds to those above it, and so the list is in the order of the drawn weights.
+    ``feedback="slots"``: a reward is the item that was taken, None, or one number per slot, with a sum of at
+    most ``bound``. A block of 50 / epsilon^.7 rounds (35, from 1,000 items on) releases one count per slot.
+    An item's reward is its marginal gain given those above it, so the list is in the order of drawn weights.
 
-    ``forget`` is for tastes that drift: after every block each item's variance grows by that part of what it
-    was at first, and never beyond. 0.01 follows tastes that change within some hundred blocks, and served
-    twice as much where they did. Where nothing changes it costs about a tenth of the reward. With it, beliefs
-    about items are held each alone.
+    ``forget`` is for tastes that drift: after every block each item's variance grows by that part of its
+    initial value, and never beyond it. 0.01 follows tastes that change within some hundred blocks, and earned
+    twice as much where they did. Where nothing changes it loses about a tenth of the reward. With it, beliefs
+    about items are independent.
 
-    Serves far more than `BanditSelector` at practical sizes, and certifies nothing: `certified_regret` is
-    infinite. The model is wrong for sets whose items stand in for each other (it then only knows what they
-    are worth beside the others that are usually shown). The number of rounds need not be known:
+    It earns far more than `BanditSelector` at practical sizes, but certifies nothing: `certified_regret` is
+    infinite. The model is wrong for sets whose items substitute for each other (it then only learns their
+    value beside the items that they are usually shown with). The number of rounds need not be known:
     ``rounds=None`` is for any number.
 
-    Late rewards: ``choose(wait=False)`` moves on without the last reward, ``learn(value, round=r)`` brings it
-    later. A block waits for the last of its rewards and is learned from then; new blocks go on meanwhile.
-    That rewards come late, or never, is taken to be public; for one that will never come, 0 (None for slots)
-    lets the others of its block be learned.
+    Late rewards: ``choose(wait=False)`` moves on without the last reward, and ``learn(value, round=r)``
+    supplies it later. A block waits for the last of its rewards and is learned from then, while new blocks
+    continue. That rewards come late, or never, is taken to be public; for one that will never come, 0 (None
+    for slots) lets the others of its block be learned.
 
-    Guarantee: pure epsilon, however many rounds. Blocks are known by the numbers of their rounds, so nobody's
-    round is in two sums, and one release is charged. A person whose reward is replaced, or whose round passes
-    with nothing learned, moves one sum by at most ``bound``: two values in [0, ``bound``] are no further
-    apart. With slots the counts move by 2 ``bound`` in L1 when a person is replaced, as the new one may take
+    Guarantee: pure epsilon, for any number of rounds. Blocks are ranges of round numbers, so nobody's round
+    is in two sums, and one release is charged. A person whose reward is replaced, or whose round passes
+    with nothing learned, moves one sum by at most ``bound``: two values in [0, ``bound``] differ by at most
+    that. With slots the counts move by 2 ``bound`` in L1 when a person is replaced, as the new one may take
     another item, and by ``bound`` when one is added or removed, however many slots there are. Which items
-    were shown follows from earlier sums and public randomness, so the counts of others need no noise.
+    were shown follows from earlier sums and public randomness, so other items' counts need no noise.
     Everything after that is post-processing, also if later people depend on what was shown. Rewards are
-    summed in whole steps of a grid, with noise on the same grid.
+    summed in integer steps of a grid, with noise on the same grid.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0], [1, 1, 0]] * 2000)
@@ -582,7 +580,7 @@ class ThompsonSelector(OnlineSelector):
         check_reward_noise(self.settings, self.budget.neighbours, self.settings.block)
         self._sum = BlockFeedback(self.settings, self._gate, self._gate.public_randomness())
 
-    # A part holds the sums of its rounds, all of which show the set of the open block.
+    # A part contains the sums of its rounds, all of which show the set of the open block.
 
     def _check_divisible(self) -> None:
         begun = self._rounds.is_open or self._rounds.number % self.settings.block

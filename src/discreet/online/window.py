@@ -1,4 +1,4 @@
-"""The people of a window of rounds, kept until it closes: all of them, or a secret sample."""
+"""The people of a window of rounds, stored until it closes: all of them, or a secret sample."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .catalogue import Catalogue
 from .partial import KeptPart, Partial
 from .people import given_person, kept_person
 
-_MOST_RUNS = 4096  # of rows that came one by one, before they are joined
+_MOST_RUNS = 4096  # runs of rows before they are joined
 
 
 def part_of(settings: Any, about: tuple[str, int, int | None, str]) -> KeptPart:
-    """The part of another server, for a learner with these settings: its people are kept as they came."""
+    """A part for another server, for a learner with these settings: it stores the people themselves."""
     size = settings.n_items
     given = partial(given_person, Catalogue(size, settings.labels), size)
     return KeptPart(about, given, partial(kept_person, size, settings.bound))
 
 
 class Run(NamedTuple):
-    """Rows of one kind in arrays of their own: how long each is, items, weights, and what else a row has."""
+    """Rows of one kind as arrays: the length of each, then items, weights, shares and caps."""
 
     lengths: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -39,20 +39,20 @@ class Run(NamedTuple):
 
 
 class Window:
-    """The open window: people whose gains are wanted as sums over all of them, one person's part exact.
+    """The open window: stores people whose gains are summed when it closes, each person's part exactly.
 
-    Rows of one kind are kept in arrays, other people as the objects they are. ``length`` is the public number
-    of rounds of the window, from round ``opens`` on (0 before the first one). With ``bound`` it fixes the
-    step to which each person's gain is rounded down, so that sums are integers of steps below 2^53: exact
-    also as floats. ``served`` windows were learned from; the last of their sets ``agreed`` with the one
-    before.
+    Rows of one kind are stored in arrays, other people as the objects they are. ``length`` is the public
+    number of rounds of the window, from round ``opens`` on (0 before the first one). With ``bound`` it fixes
+    the step to which each person's gain is rounded down, so that sums are integer multiples of it below 2^53
+    steps: exact also as floats. ``served`` windows were learned from; ``agreed`` says whether the set of the
+    last one agreed with the one before.
 
-    With ``sample``, a release and a chance in units of 2^-64, a secret draw decides of everybody who comes
-    whether they are kept at all.
+    With ``sample``, a release and a probability in units of 2^-64, a secret draw decides for each person
+    whether they are stored at all.
     """
 
     _state: ClassVar[tuple[str, ...]] = ("opens", "served", "agreed", "_kept")
-    unit: float | None = None  # another step than that of ``length``
+    unit: float | None = None  # the step, if it is not the one that ``length`` fixes
 
     def __init__(
         self, n_items: int, bound: float, length: int = 0, sample: tuple[Release, int] | None = None
@@ -63,10 +63,10 @@ class Window:
         self.clear()
 
     def clear(self) -> None:
-        """Keep nobody of those who came."""
+        """Discard everybody."""
         self.others: list[Population] = []
-        self.functions = False  # whether somebody came who is a function: kept or not, which is secret
-        self._runs: dict[Kind, list[Run]] = {}  # of rows, as they came
+        self.functions = False  # whether a function came, stored or not (which is secret)
+        self._runs: dict[Kind, list[Run]] = {}  # rows, in order of arrival
         self.elsewhere: list[StepSource] = []
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Window:
         return self.opens + self.length
 
     def rows(self) -> list[Rows]:
-        """The people who are rows, those of each kind together; they stay joined."""
+        """The people given as rows, joined by kind (in place)."""
         found = []
         for kind, runs in self._runs.items():
             if len(runs) > 1:
@@ -89,12 +89,10 @@ class Window:
         return found
 
     def close(self, rows: Sequence[Rows] | None = None) -> FixedPointGains:
-        """The empty set, which can grow by its people's sums; none of them is in the window any more.
+        """Empty the window; returns its people's summed gains, starting from the empty set.
 
-        ``rows`` are what `rows` has given, if it was asked before.
-
-        Nobody is to be learned from twice: where an interruption comes before the next window opens, the set
-        that is drawn instead is a random one.
+        It is emptied first so that nobody is learned from twice: if an interruption comes before the next
+        window opens, a random set is drawn. ``rows`` is the result of `rows`, if it was called before.
         """
         sources = [*self.elsewhere, *(self.rows() if rows is None else rows)]
         parts: list[tuple[Rows | StepSource, float]] = [(one, self.bound) for one in sources]
@@ -106,16 +104,16 @@ class Window:
     # --- people: a draw for each, made when their round closes -----------------------------------
 
     def prepared(self, person: Population, shown: NDArray[np.int32]) -> Population:
-        """A person who can be kept: functions are asked when the window closes, and what fails fails here."""
+        """Check a person before storing them: a function that fails fails now, not when the window closes."""
         if person.as_rows() is None:
             answers.number("value", person.value(shown.tolist()), 0.0, self.bound)
             answers.vector("gains", person.gains([]), self.n_items, 0.0, self.bound)
         return person
 
     def learn(self, person: Population | None) -> None:
-        """Keep one person, if they are in the sample.
+        """Store one person, if they are in the sample.
 
-        None is a person over their limit of rounds, for whom a draw is made as well. Draws are independent:
+        None is a person over their limit of rounds, for whom a draw is made too. Draws are independent:
         those of everybody else do not depend on who is over the limit.
         """
         kept = self._sampled(1)
@@ -129,7 +127,7 @@ class Window:
             self.others.append(person)
 
     def learn_rows(self, people: Population, first: int, within_limit: NDArray[np.bool_]) -> None:
-        """The same for people who are rows, from ``first`` on."""
+        """`learn` for people given as rows, from index ``first`` on."""
         everybody = people.as_rows()
         assert everybody is not None
         rows = everybody.chunk(first, first + within_limit.size)
@@ -137,9 +135,9 @@ class Window:
         self.keep_rows(Rows(rows.kind, rows.sparse, rows.share, rows.cap), kept)
 
     def learn_stores(self, stores: Iterable[Any]) -> None:
-        """The same for people who stay in their stores: one draw a person, and new ones for each store.
+        """`learn` for people who stay in their stores: one draw per person, independent between stores.
 
-        They are gone through there when the window has closed.
+        The stores are read when the window has closed.
         """
         for people in stores:
             some = people if self._sample is None else people.sampled(*self._sample)
@@ -147,7 +145,7 @@ class Window:
             self.elsewhere.append(some.row_source())
 
     def check_part(self, part: Partial) -> None:
-        """Refuse a part whose people could not be kept here."""
+        """Refuse a part whose people could not be stored here."""
         held = 0 if not isinstance(part, KeptPart) else len(part.people) + sum(map(len, part.stores))
         if not isinstance(part, KeptPart) or part.count != held:
             raise ValueError("the part holds other people than it counts; it was not made here")
@@ -163,7 +161,7 @@ class Window:
         return kept
 
     def keep_rows(self, rows: Rows, kept: NDArray[np.bool_] | None = None) -> None:
-        """Take in people who are rows, or those of them who are ``kept``: copies, which hold nobody else."""
+        """Store people given as rows, or those who are ``kept``: copies, without anybody else's data."""
         if kept is not None and not kept.all():
             if not kept.any():
                 return
@@ -177,7 +175,7 @@ class Window:
                 self.rows()
 
     def check_growing(self) -> None:
-        """Refuse more items where somebody is a function of those there were."""
+        """Refuse new items while a person in the window is a function of the old items only."""
         if self.functions:
             raise ValueError(
                 "the open window holds people who are functions of the items there were, or in a store; add"
@@ -185,14 +183,14 @@ class Window:
             )
 
     def grown(self, settings: Any, number: int) -> None:  # noqa: ARG002
-        """There are more items from now on; nobody is a function of fewer (`check_growing`)."""
+        """Enlarge to the items of new ``settings``; nobody is a function of fewer (`check_growing`)."""
         self.n_items = settings.n_items
 
     # --- saving ----------------------------------------------------------------------------------
 
     @property
     def _kept(self) -> tuple[Any, ...] | None:
-        """The length and the people, for saving: they are in it as they are."""
+        """The length and the people, for saving: the exact private data."""
         if self.functions:
             raise TypeError(
                 "the open window holds people who are functions, or in a store, and cannot be written to a"
@@ -224,7 +222,7 @@ def _saved_rows(
     share: NDArray[np.float64],
     cap: NDArray[np.float64],
 ) -> Rows:
-    """Rows that a file holds: compiled loops go by their lengths and items without looking."""
+    """Rows from a file, validated here because compiled loops do not check lengths and items."""
     ends = np.concatenate(([0], np.cumsum(lengths)))
     good = lengths.min(initial=0) >= 0 and ends[-1] == indices.size == data.size
     if not good or not in_range(indices, n_items) or not lengths.size == share.size == cap.size:
