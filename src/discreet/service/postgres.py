@@ -210,17 +210,16 @@ class PostgresDatabase(Database):
             self.scrub()
 
     def scrub(self) -> None:
-        """Give back the space of deleted outcomes and of states that were replaced; once a minute.
+        """Give back the space of what was deleted of people, and of replaced states; once a minute.
 
-        Pages with nothing else at the end of the table are cut off. Beside outcomes that stay, bytes are
-        there until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait.
-        The write-ahead log and its archives keep copies until they are recycled:
-        docs/service/operations.md.
+        Pages with nothing else at the end of a table are cut off. Beside rows that stay, bytes are there
+        until others are written over them; ``VACUUM FULL`` would end that, and make all groups wait. The
+        write-ahead log and its archives keep copies until they are recycled: docs/service/operations.md.
         """
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
             self._scrubbed, self._unscrubbed = time.monotonic(), False
-            self.pools["any"].alone("VACUUM outcome, private_state")
+            self.pools["any"].alone("VACUUM outcome, private_state, visit, erased, request")
 
     def hold(self, tx: Transaction) -> None:
         tx.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
