@@ -1137,6 +1137,9 @@ class App:
         return found
 
 
+_AGAIN = "with other keys everybody would count again: the operations page says what to do"
+
+
 def prepare(settings: ServiceSettings) -> Path | None:
     """Tables, secrets and the first admin key, made where there are none; the file that has the key.
 
@@ -1147,12 +1150,11 @@ def prepare(settings: ServiceSettings) -> Path | None:
         store.migrate()
         if not secrets.exists():
             if any(one["status"] not in ("frozen", "ended") for one in queries.experiments(store)):
-                raise ValueError(
-                    f"there is no {secrets}, and with new keys everybody would count again: take the file"
-                    " that the store was served with; the operations page says what to do if it is lost"
-                )
+                raise ValueError(f"there is no {secrets}, and {_AGAIN}")
             with contextlib.suppress(FileExistsError):  # another process starts at the same time
                 Secrets.fresh(secrets)
+        if not Secrets.read(secrets).counts_in(store):
+            raise ValueError(f"{secrets} is not the file of this store, and {_AGAIN}")
         return _first_key(settings, Keys(store))
 
 
