@@ -116,11 +116,14 @@ def test_batches_have_one_answer_for_each(tmp_path):
             answers = [{"decision_id": one, "likes": ["item 1"]} for one in ids[:2]]
             found = await here.ask("POST", "/v1/outcomes", answers)
             assert found == (200, [{"status": "recorded", "counted": True}] * 2)
-            # A body has 64 KiB; one of batches a MiB, and a thousand decisions.
+            # A body has 64 KiB; one of batches a MiB, of outcomes each, and a thousand decisions.
             one, many = {"likes": ["x" * 512] * 150}, {"exclude": ["x" * 512] * 150}
             assert (await here.ask("POST", f"/v1/decisions/{ids[2]}/outcome", one))[0] == 413
             assert (await here.ask("POST", "/v1/outcomes", [{"decision_id": ids[2], **one}]))[0] == 200
             assert (await here.ask("POST", path, many))[0] == 200
+            long = {"decision_id": ids[0], "likes": ["x" * 512] * 2100}
+            told = await here.ask("POST", "/v1/outcomes", [long, {"decision_id": ids[2], "likes": []}])
+            assert [one["status"] for one in told[1]] == ["refused", "duplicate"]
             assert (await here.ask("POST", path, {"exclude": ["x" * 512] * 2100}))[0] == 413
             known = {"decision_id": ids[0], "likes": []}
             assert [(await here.ask("POST", "/v1/outcomes", [known] * n))[0] for n in (1000, 1001)] == [

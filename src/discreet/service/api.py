@@ -667,13 +667,16 @@ class Api:
         return await self.engine.was_added(live, asked.taken)
 
     async def outcomes(self, request: Request) -> bytes:
-        """The answers to many outcomes: in one group, or a few."""
-        parts = parts_of(await body(request.receive, LARGEST * 16))
+        """The answers to many outcomes: in one group, or a few. A long one refuses nobody else's."""
+        most = LARGEST * (16 if request.scope["key"].bound else MANY)
+        parts = parts_of(await body(request.receive, most))
         if len(parts) > MANY:
             raise TOO_LARGE
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for part in parts:
             try:
+                if len(part) > LARGEST * 16:
+                    raise TOO_LARGE
                 asked = decoded(part, _outcome_of)
                 waiting.append(await self._record(asked.decision_id, asked, request.scope["key"]))
             except Problem as refused:
