@@ -35,6 +35,23 @@ from discreet.service.worker import (
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 
+def test_an_interrupt_just_after_a_transaction_has_begun_leaves_none_open(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/service.db")
+    plain = store._connection
+
+    def execute(sql):
+        store._connection = plain
+        plain.execute(sql)
+        raise KeyboardInterrupt
+
+    store._connection = SimpleNamespace(execute=execute)
+    with pytest.raises(KeyboardInterrupt), store.transaction():
+        pass
+    with store.transaction() as tx:
+        assert tx.one("SELECT 1") == (1,)
+    store.close()
+
+
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):
