@@ -209,7 +209,7 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     exclude: Annotated[list[str], Meta(max_length=MANY)] = []
     segment: str | None = None
     event: Event | None = None
-    history: Annotated[list[str], Meta(max_length=MANY)] | None = None
+    history: list[str] | None = None  # of any length: refusals are counted
 
 
 class OutcomeRequest(msgspec.Struct, forbid_unknown_fields=True):
