@@ -370,8 +370,8 @@ class Worker:
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
-        made.fence = 0  # of its first worker; if that is another one, the lease will say so
-        self._kept[made.id] = made
+            made.fence = 0  # of its first worker; if that is another one, the lease will say so
+            self._kept[made.id] = made  # before others can see it, and change it
         return made
 
     @contextmanager
