@@ -134,6 +134,19 @@ def test_batches_have_one_answer_for_each(tmp_path):
     asyncio.run(story())
 
 
+def test_intervals_are_of_the_hold_out_that_an_experiment_of_this_name_has_now(tmp_path):
+    """One that was deleted had another: the page went on with its intervals, which were too narrow."""
+
+    async def story():
+        async with inside(tmp_path, taken(holdout=0.5)) as here:
+            assert (await here.app._pages._shares("shop", 0, 0.5))._holdout == 0.5
+            here.engine.worker.delete((await here.engine.live("shop")).id)
+            here.engine.worker.create("shop", "shop", taken(holdout=0.1))
+            assert (await here.app._pages._shares("shop", 0, 0.1))._holdout == 0.1
+
+    asyncio.run(story())
+
+
 def test_a_history_is_one_persons(tmp_path):
     async def story():
         async with inside(tmp_path, likes(learner="PersonalSelector")) as here:

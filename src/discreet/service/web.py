@@ -502,7 +502,7 @@ class Pages:
         self.api, self.engine = api, api.engine
         self.sessions = Sessions(self.engine.secrets, self.engine.store)
         self._wrong_keys = Throttle(*_WRONG_KEYS)
-        self._progress: dict[tuple[str, str], shares.Progress] = {}  # "": of all segments
+        self._progress: dict[tuple[str, str, float], shares.Progress] = {}  # "": of all segments
         self._accounts: dict[str, tuple[float, dict[str, Any]]] = {}
         folder = resources.files(__package__).joinpath("static")
         self._static = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
@@ -710,7 +710,7 @@ class Pages:
 
     async def _shares(self, name: str, releases: int, holdout: float, segment: str = "") -> shares.Progress:
         """The shares so far, of one segment or all; only releases that are new are read."""
-        progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
+        progress = self._progress.setdefault((name, segment, holdout), shares.Progress(holdout))
         if progress.seq < releases:
             new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
