@@ -620,9 +620,6 @@ class Worker:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
-            tx.do(  # sticky sets, which nobody asks for in another epoch
-                "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
-            )
             if not one.config.warm_start:  # else the last model, which is public, serves until there is one
                 tx.do("DELETE FROM model WHERE experiment = ?", one.id)
             one.status = RUNNING
@@ -905,6 +902,12 @@ def forget_people(tx: Transaction, population: int, now: str) -> None:
     Where one was dropped, no experiment goes on in an earlier period, even if the clock was wrong
     (`Worker.latest`).
     """
+    tx.do(  # sticky sets, which nobody asks for in another epoch
+        "DELETE FROM request WHERE at > ? AND experiment IN (SELECT e.id FROM experiment e"
+        " WHERE e.population = ? AND (e.epoch <> request.epoch OR (e.period <> ? AND e.status <> ?"
+        " AND NOT EXISTS (SELECT 1 FROM block b WHERE b.experiment = e.id AND b.epoch = e.epoch))))",
+        *(tx.now(), population, now, RUNNING),
+    )
     dropped = 0
     for table in ("visit", "erased"):
         dropped += tx.do(
