@@ -67,10 +67,10 @@ export class Client {
     return this.request("POST", `/v1/decisions/${encodeURIComponent(id)}/outcome`, only(outcome));
   }
 
-  // Many at once: {decision, taken | value | likes}.
+  // Many at once: {decision, taken | value | likes}. One that is not as it should be is refused by itself.
   reportMany(outcomes) {
-    return this.request("POST", "/v1/outcomes", outcomes.map(({ decision, ...outcome }) => (
-      { decision_id: typeof decision === "string" ? decision : decision.id, ...only(outcome) })));
+    return this.request("POST", "/v1/outcomes", outcomes.map(({ decision, taken, value, likes, served }) => (
+      { decision_id: typeof decision === "string" ? decision : decision.id, taken, value, likes, served })));
   }
 
   // On a server, with a key: a token for the browser of one person.

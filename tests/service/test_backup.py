@@ -8,6 +8,7 @@ import shutil
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -424,6 +425,27 @@ def test_new_keys_are_made_where_nobody_would_count_again_by_them(tmp_path, caps
     backup.restore(again, tmp_path / "saved")
     assert main([*made, again]) == 0
     assert (tmp_path / "secrets").exists()
+
+
+def test_processes_with_different_secrets_do_not_share_a_store(tmp_path, postgres_url):
+    """Each found an empty store, and made a file of its own: a person would have two pseudonyms."""
+    one, other = (
+        ServiceSettings(
+            store=postgres_url, secrets=str(tmp_path / name), admin_key_file=str(tmp_path / "key")
+        )
+        for name in ("one", "other")
+    )
+    Secrets.fresh(other.secrets)
+    web.prepare(one)
+    web.prepare(one)
+    with pytest.raises(ValueError, match="is not the file of this store"):
+        web.prepare(other)
+    saved = tmp_path / "saved"
+    backup.backup(postgres_url, saved)
+    for name in ("one", "other"):  # nobody who was counted counts in a store that was restored
+        again = f"sqlite:///{tmp_path}/{name}.db"
+        backup.restore(again, saved)
+        web.prepare(msgspec.structs.replace(other, store=again))
 
 
 def test_processes_that_start_at_once_share_secrets(tmp_path, monkeypatch):

@@ -119,6 +119,22 @@ def test_sticky_sets_are_kept_for_their_stretch_and_end_with_their_epoch(url):
     assert [bytes(one) for (one,) in world.rows("SELECT id FROM request")] == [b"o" * 16]
 
 
+def test_sticky_sets_of_what_is_paused_are_kept_for_its_period(url):
+    world = World(url, taken(sticky=7 * 86400.0))
+    world.serve(pseudonym=b"p" * 12, request=b"n" * 16)
+    world.write()
+    with world.store.transaction() as tx:
+        tx.do("UPDATE request SET at = at + 600000")
+    world.worker.set_status(world.shop, "paused")
+    world.worker.forget_people()
+    assert len(world.rows("SELECT id FROM request")) == 1
+    world.now = world.now.replace(month=12)
+    world.settle()
+    world.worker.forget_people()
+    for table in ("visit", "request"):
+        assert not world.rows(f"SELECT pseudonym FROM {table}")
+
+
 def test_many_decisions_at_once_are_those_of_their_people(anywhere):
     client = anywhere.client()
     shop(client)

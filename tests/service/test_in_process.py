@@ -116,17 +116,33 @@ def test_batches_have_one_answer_for_each(tmp_path):
             answers = [{"decision_id": one, "likes": ["item 1"]} for one in ids[:2]]
             found = await here.ask("POST", "/v1/outcomes", answers)
             assert found == (200, [{"status": "recorded", "counted": True}] * 2)
-            # A body has 64 KiB; one of batches a MiB, and a thousand decisions.
+            # A body has 64 KiB; one of batches a MiB, of outcomes each, and a thousand decisions.
             one, many = {"likes": ["x" * 512] * 150}, {"exclude": ["x" * 512] * 150}
             assert (await here.ask("POST", f"/v1/decisions/{ids[2]}/outcome", one))[0] == 413
             assert (await here.ask("POST", "/v1/outcomes", [{"decision_id": ids[2], **one}]))[0] == 200
             assert (await here.ask("POST", path, many))[0] == 200
+            long = {"decision_id": ids[0], "likes": ["x" * 512] * 2100}
+            told = await here.ask("POST", "/v1/outcomes", [long, {"decision_id": ids[2], "likes": []}])
+            assert [one["status"] for one in told[1]] == ["refused", "duplicate"]
             assert (await here.ask("POST", path, {"exclude": ["x" * 512] * 2100}))[0] == 413
             known = {"decision_id": ids[0], "likes": []}
             assert [(await here.ask("POST", "/v1/outcomes", [known] * n))[0] for n in (1000, 1001)] == [
                 200,
                 413,
             ]
+
+    asyncio.run(story())
+
+
+def test_intervals_are_of_the_hold_out_that_an_experiment_of_this_name_has_now(tmp_path):
+    """One that was deleted had another: the page went on with its intervals, which were too narrow."""
+
+    async def story():
+        async with inside(tmp_path, taken(holdout=0.5)) as here:
+            assert (await here.app._pages._shares("shop", 0, 0.5))._holdout == 0.5
+            here.engine.worker.delete((await here.engine.live("shop")).id)
+            here.engine.worker.create("shop", "shop", taken(holdout=0.1))
+            assert (await here.app._pages._shares("shop", 0, 0.1))._holdout == 0.1
 
     asyncio.run(story())
 

@@ -54,7 +54,9 @@ const page = new d.Client(url, () => {
   return asked === 1 ? "dt_over" : server.token("shop", { person: "ben", seconds: 60 });
 });
 const own = await page.decide("shop");
-const many = await page.reportMany([{ decision: own, likes: [] }, { decision, likes: [] }]);
+const many = await page.reportMany([
+  { decision: own, likes: [] }, { decision, likes: [] }, { decision: own, taken: undefined },
+]);
 const refused = [];
 for (const work of [
   () => page.decide("none"), () => page.decide("shop", { person: "ann" }),
@@ -79,7 +81,7 @@ def test_node_decides_and_reports(shared_service):
     assert len(found["decision"]["items"]) == 3
     assert "item 0" not in found["decision"]["items"]
     assert [one["status"] for one in found["told"]] == ["recorded", "duplicate"]
-    assert [one["status"] for one in found["many"]] == ["recorded", "refused"]
+    assert [one["status"] for one in found["many"]] == ["recorded", "refused", "refused"]
     assert found["refused"] == [
         [404, "not-found"],
         [422, "body"],

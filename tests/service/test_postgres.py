@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
 import random
 import re
@@ -612,6 +613,27 @@ def test_the_state_of_what_has_ended_leaves_the_files_of_its_table(world, postgr
     assert not any(any((postgres.folder / file).read_bytes()) for (file,) in files)
 
 
+def test_pseudonyms_of_a_period_that_is_over_leave_the_files_of_their_tables(world, postgres):
+    for number in range(4):
+        world.serve(pseudonym=b"pseudonym %d." % number, request=b"request %d" % number)
+    world.write()
+    world.worker.erase("people", lambda population, period: b"pseudonym 3.")  # noqa: ARG005
+    with world.store.transaction() as tx:
+        tx.do("UPDATE request SET at = 0")
+        tx.do("UPDATE block SET closed_at = 0 WHERE closed_at IS NULL AND owner IS NOT NULL")
+    world.now += datetime.timedelta(days=31)
+    while world.worker.tick(world.shop):
+        pass
+    groups.forget_requests(world.store)
+    world.store._scrubbed = -1e9
+    world.worker.forget_people()
+    tables = "'visit', 'erased', 'request'"
+    files = world.rows(f"SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname IN ({tables})")
+    with psycopg.connect(postgres.server.get_uri(), autocommit=True) as admin:
+        admin.execute("CHECKPOINT")
+    assert not any((postgres.folder / file).read_bytes() for (file,) in files)
+
+
 def test_space_is_given_back_once_a_minute(world, monkeypatch):
     ran = []
     monkeypatch.setattr(world.store.pools["any"], "alone", ran.append)
@@ -621,7 +643,7 @@ def test_space_is_given_back_once_a_minute(world, monkeypatch):
     world.store._scrubbed -= 31.0
     for _ in range(2):
         world.store.recover(world.owner)
-    assert ran == ["VACUUM outcome, private_state"]
+    assert ran == ["VACUUM outcome, private_state, visit, erased, request"]
 
 
 def test_space_is_given_back_by_a_process_and_a_machine_that_have_just_begun(monkeypatch):

@@ -35,6 +35,45 @@ from discreet.service.worker import (
 from .world import ITEMS, NOISY, PURE, World, likes, taken
 
 
+def test_an_interrupt_just_after_a_transaction_has_begun_leaves_none_open(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/service.db")
+    plain = store._connection
+
+    def execute(sql):
+        store._connection = plain
+        plain.execute(sql)
+        raise KeyboardInterrupt
+
+    store._connection = SimpleNamespace(execute=execute)
+    with pytest.raises(KeyboardInterrupt), store.transaction():
+        pass
+    with store.transaction() as tx:
+        assert tx.one("SELECT 1") == (1,)
+    store.close()
+
+
+def test_what_is_changed_as_soon_as_it_is_made_is_not_put_back(tmp_path, monkeypatch):
+    """The state in which it was made would show what is retired, and number decisions as earlier ones."""
+    world = World(f"sqlite:///{tmp_path}/service.db")
+    world.worker.create_population("people", PURE)
+    transaction = world.store.transaction
+
+    @contextlib.contextmanager
+    def then_changed():
+        with transaction() as tx:
+            yield tx
+            found = tx.one("SELECT id FROM experiment")
+        if found:
+            monkeypatch.undo()
+            world.worker.change_items(found[0], [], ["item 3"])
+
+    monkeypatch.setattr(world.store, "transaction", then_changed)
+    world.shop = world.worker.create("shop", "people", taken()).id
+    world.worker.tick(world.shop)
+    assert world.rows("SELECT next_sequence FROM experiment") == [(world.one.next_sequence,)] == [(32,)]
+    assert world.one.learning.labels.index("item 3") not in world.one.learning.active
+
+
 def test_raw_outcomes_are_gone_after_their_release(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):

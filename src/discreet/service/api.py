@@ -209,7 +209,7 @@ class DecisionRequest(msgspec.Struct, forbid_unknown_fields=True):
     exclude: Annotated[list[str], Meta(max_length=MANY)] = []
     segment: str | None = None
     event: Event | None = None
-    history: Annotated[list[str], Meta(max_length=MANY)] | None = None
+    history: list[str] | None = None  # of any length: refusals are counted
 
 
 class OutcomeRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -667,13 +667,16 @@ class Api:
         return await self.engine.was_added(live, asked.taken)
 
     async def outcomes(self, request: Request) -> bytes:
-        """Record many outcomes, in one group or a few; one answer each."""
-        parts = parts_of(await body(request.receive, LARGEST * 16))
+        """Record many outcomes, in one group or a few; one answer each. A long one is refused by itself."""
+        most = LARGEST * (16 if request.scope["key"].bound else MANY)
+        parts = parts_of(await body(request.receive, most))
         if len(parts) > MANY:
             raise TOO_LARGE
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for part in parts:
             try:
+                if len(part) > LARGEST * 16:
+                    raise TOO_LARGE
                 asked = decoded(part, _outcome_of)
                 waiting.append(await self._record(asked.decision_id, asked, request.scope["key"]))
             except Problem as refused:

@@ -93,6 +93,13 @@ class Secrets:
 
     # --- people ----------------------------------------------------------------------------------
 
+    def counts_in(self, store: Database) -> bool:
+        """Whether people are counted in a store by these keys; the first who ask settle it."""
+        own = hmac.digest(self.keys["people"], b"fingerprint", "sha256")
+        with store.transaction() as tx:
+            tx.do("INSERT INTO secrets VALUES (1, ?) ON CONFLICT DO NOTHING", own)
+            return bytes(tx.one("SELECT fingerprint FROM secrets")[0]) == own
+
     def pseudonym(self, population: int, period: str, person: str) -> bytes:
         """The stored form of an identity: a keyed hash, under another key in every period."""
         keyed = self._periods.get((population, period))

@@ -106,6 +106,8 @@ def restore(url: str, saved: str | os.PathLike[str]) -> list[str]:
         with closing(open_store(f"sqlite:///{draft}")) as copied:
             copied.migrate()  # the backup may be of an earlier version
             frozen = freeze_after_restore(copied)
+            with copied.transaction() as tx:
+                tx.do("DELETE FROM secrets")  # nobody who is counted from now on was counted before
             if target is None:
                 _into_server(copied, url)
         if target is not None:

@@ -357,8 +357,8 @@ class SQLiteDatabase(Database):
     def transaction(self, lane: Lane = "any") -> Iterator[Transaction]:  # noqa: ARG002
         with self._turn:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
                 try:
+                    self._connection.execute("BEGIN IMMEDIATE")
                     yield Transaction(self._connection)
                     self._connection.execute("COMMIT")
                 except BaseException:

@@ -281,9 +281,9 @@ def _outcomes(
             found.append((EARLY if row.closed_at is None else LATE, False))
         else:
             found.append((RECORDED, counts))
-            body = one.body if counts else None
             pseudonym = None if one.pseudonym == NOBODY else one.pseudonym
-            taken.setdefault(one[:3], (*one[:3], int(one.altered), body, pseudonym))
+            said = (int(one.altered), one.body, pseudonym) if counts else (0, None, None)
+            taken.setdefault(one[:3], (*one[:3], *said))
     rows = sorted(taken.values(), key=lambda row: row[:3])
     new = {tuple(row) for row in _answers(tx, _OUTCOME, rows)}
     there = {tuple(row) for row in _answers(tx, _THERE, sorted({one[:3] for one in outcomes} - new))}

@@ -210,7 +210,7 @@ class PostgresDatabase(Database):
             self.scrub()
 
     def scrub(self) -> None:
-        """Free the space of deleted outcomes and of replaced states, at most once a minute.
+        """Free the space of what was deleted of people and of replaced states, at most once a minute.
 
         Empty pages at the end of a table are truncated. In other pages the bytes remain until they are
         overwritten; ``VACUUM FULL`` would remove them, but block all groups. The write-ahead log and its
@@ -219,7 +219,7 @@ class PostgresDatabase(Database):
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
             self._scrubbed, self._unscrubbed = time.monotonic(), False
-            self.pools["any"].alone("VACUUM outcome, private_state")
+            self.pools["any"].alone("VACUUM outcome, private_state, visit, erased, request")
 
     def hold(self, tx: Transaction) -> None:
         tx.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

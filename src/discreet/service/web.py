@@ -502,7 +502,7 @@ class Pages:
         self.api, self.engine = api, api.engine
         self.sessions = Sessions(self.engine.secrets, self.engine.store)
         self._wrong_keys = Throttle(*_WRONG_KEYS)
-        self._progress: dict[tuple[str, str], shares.Progress] = {}  # "": of all segments
+        self._progress: dict[tuple[str, str, float], shares.Progress] = {}  # "": of all segments
         self._accounts: dict[str, tuple[float, dict[str, Any]]] = {}
         folder = resources.files(__package__).joinpath("static")
         self._static = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
@@ -710,7 +710,7 @@ class Pages:
 
     async def _shares(self, name: str, releases: int, holdout: float, segment: str = "") -> shares.Progress:
         """The shares so far, of one segment or all; only new releases are read."""
-        progress = self._progress.setdefault((name, segment), shares.Progress(holdout))
+        progress = self._progress.setdefault((name, segment, holdout), shares.Progress(holdout))
         if progress.seq < releases:
             new = await self.api.ask(queries.shares, name, progress.seq, segment or None)
             progress.add(one for one in new if one["seq"] > progress.seq)
@@ -1137,6 +1137,9 @@ class App:
         return found
 
 
+_AGAIN = "with other keys everybody would count again: the operations page says what to do"
+
+
 def prepare(settings: ServiceSettings) -> Path | None:
     """Create tables, secrets and the first admin key where missing; returns the file with a new key.
 
@@ -1147,12 +1150,11 @@ def prepare(settings: ServiceSettings) -> Path | None:
         store.migrate()
         if not secrets.exists():
             if any(one["status"] not in ("frozen", "ended") for one in queries.experiments(store)):
-                raise ValueError(
-                    f"there is no {secrets}, and with new keys everybody would count again: take the file"
-                    " that the store was served with; the operations page says what to do if it is lost"
-                )
+                raise ValueError(f"there is no {secrets}, and {_AGAIN}")
             with contextlib.suppress(FileExistsError):  # another process starts at the same time
                 Secrets.fresh(secrets)
+        if not Secrets.read(secrets).counts_in(store):
+            raise ValueError(f"{secrets} is not the file of this store, and {_AGAIN}")
         return _first_key(settings, Keys(store))
 
 

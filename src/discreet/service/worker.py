@@ -370,8 +370,8 @@ class Worker:
             made = Experiment(number, whose, config, people, *where, ledger, learning)
             write_items(tx, made)
             self._save(tx, made, self._allocated(made, {}))
-        made.fence = 0  # that of the first worker; if another one is first, `_fenced` notices it
-        self._kept[made.id] = made
+            made.fence = 0  # that of the first worker; if another one is first, `_fenced` notices it
+            self._kept[made.id] = made  # before it is committed, and others can change it
         return made
 
     @contextmanager
@@ -620,10 +620,7 @@ class Worker:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
-            tx.do(  # sticky sets, which cannot be asked for in another epoch
-                "DELETE FROM request WHERE experiment = ? AND epoch = ? AND at > ?", one.id, last, tx.now()
-            )
-            if not one.config.warm_start:  # else the last model, which is public, serves until the next one
+            if not one.config.warm_start:  # else the last model, which is public, serves until there is one
                 tx.do("DELETE FROM model WHERE experiment = ?", one.id)
             one.status = RUNNING
             one.used = 0
@@ -906,6 +903,12 @@ def forget_people(tx: Transaction, population: int, now: str) -> None:
     Once any was dropped, no experiment goes back to an earlier period, even if the clock was wrong
     (`Worker.latest`).
     """
+    tx.do(  # sticky sets, which nobody asks for in another epoch
+        "DELETE FROM request WHERE at > ? AND experiment IN (SELECT e.id FROM experiment e"
+        " WHERE e.population = ? AND (e.epoch <> request.epoch OR (e.period <> ? AND e.status <> ?"
+        " AND NOT EXISTS (SELECT 1 FROM block b WHERE b.experiment = e.id AND b.epoch = e.epoch))))",
+        *(tx.now(), population, now, RUNNING),
+    )
     dropped = 0
     for table in ("visit", "erased"):
         dropped += tx.do(
