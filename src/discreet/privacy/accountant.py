@@ -565,8 +565,7 @@ class Release:
     def permute_and_flip(self, scores: Floats, rate: float | None = None) -> int:
         """An index, drawn by permute and flip (`samplers.permute_and_flip`), exactly.
 
-        An `ExponentialChoice` does not pay for it: its charge relies on bounded range, which permute and flip
-        lacks.
+        An `ExponentialChoice` does not pay for it: permute and flip lacks the bounded range it is charged by.
         """
         if isinstance(self._event, ExponentialChoice | ExactChoices):
             raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a PermuteAndFlip")

@@ -160,8 +160,7 @@ class MemoryLedger:
         self._lock = threading.RLock()
         self._before: list[Charge] = []  # read from a saved ledger, equal ones merged
         self._first = 0  # the version after those
-        # A repeated charge, its number of repetitions, and the version after it: one tuple, so an interrupt
-        # cannot separate the three.
+        # A charge, how often it repeats, and the version after it: in one tuple, which no interrupt splits.
         self._runs: list[tuple[Charge, int, int]] = []
         self._owners: dict[str, _OwnerState] = {}
         self._terms: dict[str, Any] | None = None
