@@ -14,7 +14,7 @@ from . import answers
 from .base import Floats, Items, Mixture, Population, State
 from .rows import function_rows
 
-# A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
+# Most binary places of a gain; fewer are kept if a sum needs the bits.
 _PLACES = 40
 _EXACT_BITS = 52
 # Below this a step, or the number of steps to 1, is no longer an exact float.
@@ -22,7 +22,7 @@ _LEAST_EXPONENT = -1000
 
 
 def step(bound: float, length: int, spare_bits: int = 0) -> float:
-    """What gains of up to ``bound`` are rounded down to multiples of, when ``length`` people are summed up.
+    """The step to whose multiples gains of up to ``bound`` are rounded down, for sums over ``length`` people.
 
     The sum is then an integer number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
 
@@ -37,14 +37,14 @@ def step(bound: float, length: int, spare_bits: int = 0) -> float:
 
 
 class Growing(Protocol):
-    """Rows on top of which a set grows: every item's sum over them, each row's part in integer steps."""
+    """A growing set over rows: every item's sum of gains, each row's part in integer steps."""
 
     def begin(self, sums: Floats) -> None:
-        """Add what each item adds to what was chosen so far: nothing, in the beginning."""
+        """Add each item's gain on top of the chosen items, initially none, to ``sums``."""
         ...
 
     def choose(self, item: int, sums: Floats) -> None:
-        """Choose an item: ``sums`` move."""
+        """Choose an item: update ``sums``."""
         ...
 
 
@@ -147,8 +147,8 @@ class FixedPointGains:
         self._sums = np.zeros(n_items)
         for part in self._parts:
             part.begin(self._sums)
-        self._due: int | None = None  # an item whose choice the sums do not know yet
-        self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
+        self._due: int | None = None  # a chosen item not yet in the sums
+        self._asked: Floats | None = None  # computed when needed: not after the last pick
 
     @classmethod
     def over(cls, people: Population, bound: float, unit: float) -> Self:
@@ -170,7 +170,7 @@ class FixedPointGains:
         return total
 
     def add(self, item: int) -> float:
-        """Put ``item`` into the set; its score is returned."""
+        """Put ``item`` into the set and return its score."""
         score = float(self._settled()[item] * self._unit)
         self._due = item
         if len(self._others):
@@ -209,7 +209,7 @@ class FixedPointGains:
 
 
 class StepState(State):
-    """A growing set over a `StepPopulation`: every addition moves the sums that there are."""
+    """A growing set over a `StepPopulation`: every addition updates the sums."""
 
     def __init__(self, people: StepPopulation) -> None:
         self._people, self.items, self.value = people, [], 0.0
@@ -243,7 +243,7 @@ def row_parts(people: Population) -> list[tuple[StepSource, float]] | None:
 
 
 def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tuple[float, float]:
-    """Fewest and most steps of one of the others; functions that may fall have limits of their own."""
+    """Fewest and most steps of a person in ``others``; non-monotone functions have other limits."""
     low, high = 0.0, bound
     for person in others:
         if not person.monotone:
