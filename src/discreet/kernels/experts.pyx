@@ -1,23 +1,24 @@
 # cython: auto_pickle=False
 """Ordered Hedge experts: weights in sum trees, draws that are certain or say that they are not.
 
-Layout. ``scores`` holds the k experts of item 0, then those of item 1, and so on, in whole fixed-point units.
-``tree`` holds, level after level, blocks of eight numbers, the k experts' blocks of one node side by side:
-level 0 the weights ``exp(unit * (score - ref))`` of eight neighbouring items, every higher level the sums of
-eight blocks below. A parent is always recomputed as the sum of its block, never added to, so the tree is a
-function of ``scores`` and ``refs`` alone. ``starts`` says where the levels begin.
+Layout. ``scores`` holds the k experts of item 0, then those of item 1, and so on, in integer fixed-point
+units. ``tree`` holds, level after level, blocks of eight numbers, the k experts' blocks of one node side by
+side: level 0 the weights ``exp(unit * (score - ref))`` of eight neighbouring items, every higher level the
+sums of eight blocks below. A parent is always recomputed as the sum of its block, never added to, so the tree
+is a function of ``scores`` and ``refs`` alone. ``starts`` says where the levels begin.
 
-What changed since the last draw is kept in ``touched``: ``listed`` items, in the order they came, repeats
-allowed; ``reach`` is how many of the first experts they concern. ``everything`` is to forget the list and
-recompute all. `settle` brings the tree up to date. ``taken`` marks the items of the set that is being drawn,
-and no item between draws.
+Changes since the last draw are kept in ``touched``: ``listed`` items, in order of arrival, repeats allowed;
+``reach`` is how many of the first experts they concern. ``everything`` means to ignore the list and recompute
+all. `settle` brings the tree up to date. ``taken`` marks the items of the set that is being drawn, and no
+item between draws.
 
-Words. A draw owns `WORDS` words. The first is a uniform number for all items; if that item is already in the
-set, so is the next, `TRIES` times in all; if every one of them falls on an item of the set, the next word is
-a uniform number for the items that are not. Each of these draws, given that its item is not in the set, has
-the distribution over those that are not, whatever came before; and so has the first whose item is not. The
-last kind takes longer, the more items are in the set, and is left for sets that have most of the weight.
-The last word has further bits for the caller, who decides where a draw here is too close to call.
+Words. A draw owns `WORDS` words. The first is a uniform number over all items; if its item is already in the
+set, the next one is too, `TRIES` times in all; if each of them falls on an item of the set, the next word is
+a uniform number over the items that are not in the set. Each of these draws, given that its item is not in
+the set, has the distribution over the remaining items, independently of earlier draws; and so has the first
+whose item is not in it. The last kind takes longer, the more items are in the set, and is only needed for
+sets that have most of the weight. The last word has further bits for the caller, who decides draws that are
+too close to call here.
 
 How close is too close. Let u = 2^-53, W the total weight, n the number of items, L the number of levels.
 
@@ -34,9 +35,9 @@ How close is too close. Let u = 2^-53, W the total weight, n the number of items
   product, and the error of W, (3X + 8) u W + 3L u W.
 - On the way down the sums to the left are subtracted: their own errors, in all at most those of W; four
   additions and one subtraction a level, 5L u W.
-- The weight that is arrived at is off by (3X + 8) u W at most.
-- What is too close is decided by `samplers.exact_draw`, whose cells end within (8 ln n + 65) u W of the same
-  borders.
+- The weight at the end is off by (3X + 8) u W at most.
+- Draws that are too close are decided by `samplers.exact_draw`, whose cells end within (8 ln n + 65) u W of
+  the same borders.
 
 Together (9X + 8 ln n + 11 L + 92) u W, up to terms of order u^2, and X >= 2 ln n. The margin is
 (13 X + 16 L + 128) u W: an item is returned only if the target is farther than that from both of its borders.
@@ -54,7 +55,7 @@ from .softmax cimport exponentials_of, sum_of_block
 
 cpdef enum:
     TRIES = 4
-    WORDS = 6  # of a draw: its tries, one for the items that are left, and further bits
+    WORDS = 6  # of a draw: its tries, one for the remaining items, and further bits
 
 cdef enum:
     TILE = 64  # items weighed together
@@ -69,10 +70,10 @@ cdef extern from *:
 
 
 cdef class OrderedExperts:
-    """Experts' scores in whole units (items x experts), and the sum trees of their weights.
+    """Experts' scores in integer units (items x experts), and the sum trees of their weights.
 
-    Item a has the weight ``exp(unit * score)``. ``per_one`` units make 1; ``most`` is the largest score that
-    one person adds. Trees are built when a draw is due for the first time, and after `reset`.
+    Item a has the weight ``exp(unit * score)``. ``per_one`` units are 1; ``most`` is the largest amount that
+    one person adds to a score. Trees are built before the first draw, and after `reset`.
     """
 
     def __init__(self, scores, double unit, double per_one, int64_t most):
@@ -80,7 +81,7 @@ cdef class OrderedExperts:
         self.reset(scores, unit)
 
     def reset(self, int64_t[:, ::1] scores not None, double unit):
-        """From now on other scores, or another rate; all weights are computed anew."""
+        """Set other scores, or another rate; all weights are recomputed."""
         if not 1 <= scores.shape[1] <= scores.shape[0] < 1 << 31:
             raise ValueError(f"{scores.shape[0]} items are not enough for {scores.shape[1]} experts")
         self.array, self.gains = scores.base, scores
@@ -89,7 +90,7 @@ cdef class OrderedExperts:
 
     @property
     def scores(self):
-        """The scores, items x experts; whoever writes to them has to `reset`."""
+        """The scores, items x experts; call `reset` after writing to them."""
         return self.array
 
     @scores.setter
@@ -97,7 +98,7 @@ cdef class OrderedExperts:
         self.reset(scores, self.unit)
 
     cdef int build(self) except -1:
-        """Room for the trees; they are filled by the next `settle`."""
+        """Allocate the trees; they are filled by the next `settle`."""
         if self.built:
             return 0
         cdef Py_ssize_t blocks = (self.n_items + 7) // 8, size = 0
@@ -123,7 +124,7 @@ cdef class OrderedExperts:
     # --- drawing ---------------------------------------------------------------------------------
 
     def begin(self):
-        """A new set, or a new stream of them, begins: nothing has been drawn and nothing decided."""
+        """Begin a new set, or a new stream of sets, with nothing drawn or decided."""
         self.person, self.expert, self.draws, self.decided = 0, 0, 0, -1
 
     @property
@@ -133,11 +134,11 @@ cdef class OrderedExperts:
 
     @property
     def undecided(self):
-        """Whose draw is too close to call, and the number of that draw, counted from `begin`."""
+        """The expert whose draw is too close to call, and the number of that draw since `begin`."""
         return self.expert, self.draws
 
     def decide(self, Py_ssize_t item):
-        """The item of that draw."""
+        """Set the item of the undecided draw."""
         if not 0 <= item < self.n_items:
             raise ValueError(f"there is no item {item}")
         self.decided = item
@@ -154,7 +155,7 @@ cdef class OrderedExperts:
         return check_items(&shown[0], count, self.n_items)
 
     def draw(self, const uint64_t[::1] words not None, int32_t[::1] shown not None):
-        """Draw a set into ``shown``; whether a draw has to be decided (`decide`) before it can go on."""
+        """Draw a set into ``shown``; returns whether a draw must be decided (`decide`) to go on."""
         self.ready(words, 1)
         self.check_shown(shown, self.expert)
         cdef bint asks
@@ -163,7 +164,7 @@ cdef class OrderedExperts:
         return asks
 
     def find(self, Py_ssize_t expert, uint64_t word):
-        """The item in which a word of this expert falls, or -1 where that is too close to call."""
+        """The item that a word draws for this expert, or -1 if it is too close to call."""
         if not 0 <= expert < self.k:
             raise ValueError(f"there is no expert {expert}")
         self.build()
@@ -171,7 +172,7 @@ cdef class OrderedExperts:
         return _descend(self, expert, word)
 
     def trees(self, refs=None):
-        """References and weights as they follow from the scores; or from these references, if given."""
+        """References and weights computed from the scores, or from given references."""
         self.build()
         if refs is not None:
             np.asarray(self.refs)[:] = refs
@@ -253,7 +254,7 @@ cdef class OrderedExperts:
     # --- learning --------------------------------------------------------------------------------
 
     def add(self, const int64_t[:, ::1] gains not None):
-        """Add to every score; all weights are computed anew."""
+        """Add to every score; all weights are recomputed."""
         cdef Py_ssize_t item, i
         if gains.shape[0] != self.n_items or gains.shape[1] != self.k:
             raise ValueError(f"gains are of {gains.shape[0]} items and {gains.shape[1]} experts")
@@ -264,7 +265,7 @@ cdef class OrderedExperts:
         self.everything = True
 
     def add_one(self, Py_ssize_t item, Py_ssize_t expert, int64_t amount):
-        """Add to one score; trees that are there follow at once."""
+        """Add to one score; existing trees are updated at once."""
         if not (0 <= item < self.n_items and 0 <= expert < self.k):
             raise ValueError(f"there is no item {item}, or no expert {expert}")
         if self.built:
@@ -275,7 +276,7 @@ cdef class OrderedExperts:
     cdef void add_to(self, Py_ssize_t expert, Py_ssize_t item, int64_t amount) noexcept nogil:
         cdef double exponent, weight, total
         self.gains[item, expert] += amount
-        # One weight; the error margin of a draw allows for any exponential that is good to 4 units.
+        # One weight; the error margin of a draw allows for any exponential accurate to 4 units.
         exponent = min(self.unit * <double>(self.gains[item, expert] - self.refs[expert]), 700.0)
         weight = exp(exponent) if exponent >= -708.0 else 0.0
         self.tree[((item >> 3) * self.k + expert) * 8 + (item & 7)] = weight
@@ -286,7 +287,7 @@ cdef class OrderedExperts:
             _rebuild(self, expert, expert + 1)
 
     def observe(self, RowTable people not None, Py_ssize_t row, const int32_t[::1] shown not None):
-        """Learn from the person of one row, to whom this set was shown; what it is worth to them."""
+        """Learn from the person of one row, to whom this set was shown; returns its value to them."""
         self.check_table(people, row, 1)
         self.check_shown(shown, self.k)
         self.build()
@@ -316,7 +317,7 @@ cdef class OrderedExperts:
         self, RowTable people, Py_ssize_t first, stream, const uint8_t[::1] due, const uint64_t[::1] words,
         const int32_t[::1] shown,
     ) except -1:
-        """Refuse rounds that do not fit together."""
+        """Refuse arguments of rounds that are inconsistent."""
         cdef const uint8_t[::1] within_limit = stream.within_limit
         cdef const double[::1] rewards = stream.rewards
         cdef const int32_t[:, ::1] selections = stream.selections
@@ -329,14 +330,14 @@ cdef class OrderedExperts:
             sets += due[t]
         self.check_table(people, first, count)
         self.ready(words, sets)
-        # Where it goes on with a draw, the items from that one on are drawn before they are looked at.
+        # When resuming with a draw, later items are drawn before they are used.
         return self.check_shown(shown, self.expert if self.draws or self.decided >= 0 else self.k)
 
     def run(
         self, stream, RowTable people not None, Py_ssize_t first, const uint8_t[::1] due not None,
         const uint64_t[::1] words not None, int32_t[::1] shown not None,
     ):
-        """Person after person: a new set where one is ``due``, the reward, what is learned.
+        """For each person in turn: a new set if one is ``due``, the reward, and learning.
 
         The people of ``stream`` are the rows from ``first`` on. Whether a draw has to be decided before it
         can go on, as `draw`.
@@ -653,7 +654,7 @@ cdef inline double _take(
     if not keep:
         return reward
     if kind == COVER:
-        # All or nothing: whoever is not served yet gains the same from each of their items.
+        # Coverage: a person not served yet gains the same from each of their items.
         same = whole_units(1.0, experts.per_one, most)
         for p in range(start, stop):
             scores = &experts.gains[rows.indices[p], 0]
