@@ -47,12 +47,12 @@ cdef int _check(
 cdef class ForestFlow:
     """Every edge divides its share of a forest among its two ends.
 
-    A point x lies in the polytope of forests if, for any vertex that is to take nothing, the shares can be
-    divided so that every other vertex takes at most 1: then x(E[S]) <= |S| - 1 for every set S of vertices.
-    Vertices are added in turn; a new one takes nothing at first, and the shares of its edges are passed on
-    among earlier vertices (Cunningham 1985; Barahona 1992). Arc 2e is edge e at its first end and 2e + 1 at
-    its second; ``share[0, arc]`` is what the edge takes there (other rows are trial copies), and the arcs at
-    each vertex are a list.
+    A point x lies in the polytope of forests if, for every choice of a vertex that takes nothing, the shares
+    can be divided so that every other vertex takes at most 1: then x(E[S]) <= |S| - 1 for every set S of
+    vertices. Vertices are added in turn; a new one takes nothing at first, and the shares of its edges are
+    passed on among earlier vertices (Cunningham 1985; Barahona 1992). Arc 2e is edge e at its first end and
+    2e + 1 at its second; ``share[0, arc]`` is what the edge takes there (other rows are trial copies), and
+    the arcs at each vertex are a list.
     """
 
     cdef GraphicOracle oracle
@@ -215,7 +215,7 @@ cdef class ForestFlow:
         return root(tied, self.ends[2 * edge]) == root(tied, self.ends[2 * edge + 1])
 
     cdef void split(self, int which, Py_ssize_t reached, int64_t top, int64_t fresh) noexcept nogil:
-        """Contract the first ``reached`` vertices of queue ``which`` and ``top``, a full set, to the new vertex
+        """Contract the first ``reached`` vertices of queue ``which`` and ``top``, a full set, to the vertex
         ``fresh`` for the others: arcs that leave the set start there from now on.
         """
         cdef Py_ssize_t i
@@ -234,9 +234,9 @@ cdef class ForestFlow:
                 arc = following
 
     def exceeding(self, const int64_t[::1] items, const double[::1] x, const int64_t[::1] below):
-        """All excess lies in full sets; the sum over their union exceeds its rank by the total cut off, and no
-        set can exceed its rank by more. Of several such sets this is the largest: items whose x is nearly 0
-        belong to it if it leaves them no capacity.
+        """All excess lies in full sets; the sum over their union exceeds its rank by all that was cut off,
+        and no set can exceed its rank by more. Of several such sets this is the largest: items whose x is
+        nearly 0 belong to it if it leaves them no capacity.
         """
         cdef uint8_t[::1] inside = np.empty(x.shape[0], dtype=np.uint8)
         cdef Py_ssize_t i

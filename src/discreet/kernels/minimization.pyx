@@ -80,7 +80,7 @@ cdef class Cuts:
         return np.asarray(out)
 
     def values(self, Py_ssize_t first, const double[::1] inside, double[::1] out):
-        """The cost of the set of items that are 1 in ``inside``, for people from ``first`` on, one per output."""
+        """The cost of the items that are 1 in ``inside`` for people from ``first`` on, one per output."""
         cdef Py_ssize_t t
         self.check(first, first + out.shape[0], inside.shape[0])
         with nogil:
@@ -166,7 +166,7 @@ cdef class Chain:
         return np.asarray(out)
 
     def draw(self, const double[::1] sums, double exploration, double uniform):
-        """Draw a set of the chain by its weight and ``exploration``: the set, its size and its probability."""
+        """Draw a set of the chain by its weight and ``exploration``: the set, size and probability."""
         cdef double[::1] out = np.empty(self.n_items)
         cdef double above = 1.0, below, passed = 0.0, chance = 1.0
         cdef Py_ssize_t n = self.n_items, place = self.n_items, k
