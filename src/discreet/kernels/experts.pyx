@@ -339,8 +339,8 @@ cdef class OrderedExperts:
     ):
         """For each person in turn: a new set if one is ``due``, the reward, and learning.
 
-        The people of ``stream`` are the rows from ``first`` on. Whether a draw has to be decided before it
-        can go on, as `draw`.
+        The people of ``stream`` are the rows from ``first`` on. Returns, like `draw`, whether a draw must be
+        decided to go on.
         """
         cdef const uint8_t[::1] within_limit = stream.within_limit
         cdef double[::1] rewards = stream.rewards
@@ -363,7 +363,7 @@ cdef class OrderedExperts:
         self, stream, RowTable people not None, Py_ssize_t first, Exploration plan not None,
         const uint8_t[::1] due not None, const uint64_t[::1] words not None, int32_t[::1] current not None,
     ):
-        """Rounds of which only values of sets are seen: who explores learns from samples, as ``plan`` says.
+        """Rounds in which only values of sets are seen: exploring experts learn from samples, by ``plan``.
 
         As `run`; ``current`` is the experts' set, of which exploring rounds show the first items and the one
         that is tried. Places of ``selections`` that are not shown are -1.
@@ -397,12 +397,12 @@ cdef class OrderedExperts:
 
 
 cdef class Exploration:
-    """Rounds in which one expert tries one item, and what the experts learn of them.
+    """Rounds in which one expert tries one item, and how the experts learn from them.
 
-    ``explore`` holds the expert that explores in each round, or -1; ``item`` what it tries, ``sample`` which
-    sum the value goes to. A sample is over when ``repeats`` rounds of it have been seen: their sum, with its
-    ``noise``, times ``ratio`` and less ``centre`` is what the expert learns. ``sums`` and ``left`` are the
-    sums so far and the rounds to come, in ``per_one`` units to 1, of which one round adds ``most``.
+    ``explore`` holds the expert that explores in each round, or -1; ``item`` the item that it tries,
+    ``sample`` the sum to which the value is added. A sample is complete after ``repeats`` rounds: the expert
+    learns their sum, with its ``noise``, times ``ratio`` and minus ``centre``. ``sums`` and ``left`` are the
+    sums so far and the rounds to come, in ``per_one`` units to 1, of which one round adds at most ``most``.
     """
 
     cdef const int32_t[::1] explore
@@ -470,7 +470,7 @@ cdef void _weigh(
 cdef void _lift(
     OrderedExperts experts, Py_ssize_t level, Py_ssize_t node, Py_ssize_t first, Py_ssize_t last
 ) noexcept nogil:
-    """The sum of block ``node`` of ``level``, written to its place one level up."""
+    """Write the sum of block ``node`` of ``level`` to its place one level up."""
     cdef const double *below = &experts.tree[experts.starts[level] + node * experts.k * 8]
     cdef double *above = &experts.tree[experts.starts[level + 1] + (node >> 3) * experts.k * 8 + (node & 7)]
     cdef Py_ssize_t i
@@ -479,7 +479,7 @@ cdef void _lift(
 
 
 cdef void _lift_path(OrderedExperts experts, Py_ssize_t item, Py_ssize_t expert) noexcept nogil:
-    """The sums above one item of one expert."""
+    """Recompute the sums above one item of one expert."""
     cdef Py_ssize_t level
     for level in range(experts.levels - 1):
         item = item >> 3
@@ -487,7 +487,7 @@ cdef void _lift_path(OrderedExperts experts, Py_ssize_t item, Py_ssize_t expert)
 
 
 cdef void _lift_all(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    """All sums of the experts first..last-1."""
+    """Recompute all sums of the experts first..last-1."""
     cdef Py_ssize_t level, node, nodes = experts.n_items
     for level in range(experts.levels - 1):
         nodes = (nodes + 7) >> 3
@@ -496,7 +496,7 @@ cdef void _lift_all(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) n
 
 
 cdef void _rebuild(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    """Everything about the experts first..last-1."""
+    """Recompute all weights and sums of the experts first..last-1."""
     cdef Py_ssize_t item = 0, count, c
     while item < experts.n_items:
         count = min(<Py_ssize_t>TILE, experts.n_items - item)
@@ -522,7 +522,7 @@ cdef int64_t _largest(OrderedExperts experts, Py_ssize_t expert) noexcept nogil:
 
 
 cdef double _margin(OrderedExperts experts, double total) noexcept nogil:
-    """How close to a border is too close; see above."""
+    """The distance to a border that is too close; see above."""
     cdef double spread = 709.0
     cdef uint64_t bits
     if total >= 1.0:
@@ -543,7 +543,7 @@ cdef int64_t _descend(OrderedExperts experts, Py_ssize_t expert, uint64_t word) 
         block = &experts.tree[experts.starts[level] + (node * experts.k + expert) * 8]
         lane = _child(block, rest, &left)
         weight = block[lane]
-        # Also keeps the walk away from places beyond the last item: they weigh nothing.
+        # Also keeps the descent from places beyond the last item, whose weight is 0.
         if not weight > margin:
             return -1
         rest -= left
@@ -556,7 +556,7 @@ cdef int64_t _descend(OrderedExperts experts, Py_ssize_t expert, uint64_t word) 
 cdef void _exchange(
     OrderedExperts experts, Py_ssize_t expert, const int32_t *shown, double *weights
 ) noexcept nogil:
-    """Give the items that are already shown these weights in the expert's tree, and keep those they had."""
+    """Set these weights for the items already shown in the expert's tree, and save the earlier ones."""
     cdef Py_ssize_t blocks = (experts.n_items + 7) >> 3, item, leaf, e
     cdef double weight
     for e in range(expert):
@@ -575,7 +575,7 @@ cdef void _exchange(
 cdef int64_t _among_others(
     OrderedExperts experts, Py_ssize_t expert, const int32_t *shown, uint64_t word
 ) noexcept nogil:
-    """A draw from the items that are not shown yet; the tree is afterwards what it was."""
+    """A draw from the items that are not shown yet; restores the tree afterwards."""
     cdef double *weights = &experts.scratch[0, 0]
     cdef int64_t item, ref
     memset(weights, 0, expert * sizeof(double))
@@ -584,7 +584,7 @@ cdef int64_t _among_others(
         item = _descend(experts, expert, word)
         _exchange(experts, expert, shown, weights)
         return item
-    # What is left is too light beside what was taken out: weigh it against its own best.
+    # The rest is too light compared with what was removed: weigh it relative to its own maximum.
     ref = experts.refs[expert]
     experts.refs[expert] = _largest(experts, expert)
     _rebuild(experts, expert, expert + 1)
@@ -597,9 +597,9 @@ cdef int64_t _among_others(
 
 
 cdef inline Py_ssize_t _child(const double *block, double rest, double *left) noexcept nogil:
-    """The child of a block in which ``rest`` falls, and what stands to the left of it."""
-    # What stands to the left of each child: rising, and at most four additions deep. Without branches: those
-    # are guessed wrongly half of the time.
+    """The child of a block in which ``rest`` falls, and the sum to its left."""
+    # Sums to the left of each child: rising, and at most four additions deep. Without branches, half of which
+    # would be mispredicted.
     cdef double before[8]
     cdef Py_ssize_t lane = 0, a
     before[0] = 0.0
@@ -619,7 +619,7 @@ cdef inline Py_ssize_t _child(const double *block, double rest, double *left) no
 cdef Py_ssize_t _lay_out(
     const int32_t *current, Py_ssize_t k, int64_t expert, int64_t item, int32_t *out
 ) noexcept nogil:
-    """The set of a round: all of the current one, or its first items and the one that is tried; how many."""
+    """Write the set of a round: the current one, or its first items and the tried one; returns its size."""
     cdef Py_ssize_t count = k if expert < 0 else expert, i
     cdef bint there = expert < 0
     for i in range(count):

@@ -340,7 +340,7 @@ def whole_tile(tile: Any) -> int:
 
 
 def matrix_of(name: str, array: Any, device: Any) -> Any:
-    """A copy on the device, in 32 or 64 bits as it was given."""
+    """A copy on the device, in 32 or 64 bits as given."""
     given = array if hasattr(array, "dtype") else numbers(name, array)
     kind = str(given.dtype).split(".")[-1]
     if kind not in ("float32", "float64"):

@@ -49,25 +49,25 @@ class Growing(Protocol):
 
 
 class StepSource(Protocol):
-    """Rows in memory or elsewhere, which are asked for sums over all of them."""
+    """Rows in memory or elsewhere that provide sums over all of them."""
 
     def scaled(self, factor: float) -> StepSource:
         """The same rows, each times ``factor``."""
         ...
 
     def growing(self, most: float, per_unit: float) -> Growing:
-        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        """An empty growing set over the rows; each adds at most ``most`` steps of ``1 / per_unit``."""
         ...
 
     def gradient_steps(
         self, x: Floats, per_unit: float, most: int, seed: int, samples: int
     ) -> NDArray[np.int64]:
-        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        """The sum of multilinear gradients at ``x``, in steps; a row adds at most ``most`` to each entry."""
         ...
 
 
 class StepPopulation(Population):
-    """Averages over people who lie elsewhere, from sums in integer steps."""
+    """Averages over people in a store or on a device, from sums in integer steps."""
 
     built_in = True
     _rows: Any  # a StepSource
@@ -84,7 +84,7 @@ class StepPopulation(Population):
 
     @cached_property
     def _steps(self) -> tuple[float, float]:
-        """How many steps one person has, and how many there are to 1."""
+        """The most steps of one person, and the number of steps per 1."""
         bound = self.bound_of(self.at_most or self.n_items)
         per_unit = 1.0 / step(bound, len(self))
         return float(math.floor(bound * per_unit)), per_unit
@@ -119,13 +119,13 @@ class StepPopulation(Population):
 class FixedPointGains:
     """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
 
-    Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
-    and is an integer number of steps, and so do the parts of the chosen items' scores, at the time each was
-    chosen, when they are added up. Scores are integer numbers of steps below 2^53: exact, in any order of
-    people. A function that is not monotone is held to [-down, up] instead, per score only.
+    Formal guarantee: for any behaviour of people's functions, a person's part of each score is an integer
+    number of steps in [0, bound], and so is the sum of their parts of the chosen items' scores, each at the
+    time of choice. Scores are integer numbers of steps below 2^53: exact, in any order of people. The values
+    of a function that is not monotone are clipped to [-down, up] instead, per score only.
 
     ``parts`` are rows with the bound of each; the bounds add up to at most ``bound``. ``others`` are people
-    who are asked one by one: what they give is clipped, and where they fail they count as nothing.
+    whose functions are called singly: values are clipped, and a failure counts as 0.
     """
 
     def __init__(

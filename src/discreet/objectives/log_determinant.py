@@ -294,9 +294,9 @@ class FactorColumns:
         self._columns: list[Any] = []
 
     def choose(self, item: int) -> Any:
-        """What the item adds for each of them."""
+        """Choose an item; returns its gain for each person."""
         xp, q, this = self._device.xp, self._quality, slice(item, item + 1)
-        # The ratio is at least 1; rounding may leave it a hair below.
+        # The ratio is at least 1; rounding may leave it slightly below.
         ratio = xp.clip(self.rest[:, this], min=1.0)
         row = q[:, this] * self._kernel[item, :] * q
         for column in self._columns:
@@ -307,22 +307,22 @@ class FactorColumns:
         return self._device.gain(RATIO, None, ratio[:, 0], None)
 
     def gains(self) -> Any:
-        """What each item would add for each of them."""
+        """The gain of each item for each person."""
         return self._device.gain(RATIO, None, self.rest, None)
 
 
 def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
-    """A column of the factor: what an item with this ratio explains of the others, of which ``rest`` is left.
+    """A column of the factor: the part of the others, of which ``rest`` is left, explained by an item.
 
-    Nothing explains more of an item than there is (Cauchy and Schwarz), so that ``rest`` stays at 1 or more.
-    With huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
+    By Cauchy-Schwarz an item explains at most what is left of another, so that ``rest`` stays at 1 or more.
+    With huge qualities rounding could violate this, and the error grow until it overflows.
     """
     most = xp.sqrt(xp.clip(rest - 1.0, min=0.0))
     return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)
 
 
 class GrowingDeterminants(GrowingArray):
-    """A growing set over all people, who are all summed again."""
+    """A growing set over all people; every choice sums over all of them again."""
 
     def __init__(self, rows: DeterminantRows, most: float, per_unit: float) -> None:
         self._rows, self._per_unit = rows, per_unit

@@ -1,12 +1,12 @@
-"""Convex losses of people: one function of a point each, held together in arrays.
+"""Convex losses of people: one function of a point each, stored together in arrays.
 
-A population answers for all its people at once (``value`` and ``gradient`` are averages over them), for one
-of them (``people[i]``) and, for learners, for one of them at one point without making an object (``at``). Any
-other object with ``value(point)`` and ``gradient(point)``, or a pair of two such functions, is a cost too.
+A population evaluates all its people at once (``value`` and ``gradient`` are averages over them), one of them
+(``people[i]``) and, for learners, one of them at one point without making an object (``at``). Any other
+object with ``value(point)`` and ``gradient(point)``, or a pair of two such functions, is a cost too.
 
-Privacy rests on a declared bound of how steep a cost can be, which comes from public numbers: the length of
-a row is bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened
-when asked (``clip=True``).
+Privacy depends on a declared bound of gradients, which comes from public numbers: the norm of a row is
+bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened on
+request (``clip=True``).
 """
 
 from __future__ import annotations
