@@ -233,9 +233,8 @@ def looked_at(progress: bool | None) -> bool:
 def install(extra: str) -> str:
     """The command that adds an extra to this installation.
 
-    If the library is installed, from a wheel or from a clone, pip takes its extras from the installation and
-    does not query an index for it. If it is only on the path, an index might have another package of its
-    name.
+    If the library is installed, from a wheel or a clone, pip takes its extras from the installation and does
+    not query an index for it. If it is only on the path, an index might have another package of its name.
 
     >>> install("plots")
     "pip install 'discreet[plots]'"

@@ -94,8 +94,7 @@ cdef class ForestFlow:
     ) noexcept nogil:
         """Find who can take over a share of ``origin``: ``goal``, or the nearest with capacity if that is -1.
 
-        Paths avoid ``closed``; ``near`` units count as none. Returns that vertex or -1, and the number of
-        vertices reached, which are in the queue.
+        Paths avoid ``closed``; ``near`` units count as none. Returns it or -1, and how many the queue holds.
         """
         cdef Py_ssize_t first = 0, last = 1
         cdef int64_t arc, other
@@ -355,8 +354,7 @@ cdef class MatchingFlow:
 
     A point lies in the polytope if the shares can be divided so that no set takes more than 1. Items are
     added in turn; if there is no capacity for one, earlier items move to other sets. ``share[arc]`` is what
-    an item takes in a set: the arcs of item i are ``starts[i]`` to ``starts[i + 1]``, those of a set are a
-    list.
+    an item takes in a set: item i has the arcs ``starts[i]`` to ``starts[i + 1]``, a set has a list of arcs.
     """
 
     cdef TransversalOracle oracle

@@ -465,8 +465,7 @@ cdef class LinearOracle(Oracle):
     cdef bint offer(self, int64_t item, bint take) noexcept nogil:
         """Primes are tried in turn, the next one only if no earlier one shows independence.
 
-        Each first adds the items taken since it was last used; a prime modulo which these are dependent is
-        ignored.
+        Each first adds the items taken since its last use, and is ignored if these are dependent modulo it.
         """
         cdef Py_ssize_t size = self.rows, q, i, place
         cdef int64_t prime, chosen, factor, at

@@ -616,8 +616,7 @@ class PrivateItemSelector(_PrivateSelector):
     Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; only the set of chosen
     columns is released. Fits on the same people add up; a `Gate` as ``budget`` limits all of them, also those
     of clones, to one budget. The list of columns is assumed public: an item that only one person has is not a
-    public column. If an ``objective`` says that it is not (``Population.catalogue``), ``privacy_`` has a
-    caveat.
+    public column. If an ``objective`` knows otherwise (``Population.catalogue``), ``privacy_`` says so.
 
     >>> import numpy as np
     >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]
