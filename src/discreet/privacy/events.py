@@ -102,7 +102,7 @@ class Loss(NamedTuple):
 class Event:
     """One release. Subclasses define its privacy ``loss`` and how it shrinks (``scaled``).
 
-    Two are equal if they are of one class and their numbers are: 0.1 is read as 1/10, unlike Fraction(0.1).
+    Two are equal if their classes and numbers are: 0.1 is read as 1/10, and ``Fraction(0.1)`` is not.
     """
 
     _kinds: ClassVar[dict[str, type[Event]]] = {}

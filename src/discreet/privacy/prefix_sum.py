@@ -279,9 +279,9 @@ class SumSpec:
     """``rounds`` vectors within ``bounds``, summed by ``method`` with ``noise``.
 
     ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
-    each within ``bounds``, are concatenated and added as one; noise is accounted for each of them separately.
-    ``participation`` declares how many of the vectors hold data of one person, once each. Without it, a
-    budget with ``max_rounds_per_person`` counts every round of a person in full.
+    each within ``bounds``, are concatenated and added as one; noise is drawn and accounted for each
+    separately. ``participation`` declares how many of the vectors hold data of one person, once each. Without
+    it, a budget with ``max_rounds_per_person`` counts every round of a person in full.
 
     >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
     >>> round(spec.factors.worst_error, 2), spec.count
