@@ -1062,7 +1062,7 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
         return _of_texts(values.fill_null("") if values.null_count else values)
     try:
         values = values if coded else values.dictionary_encode()
-    except arrow.ArrowNotImplementedError:  # types for which Arrow has no unique(), such as its extensions
+    except arrow.ArrowNotImplementedError:  # types that Arrow cannot dictionary-encode, such as extensions
         return Column(_cells(values))
     codes, found = values.indices.cast(arrow.int64()), _python_values(values.dictionary)
     if codes.null_count:
