@@ -1,27 +1,26 @@
-"""Personal sets: an item model made of releases, from which everybody's own set is computed where they are.
+"""Personal sets: a public item model from releases, with which each person's own set is computed locally.
 
 Two sums over people are released with noise, once: of their unit vectors (popularity), and of all products of
-two entries of these (pairs of items). Whatever follows from them is public: a model, by which somebody's
-device turns their own history into their own set.
+two entries of these (pairs of items). Everything computed from them is public: a model, by which a person's
+device computes their own set from their own history.
 
 Formal guarantee: joint differential privacy. For every person i, all that anybody but i receives (the model,
-and everybody else's sets, whatever those others know, all of them together) is (epsilon, delta)-DP in i's
-data: the model is, and j's set is a function of the model and of j's own history (the billboard lemma of
-Hsu et al. 2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs; a server that
-holds the data or is asked with a history; a history of j that holds what i did, as of an account that two
-people share; public facts that are asked for with a set. Models of several fits to the same people add up.
+and everybody else's sets, all together, with any knowledge of the others) is (epsilon, delta)-DP in i's data:
+the model is, and j's set is a function of the model and of j's own history (the billboard lemma of Hsu et al.
+2014). Not covered: i's own set towards anyone who sees i's screen, mail or logs; a server that holds the data
+or receives a history with a request; a history of j that contains actions of i, as in an account that two
+people share; public facts that a set is requested with. The losses of several fits to the same people add up.
 
-How far one person moves what is released. A row x without negative entries becomes u = x / |x|, rounded down
-(`kernels.pairs`), of length at most 1. So has the matrix u u', whose length is |u|^2, and so has
-(a u u', b u) with a^2 + b^2 <= 1. None of these has a negative entry. Adding or removing somebody therefore
-moves a sum by at most 1 in L2; replacing them by at most sqrt 2, as
-|v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2 where <v, w> >= 0. Values of both signs would make that 2: they are
-refused.
+Sensitivity. A row x without negative entries becomes u = x / |x|, rounded down (`kernels.pairs`), with norm
+at most 1. The same holds for the matrix u u', whose norm is |u|^2, and for (a u u', b u) with a^2 + b^2 <= 1.
+None of these has a negative entry. Adding or removing a person therefore moves a sum by at most 1 in L2, and
+replacing one by at most sqrt 2, as |v - w|^2 = |v|^2 + |w|^2 - 2 <v, w> <= 2 if <v, w> >= 0. With values of
+both signs this would be 2: they are refused.
 
 The model is that of EASE (Steck 2019), the closed form of a linear regression of every item on all others,
-with the noise taken out of the matrix of pairs by shrinking its eigenvalues (Gavish and Donoho 2017) and put
-into the ridge. The constants below were looked for on five data sets, among them eshop_clicks and msweb, and
-then frozen; `benchmarks/personal.py` has what they serve on other splits.
+with noise removed from the matrix of pairs by shrinking its eigenvalues (Gavish and Donoho 2017) and added to
+the ridge. The constants below were tuned on five data sets, among them eshop_clicks and msweb, and then
+fixed; `benchmarks/personal.py` evaluates them on other splits.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 Places = NDArray[np.int32]
 
-MOST_PEOPLE = 1 << 29  # whose sums are exact floats
+MOST_PEOPLE = 1 << 29  # up to this many, sums are exact floats
 STATEMENT = (
     "Joint differential privacy: everything that others receive, all of them together, except those who"
     " collected the data, says no more about you than the budget allows. Your own set follows from your own"
@@ -70,17 +69,17 @@ STATEMENT = (
 )
 
 
-# --- what one person adds ---------------------------------------------------------------------------------
+# --- sums over people -------------------------------------------------------------------------------------
 
 
 def as_people(given: Any) -> Population:
-    """People as rows without negative entries: of a population, events, a store, or a matrix."""
+    """People as rows without negative entries, from a population, events, a store, or a matrix."""
     if isinstance(given, Events):
         return ProbabilisticCoverage.of_events(given)
     if isinstance(given, Store):
         return ProbabilisticCoverage.from_store(given)
     people = given if isinstance(given, Population) else ProbabilisticCoverage(given)
-    # By what they are: how many embeddings there are decides whether those give rows, and may be private.
+    # By type: whether embeddings give rows depends on the number of people, which may be private.
     known = not isinstance(people, EmbeddedFacilityLocation) and people.as_rows() is not None
     if not isinstance(people, StoredPopulation) and not known:
         raise TypeError(
@@ -91,24 +90,24 @@ def as_people(given: Any) -> Population:
 
 
 def everywhere(n_items: int) -> Places:
-    """Every item in its own place."""
+    """The identity map of items to places."""
     return np.arange(n_items, dtype=np.int32)
 
 
 def places_of(kept: NDArray[Any], n_items: int) -> Places:
-    """Where each item stands among the kept ones; -1 for the others."""
+    """The place of each item among the kept ones; -1 for the others."""
     found = np.full(n_items, -1, dtype=np.int32)
     found[kept] = np.arange(kept.size)
     return found
 
 
 def unit_sums(people: Population) -> Steps:
-    """The sum of everybody's unit vectors, in whole units."""
+    """The sum of everybody's unit vectors, in integer units."""
     return _summed(people, partial(_units, everywhere(people.n_items)), (people.n_items,))
 
 
 def pair_sums(people: Population, kept: NDArray[Any]) -> Steps:
-    """The sum of the products of two entries of unit vectors, which are made of the kept items alone."""
+    """The sum of the products of two entries of unit vectors, which are made from the kept items alone."""
     size = int(kept.size)
     return _summed(people, partial(_pairs, places_of(kept, people.n_items), size), (size, size))
 
@@ -151,19 +150,19 @@ def movement(neighbours: str, dimension: int) -> float:
     return VectorBounds(dimension, 2, norm_bound=1.0, box=(0.0, 1.0)).difference(neighbours)
 
 
-# --- what is released, by public sizes --------------------------------------------------------------------
+# --- the plan of releases, from public sizes --------------------------------------------------------------
 
-ENOUGH = 350.0  # n x mu from which pairs pay
+ENOUGH = 350.0  # n x mu from which pairs are useful
 _MOST_PAIRED, _LEAST_PAIRED, _PER_ITEM = 1500, 40, 10.0
 
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What is to be released, by the public numbers of people and items and by the budget's noise alone.
+    """What to release, from the public numbers of people and items and the budget's noise alone.
 
-    ``signal`` is n x mu, where mu is the budget in Gaussian DP: a sum over n people has noise of sqrt 2 / mu
-    when people are replaced. ``paired`` is how many items have pairs; 0 for popularity alone. ``share`` is
-    the part of the budget that popularity is released with.
+    ``signal`` is n x mu, where mu is the budget in Gaussian DP: a sum over n people has noise of deviation
+    sqrt 2 / mu under replacement. ``paired`` is the number of items with pairs; 0 for popularity alone.
+    ``share`` is the part of the budget spent on popularity.
 
     >>> PairPlan.of(24_000, 217, math.sqrt(2) / 0.2367).paired
     217
@@ -178,14 +177,14 @@ class PairPlan:
 
     @classmethod
     def of(cls, n_people: float, n_items: int, deviation: float) -> PairPlan:
-        """For ``n_people``, where a sum with the whole budget has noise of this ``deviation``."""
+        """For ``n_people``, if a sum released with the full budget has noise of this ``deviation``."""
         signal = n_people * math.sqrt(2.0) / deviation if deviation else math.inf
         if signal < ENOUGH:
             return cls(n_items, signal, 0, Fraction(1))
         paired = min(n_items, _MOST_PAIRED)
         if math.isfinite(signal):
             paired = min(paired, max(_LEAST_PAIRED, int(signal / _PER_ITEM)))
-        # Where some are to be kept by it, popularity has to be better known.
+        # If popularity decides which items to keep, it has to be more accurate.
         share = Fraction(1, 10) if paired == n_items else Fraction(1, 5)
         return cls(n_items, signal, paired, share)
 
@@ -206,16 +205,16 @@ class PairPlan:
 # --- the model --------------------------------------------------------------------------------------------
 
 _EDGE, _OWN, _RIDGE, _PRIOR = 1.02, 0.02, 0.002, 0.3
-# What likeness by public features counts where all items have pairs, and where not; and its most.
+# Exponents of similarity by public features if all items have pairs, and if not; and their largest effect.
 _LIFT_ALL, _LIFT_SOME, _MOST_LIFT = 1.0, 2.0, 6.0
-_ROUND = 2.0**40  # scores are told apart to this: the same order on every machine
+_ROUND = 2.0**40  # scores are rounded to 1 / this before sorting, for the same order on every machine
 _FORMAT = "discreet-item-model"
 _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
 class Factors:
-    """A symmetric matrix V diag(w) V' + diag(d), of which w are the shrunk eigenvalues of released pairs."""
+    """A symmetric matrix V diag(w) V' + diag(d), where w are the shrunk eigenvalues of released pairs."""
 
     values: Floats
     vectors: Floats
@@ -223,11 +222,11 @@ class Factors:
 
     @classmethod
     def of(cls, popularity: Floats, pairs: Floats, n_people: float, deviation: float) -> Factors:
-        """Of released sums over the same items; ``deviation`` is that of the noise of an entry of pairs.
+        """From released sums over the same items; ``deviation`` is that of the noise of an entry of pairs.
 
-        Half the difference of an entry and its mirror image is noise alone, so that the mean of both has
-        noise of deviation / sqrt 2 off the diagonal: a symmetric matrix whose norm is sqrt(2 N) deviation.
-        Eigenvalues below that are noise; those above are moved to where they were before it came.
+        An entry and its mirror image differ by noise only, so their mean has noise of deviation / sqrt 2 off
+        the diagonal: a symmetric matrix whose norm is about sqrt(2 N) deviation. Eigenvalues below that are
+        noise; those above are moved to their estimated value without noise.
         """
         means = popularity / n_people
         centred = (pairs + pairs.T) / 2.0 - n_people * np.outer(means, means)
@@ -262,10 +261,10 @@ class Factors:
 
 
 def public_features(features: Any, n_items: int, labels: Sequence[Any] | None = None) -> Floats | None:
-    """One row of length 1 for each item; a row of nothing stays one.
+    """One row of norm 1 for each item; a row of zeros stays one.
 
-    Rows by position, or by label: of a mapping, and of a frame that has an index. What is said about other
-    items is left out.
+    Rows by position, or by label: of a mapping, or of a frame that has an index. Rows of other items are
+    ignored.
 
     >>> public_features({"tea": [0, 2], "milk": [3, 4], "soap": [1, 0]}, 2, ["milk", "tea"]).tolist()
     [[0.6, 0.8], [0.0, 1.0]]
@@ -311,9 +310,9 @@ def _rows_of(frame: Any) -> dict[Any, Any]:
 def word_features(*columns: Sequence[str], most: int = 128) -> Floats:
     """Public features of texts about items: the words of descriptions, titles, or categories.
 
-    Each column has a text for each item. A word counts in its own column, if two items or more have it, the
-    more the fewer have it (the logarithm of n / count). Of long lists of words the ``most`` most important
-    directions are kept.
+    Each column has a text for each item. Words count separately for each column, if at least two items have
+    them, with weight log(n / count). If there are many words, the ``most`` largest singular directions are
+    kept.
 
     >>> about = word_features(["green tea", "black tea", "green soap"], ["drink", "drink", "bath"])
     >>> [round(float(likeness), 2) for likeness in about @ about[0]]
@@ -344,14 +343,14 @@ def word_features(*columns: Sequence[str], most: int = 128) -> Floats:
 
 @fixed
 class Recommender:
-    """Everybody's own set, from what was released about items and pairs of them.
+    """Each person's own set, from releases about items and pairs of items.
 
-    It holds releases and what follows from them, no person and no true sum: its files are public. A set is a
-    function of it and of somebody's own history. Made by `offline.PrivateRecommender.fit` and by
+    It holds releases and post-processing of them, no person and no true sum: its files are public. A set is a
+    function of it and of a person's own history. Made by `offline.PrivateRecommender.fit` and by
     `online.PersonalSelector.recommender`; `discreet.load` reads a saved one.
 
     ``popularity`` are released means of everybody's unit vectors, ``paired`` the items that have pairs, and
-    ``features`` public facts about items, a row of length 1 for each, where there are any.
+    ``features`` public facts about items, a row of norm 1 for each, or None.
     """
 
     popularity: Floats
@@ -381,7 +380,7 @@ class Recommender:
         told: tuple[Account, str],
         features: Floats | None = None,
     ) -> None:
-        """Take up what was released, and prepare what every history is multiplied by."""
+        """Set the releases, and precompute the matrices for scores."""
         paired, factors = (np.zeros(0, dtype=np.int64), None) if model is None else model
         names = None if labels is None else tuple(plain_label(label) for label in labels)
         below = np.setdiff1d(np.arange(popularity.size), paired)
@@ -406,12 +405,13 @@ class Recommender:
         means, own = popularity[paired], factors.inverse_diagonal
         settle(
             self,
-            # As many items as people usually have: their unit vectors sum to the root of that.
+            # Proportional to people's typical number of items: their unit vectors sum to the root of that
+            # number.
             prior_items=_PRIOR * max(1.0, float(means.sum())) ** 2,
             _left=factors.half,
             _right=factors.half / own[:, None],
             _base=factors.times_inverse(means) / own,
-            _own=(factors.half**2).sum(axis=1) / own,  # what an item would say about itself
+            _own=(factors.half**2).sum(axis=1) / own,  # an item's regression on itself
         )
 
     @property
@@ -421,12 +421,12 @@ class Recommender:
 
     @property
     def rank_(self) -> int:
-        """How many directions of taste stand out from the noise; 0 for popularity alone."""
+        """How many eigenvectors of pairs stand out from the noise; 0 for popularity alone."""
         return 0 if self.factors is None else int(self.factors.values.size)
 
     @property
     def conditions(self) -> list[str]:
-        """What keeps a file of it from being public; as a rule nothing."""
+        """The reasons why its file is not public; normally none."""
         account = self.privacy
         found = [] if account.budget.private else ["made without noise: these are true sums"]
         seeded = ["made with a seed: anyone who knows it can remove the noise"] * account.reproducible
@@ -434,7 +434,7 @@ class Recommender:
 
     @property
     def public(self) -> str:
-        """Whether a file of it may be given to anybody, in words."""
+        """A sentence on whether its file may be given to anybody."""
         if self.conditions:
             return f"NOT PUBLIC as it stands: {'; '.join(self.conditions)}"
         return "Public: releases only, and what follows from them. It may be given to anybody"
@@ -442,11 +442,11 @@ class Recommender:
     # --- for one person --------------------------------------------------------------------------
 
     def scores(self, history: Iterable[Any] | Mapping[Any, float]) -> Floats:
-        """A number for each item: the more, the likelier it is next to this history.
+        """A score for each item: the higher, the likelier it goes with this history.
 
-        With x for the history, shortened, and m for the means it is m + (x - m) B, where B are the regression
-        weights of EASE. An item of the history itself has the number that it would have if the others did not
-        know of it: nothing is regressed on itself.
+        With x for the history, scaled down, and m for the means it is m + (x - m) B, where B are the
+        regression weights of EASE. No item is regressed on itself, so an item of the history is scored from
+        the others only.
         """
         self._check_fitted()
         return self._scored(*self._known(history))
@@ -461,13 +461,13 @@ class Recommender:
         include: Iterable[Any] | None = None,
         constraint: Constraint | None = None,
     ) -> Selection:
-        """The k best items next to a history, which are not in it.
+        """The k best items for a history, without those that are in it.
 
-        ``history`` has labels or numbers of items, or maps them to weights in [0, 1]; what is not in the
-        catalogue does not count, and what is there twice counts once. An empty one gives the most popular
-        items. ``available``, ``exclude`` and ``include`` are public facts as in `OnlineSelector.choose`; what
-        is included takes the first places. ``constraint`` allows some sets only, of which the one with the
-        largest sum of scores is taken, up to k of it. Where fewer than k items are left, there are fewer.
+        ``history`` has labels or numbers of items, or maps them to weights in [0, 1]; items not in the
+        catalogue are ignored, and duplicates count once. An empty one gives the most popular items.
+        ``available``, ``exclude`` and ``include`` are public facts as in `OnlineSelector.choose`; included
+        items come first. ``constraint`` allows some sets only, of which the one with the largest sum of
+        scores is taken, up to k items of it. If fewer than k items are left, there are fewer.
         """
         self._check_fitted()
         items, weights = self._known(history)
@@ -480,7 +480,7 @@ class Recommender:
     ) -> list[Selection]:
         """`recommend` for each of several histories, with the same public facts.
 
-        Each set is for its own person: together they tell what everybody's history says.
+        Each set is for its own person: together they reveal everybody's history.
         """
         return [self.recommend(history, k, **public) for history in histories]
 
@@ -498,7 +498,7 @@ class Recommender:
         return np.array([self._scored(matrix.row(i).indices, matrix.row(i).data) for i in range(len(people))])
 
     def neighbours(self, item: Any, count: int = 5) -> list[tuple[Any, float]]:
-        """The items that a history of this one alone speaks for most, with how much: what the model knows."""
+        """The items that a history of this one alone favours most, each with the effect on its score."""
         self._check_fitted()
         number = item_numbers("item", [item], self.n_items, self.labels)[0]
         if self.factors is None or self._place[number] < 0:
@@ -533,13 +533,13 @@ class Recommender:
             best = best[: None if k is None else k - len(first)]
         items = (*first, *free[best].tolist())
         labels = None if self.labels is None else tuple([self.labels[item] for item in items])
-        # Without the model's account, which does not cover what the set tells about the history.
+        # Without the model's account, which does not cover what the set reveals about the history.
         return Selection(items, None, labels, included=tuple(first))
 
     def _within(
         self, constraint: Constraint, steps: Floats, first: Sequence[int], free: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The free items that may be added to ``first`` at all, and the best of them together."""
+        """The free items that may be added to ``first`` at all, and the best set of them."""
         checks.instance("constraint", constraint, Constraint, "Cardinality(5)")
         over, included = constraint.over(self.n_items), np.array(first, dtype=np.intp)
         if not over.contains(included):
@@ -549,18 +549,18 @@ class Recommender:
         if not free.size:
             return free, free
         rest = rest_of(over, included, free)
-        # Above 0, in the same order: nothing is left out because it is unlikely.
+        # Above 0, in the same order: no item is left out for a low score.
         weights = steps - steps.min() + 1.0
         taken = rest.maximize(weights, base=True) if isinstance(rest, Matroid) else rest.maximize(weights)
         best = np.flatnonzero(taken > 1.0 - 1e-9)
         return free, best[np.argsort(-steps[best], kind="stable")]
 
     def _scored(self, items: NDArray[Any], weights: Floats) -> Floats:
-        """`scores` of a history as `_known` has it: numbers of items, and their weights."""
+        """`scores` of a history as returned by `_known`: numbers of items, and their weights."""
         scores, length = self._by_pairs(items, weights), math.sqrt(float(weights @ weights))
         if self.features is None or not length:
             return scores
-        # What goes with the history by what is public: also items without pairs are lifted by it.
+        # Similarity to the history by public features, which also raises items without pairs.
         alike = self.features @ (weights @ self.features[items] / length)
         value = self.popularity.copy()
         value[self.paired] = scores[self.paired]
@@ -591,7 +591,7 @@ class Recommender:
         return known_items(history, self.n_items, self._numbers)
 
     def _asked(self, available: Any, exclude: Any, include: Any) -> tuple[NDArray[np.bool_], list[int]]:
-        """Which items can be shown, and which must be, in order."""
+        """A mask of the items that can be in the set, and the items that must be, in order."""
         about = (self.n_items, self.labels)
         allowed = np.ones(self.n_items, dtype=np.bool_)
         if available is not None:
@@ -622,7 +622,7 @@ class Recommender:
         told: tuple[Account, str],
         features: Floats | None = None,
     ) -> Self:
-        """Of what was released, with its account and the reason for it, and of public features."""
+        """A recommender from releases, their account and the reason for them, and public features."""
         found = object.__new__(cls)
         popularity = checks.vector("popularity", popularity)
         found._know(popularity, model, n_people, labels, told, features)
@@ -634,7 +634,7 @@ class Recommender:
             file.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes; `discreet.load` takes it, too."""
+        """The bytes that `save` writes; `discreet.load` accepts them, too."""
         self._check_fitted()
         header = {
             "class": "Recommender",
@@ -695,9 +695,9 @@ class Recommender:
             return Recommender.of(popularity, model, n_people, labels, told, features)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Write the model for a browser or an app: JSON, or arrays where ``path`` ends in ``.npz``.
+        """Write the model for a browser or an app: JSON, or arrays if ``path`` ends in ``.npz``.
 
-        `personal.js` beside this module computes the same sets from the JSON. Public, as the model is.
+        `personal.js` beside this module computes the same sets from the JSON. Public, like the model.
         """
         plain, numbers = self._exported()
         if Path(path).suffix == ".npz":
@@ -758,7 +758,7 @@ def known_items(history: Any, n_items: int, labels: Mapping[Any, int]) -> tuple[
 
 
 def _largest(steps: Floats, count: int) -> NDArray[Any]:
-    """The places of the largest numbers, falling; of equal ones the first come first."""
+    """The indices of the largest numbers, in falling order; of equal ones the first."""
     if count <= 0:
         return np.zeros(0, dtype=np.intp)
     found = np.arange(steps.size)

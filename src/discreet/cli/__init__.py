@@ -1,11 +1,10 @@
 """The command line: ``discreet COMMAND``. Each command is one module of this package.
 
 A command module has ``NAME``, ``HELP`` (one line), ``add_arguments(parser)`` and ``run(options) -> int``, and
-imports what it works with inside `run`, so that asking for help costs nothing. Whatever a user can fix is a
-ValueError, TypeError or OSError in it.
+does its imports inside `run`, so that help is fast. Errors that a user can fix are raised as ValueError,
+TypeError or OSError.
 
-Exit codes: 0 done, 2 a mistake in what was asked or in a file, 3 refused by a privacy budget, 130
-interrupted.
+Exit codes: 0 done, 2 a mistake in the options or in a file, 3 refused by a privacy budget, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .common import noting, printable
 __all__ = ["main"]
 
 OK, MISTAKE, REFUSED, INTERRUPTED = 0, 2, 3, 130
-# In the order in which they are listed.
+# In the order of the overview.
 COMMANDS = (
     "demo",
     "select",
@@ -40,7 +39,7 @@ COMMANDS = (
     "bench",
     "completion",
 )
-# Set to anything, it lets errors end in a traceback: for whoever fixes them.
+# If this variable is set, errors end in a traceback, for debugging.
 DEBUG = "DISCREET_DEBUG"
 _OVERVIEW = """usage: discreet COMMAND [options]
 
@@ -53,10 +52,10 @@ example: discreet select events.csv --person user --item page --items all.csv --
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with mistakes in one line, no guessing of shortened options, and no second thoughts.
+    """argparse, with errors in one line, no abbreviated options, and no repeated ones.
 
-    An option that holds one value is refused when it is given twice: of two values the first would be dropped
-    without a word. Those that may be repeated say so with ``action="append"``.
+    An option with one value is refused if it is given twice, as the first value would be dropped silently.
+    Options that may be repeated have ``action="append"``.
     """
 
     def __init__(self, prog: str, description: str) -> None:
@@ -71,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(*args, **options)
 
     def once(self, option: str | None, name: str) -> None:
-        """Refuse ``option`` if this parse has met it before."""
+        """Refuse ``option`` if it occurred earlier in this parse."""
         if option is None:
             return  # a positional argument
         if name in self._seen:
@@ -109,7 +108,7 @@ def parser_of(name: str) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing that a user can do wrong ends in a traceback."""
+    """Run one command and return its exit code; user errors never end in a traceback."""
     first, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
     if [first, *rest[:1]] == ["ledger", "show"]:  # of a ledger: its report
         first, rest = "report", rest[1:]
@@ -119,17 +118,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def guarded(prog: str, work: Callable[[], int]) -> int:
-    """``work()``, with every way to end turned into an exit code and at most one line on standard error."""
+    """Run ``work()``, turning every outcome into an exit code and at most one line on standard error."""
     try:
         _usable_streams()
         code = work()
         sys.stdout.flush()
-    except SystemExit as ended:  # argparse has said what there is to say
+    except SystemExit as ended:  # argparse has printed the message
         return ended.code if isinstance(ended.code, int) else OK
     except KeyboardInterrupt:
         print(f"{prog}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough, e.g. `discreet demo | head`
+    except BrokenPipeError:  # the reader has stopped, e.g. `discreet demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except Exception as error:
@@ -148,7 +147,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
             code: int = command(name).run(options)
             return code
     except ValueError as error:
-        # Details are about people; commands without the option are for data that may be looked at.
+        # Details reveal data about people; commands without the option are for data that may be seen.
         details = getattr(error, "details", "")
         if details and getattr(options, "insecure_diagnostics", True):
             raise ValueError(f"{error}: {details}") from error
@@ -156,7 +155,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 
 def _without_command(first: str, rest: Sequence[str]) -> int:
-    """Help, the version, or what is wrong with what was asked."""
+    """Help, the version, or the error for an unknown command."""
     commands = "\n".join(f"  {name:<12} {command(name).HELP}" for name in COMMANDS)
     if first == "help" and rest and rest[0] in COMMANDS:
         parser_of(rest[0]).print_help()
@@ -177,7 +176,7 @@ def _without_command(first: str, rest: Sequence[str]) -> int:
 
 
 def _code(error: Exception) -> int | None:
-    """The exit code for what went wrong; None if it is our fault."""
+    """The exit code for an error; None if it is a bug of the library."""
     theirs = ValueError | TypeError | OSError | ImportError | NotImplementedError | MemoryError
     if isinstance(error, theirs | ArithmeticError):
         return MISTAKE
@@ -197,10 +196,10 @@ def _one_line(error: Exception) -> str:
 
 
 def _usable_streams() -> None:
-    """Labels in any language are printed on any terminal, escaped where it has no letters for them.
+    """Let labels in any language be printed on any terminal, escaped if its encoding lacks the characters.
 
-    Without a standard output there is nowhere to show what was paid for; without a standard error, what would
-    be said there must not end up among the results.
+    Without a standard output there is nowhere to show the results; without a standard error, its messages
+    must not end up among the results.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115

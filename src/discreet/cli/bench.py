@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List, or run one in a process of its own and return its exit code."""
+    """List the benchmarks, or run one in a process of its own and return its exit code."""
     folder = _folder()
     scripts = {path.stem: path for path in sorted(folder.glob("*.py")) if "def main(" in path.read_text()}
     if options.name is None:
@@ -61,7 +61,7 @@ def _folder() -> Path:
 
 
 def _places() -> Iterator[Path]:
-    """Here and above; then where this code lies, which is a checkout if it was installed from one to edit."""
+    """The current folder and its parents, then that of this code, which is a checkout if editable."""
     here = Path.cwd()
     yield from (here, *here.parents)
     yield from Path(__file__).resolve().parents
@@ -83,7 +83,7 @@ def _one(script: Path, arguments: list[str], json: bool) -> int:
     start = time.monotonic()
     if sys.stderr.isatty():  # most say nothing until they are done
         print(f"{script.stem}: running", file=sys.stderr, flush=True)
-    # With --json standard output is for the summary, so the benchmark's own words go beside it.
+    # With --json standard output is for the summary, so the benchmark's own output goes elsewhere.
     stdout = sys.stderr if json else None
     module = [sys.executable, "-m", f"benchmarks.{script.stem}", *arguments]
     code = subprocess.run(module, stdout=stdout, check=False, cwd=script.parents[1]).returncode

@@ -1,6 +1,6 @@
-"""What commands share: options in one table, files of events and lists of items, warnings, and output.
+"""Common parts of commands: a table of options, files of events and lists of items, warnings, and output.
 
-Output is text that fits the terminal, JSON, and files that are there in full or not at all.
+Output is text that fits the terminal, JSON, and files that are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ITEMS = (
     "a file with the --item column (a single column may be called anything, and its first line is its name,"
     " unless --items-columns gives one)"
 )
-# Options by name, as argparse has them; a command adds what differs there.
+# Options by name, with their arguments for argparse; commands may override these.
 _FLAG = {"action": "store_true"}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "--person": {"metavar": "COL", "help": "column that says whose row it is"},
@@ -127,7 +127,7 @@ PRIVATE_EVENTS = ("--items-from-data", "--skip-bad")
 
 
 def skipping(options: argparse.Namespace, highest: float = 1.0) -> list[str]:
-    """What --skip-bad does to rows, in words: a rule that looks at each row alone, and no count."""
+    """A description of --skip-bad: a rule that judges each row alone, without counts."""
     if not options.skip_bad:
         return []
     weighed = getattr(options, "weight", None) is not None
@@ -147,7 +147,7 @@ def skipping(options: argparse.Namespace, highest: float = 1.0) -> list[str]:
 
 
 def add(group: argparse._ActionsContainer, *names: str, **changed: Any) -> None:
-    """Options of the table, with what is changed for this command."""
+    """Add options of the table, with changes for this command."""
     for name in names:
         group.add_argument(name, **_OPTIONS[name] | changed)
 
@@ -158,7 +158,7 @@ def add_files(parser: argparse.ArgumentParser, more: str = "") -> None:
 
 
 def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
-    """Those of the options that were given, as they are written."""
+    """The options among ``names`` that were given, as they are written."""
     values = {name: getattr(options, name) for name in names}
     told = [
         name for name, value in values.items() if value is not None and value is not False and value != []
@@ -167,7 +167,7 @@ def given(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
 
 
 def service_settings(options: argparse.Namespace, *names: str) -> tuple[Any, Any]:
-    """The module that serves, and its settings: those of a file, unless options were given."""
+    """The module of the service, and its settings: from a file, overridden by options."""
     try:
         from ..service import web
         from ..service.config import checked, read_settings
@@ -181,10 +181,10 @@ def service_settings(options: argparse.Namespace, *names: str) -> tuple[Any, Any
 
 
 def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
-    """Warn of a delta that leaves room for somebody's data as it is.
+    """Warn of a delta so large that it allows one person's data to be revealed.
 
-    ``max_people`` as it was declared. The number of people is public unless their presence is private; then
-    a bound that was declared takes its place.
+    ``max_people`` as declared. The number of people is public unless their presence is private; a declared
+    bound then takes its place.
     """
     replaced = budget.neighbours == "replace"
     known = count if replaced else max_people
@@ -203,7 +203,7 @@ def warn_of_budget(budget: Budget, count: int, max_people: int | None) -> None:
 
 
 def ledger_gate(options: argparse.Namespace, budget: Budget, command: str) -> Gate:
-    """The gate of this run; with --ledger it charges all of its budget there before it releases anything."""
+    """The gate of this run; with --ledger it charges its full budget there before it releases anything."""
     from ..privacy import Budget, BudgetExceeded, Gate, SQLiteLedger
     from ..privacy.population import RunGate
 
@@ -236,7 +236,7 @@ def ledger_gate(options: argparse.Namespace, budget: Budget, command: str) -> Ga
     shared = Gate(total, **how)
     label = f"discreet {command} {', '.join(Path(one).name for one in options.files)}"
     try:
-        RunGate(budget, shared, "")  # one that could not be begins none
+        RunGate(budget, shared, "")  # a run that is refused must not create a ledger
         shared = Gate(total, ledger=SQLiteLedger(path), **how)
         return RunGate(budget, shared, label)
     except BudgetExceeded as error:
@@ -245,7 +245,7 @@ def ledger_gate(options: argparse.Namespace, budget: Budget, command: str) -> Ga
 
 
 def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
-    """Refuse options that are not those a ledger was begun with."""
+    """Refuse options that differ from those with which the ledger was created."""
     for name in ("epsilon", "delta"):
         asked, begun = getattr(options, f"ledger_{name}"), float(known[name])
         if asked is not None and asked != begun:
@@ -261,7 +261,7 @@ def _check_alike(options: argparse.Namespace, known: dict[str, Any]) -> None:
 
 
 def _refusal(path: Path, budget: Budget, shared: Gate) -> str:
-    """What does not fit, why, and the largest that would."""
+    """The message for a refusal by the ledger: what does not fit, why, and the largest that would."""
     from ..privacy import ApproximateRelease, PureRelease
 
     asked = f"--epsilon {budget.epsilon:g}" + (f" --delta {budget.delta:g}" if budget.delta else "")
@@ -321,14 +321,14 @@ def source_of(options: argparse.Namespace, table: Any, *, public: bool = False) 
 
 
 def events_of(options: argparse.Namespace) -> Source:
-    """The files that a command is given, one or several, or standard input alone."""
+    """The files given to a command, one or several, or standard input alone."""
     if "-" in options.files and len(options.files) > 1:
         raise ValueError("standard input (-) stands alone; name files, or pipe them in")
     return source_of(options, options.files[0] if len(options.files) == 1 else list(options.files))
 
 
 def _asking(options: argparse.Namespace) -> dict[str, str]:
-    """Which option asks for a column about items, where that is not a constraint; "" is their names."""
+    """The option behind each column about items other than constraints; "" is the column of names."""
     vectors = (getattr(options, "vectors", None) or "").split(",")
     asked = {name.strip(): "vectors" for name in vectors if name.strip()}
     itself = {} if getattr(options, "items_item", None) is None else {"": "items-item"}
@@ -338,7 +338,7 @@ def _asking(options: argparse.Namespace) -> dict[str, str]:
 def read_items(
     options: argparse.Namespace, columns: Sequence[str] = ()
 ) -> tuple[list[Any], dict[str, list[str]]]:
-    """The items of --items, and what these columns say about each of them."""
+    """The items of --items, and the values of these columns for each of them."""
     from ..data.events import read_items
 
     column = getattr(options, "items_item", None) or options.item or "item"
@@ -346,7 +346,7 @@ def read_items(
 
 
 def as_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """How text is read, where that is said, as a simulation writes it down."""
+    """The options given for reading text, in the form of a simulation's settings."""
     found = {
         "separator": _separator(options.separator),
         "encoding": None if options.encoding is None else _encoding(options),
@@ -357,7 +357,7 @@ def as_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_items_option(options: argparse.Namespace) -> None:
-    """Some options are for --items alone."""
+    """Refuse options that need --items without it."""
     about = given(options, [name for name in ("items_columns", "items_item") if hasattr(options, name)])
     if options.items is None and about:
         raise ValueError(f"{about[0]} is about --items FILE, which is missing")
@@ -378,7 +378,7 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
 
 
 def same_file(one: str, other: str) -> bool:
-    """Whether two paths lead to one file that is there."""
+    """Whether two paths lead to the same existing file."""
     return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
@@ -408,16 +408,16 @@ def _names(option: str, text: str | None) -> tuple[str, ...] | None:
 
 # --- output -----------------------------------------------------------------------------------------
 
-# Wide enough for anything: what is piped into a file or another program is not wrapped.
+# Wide enough for anything: output to a file or another program is not wrapped.
 _UNLIMITED = 10_000
 _READABLE = 100
-# What a terminal would obey, what some readers take for the end of a line, and halves of characters; `json`
+# Control characters of terminals, characters that some readers take for line ends, and surrogates; `json`
 # itself escapes those below a space.
 _UNSEEN = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def width() -> int:
-    """Columns there are to print on; no limit where nobody looks, unless COLUMNS says so."""
+    """The number of columns to print on; unlimited if not on a terminal, unless COLUMNS is set."""
     if "COLUMNS" in os.environ or sys.stdout.isatty():
         return max(20, shutil.get_terminal_size().columns)
     return _UNLIMITED
@@ -431,16 +431,16 @@ def wrapped(text: str, *, bullet: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` with nothing in it that a terminal would obey; files hold anything."""
+    """``text`` without characters that control a terminal, which files may contain."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table where it fits; else one block of lines per row, without the cells that are empty."""
+    """A table if it fits; otherwise one block of lines per row, without empty cells."""
     whole = table(header, rows)
     if max(map(len, whole.splitlines())) <= width():
         return whole
-    at = next(place for place, name in enumerate(header) if name)  # what a row is about
+    at = next(place for place, name in enumerate(header) if name)  # the column that identifies a row
     blocks = []
     for row in rows:
         title = " ".join(cell for cell in row[: at + 1] if cell)
@@ -454,9 +454,9 @@ def fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 @contextmanager
 def noting(command: str) -> Iterator[list[str]]:
-    """What the library warns of, from public facts, is a note in a line on standard error, and in the list.
+    """Turn the library's warnings, which depend on public facts, into notes on stderr and in the list.
 
-    Other warnings are dropped: arithmetic may complain about the data.
+    Other warnings are dropped, as those of arithmetic may depend on the data.
     """
     notes: list[str] = []
 
@@ -473,7 +473,7 @@ def noting(command: str) -> Iterator[list[str]]:
 
 
 def as_json(value: Any) -> str:
-    """JSON that any reader takes: null instead of nan; labels as they are, bar control characters."""
+    """JSON that any reader accepts: null instead of nan; labels unescaped except for control characters."""
     text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -487,7 +487,7 @@ def _finite(value: Any) -> Any:
 
 
 def check_writable(path: str, *inputs: str) -> Path:
-    """The path of a file to write, refused now rather than after the budget is spent."""
+    """The path of a file to write, checked before any budget is spent."""
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"--out {path}: is a directory; name a file in it")
@@ -507,26 +507,26 @@ def check_writable(path: str, *inputs: str) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens meanwhile.
+    """Write a file completely or not at all.
 
     A device or a pipe is written to, not replaced.
     """
     if _is_device(path):
         path.write_text(text, encoding="utf-8")
         return
-    from ..core.state import replacing  # which loads NumPy: help goes without it
+    from ..core.state import replacing  # imported here as it loads NumPy, which help does not need
 
     with replacing(path) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is there and neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
+    """Whether a path exists and is neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def lines_of(options: argparse.Namespace, option: str, text: str) -> str | list[str]:
-    """The lines of ``@FILE`` that are not blank; anything else as it is."""
+    """The nonblank lines of ``@FILE``; any other text unchanged."""
     if not text.startswith("@"):
         return text
     try:

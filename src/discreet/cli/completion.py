@@ -1,6 +1,6 @@
 """``discreet completion``: a script with which a shell completes commands, options and their values.
 
-The script asks this very command, ``discreet completion words -- WORD...``, for what may come next.
+The script runs this command, ``discreet completion words -- WORD...``, for the possible next words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXAMPLES = """examples:
   discreet completion bash > ~/.local/share/bash-completion/completions/discreet
   discreet completion zsh > "${fpath[1]}/_discreet"
   discreet completion fish > ~/.config/fish/completions/discreet.fish"""
-# Where nothing is offered, the shell completes file names.
+# If nothing is offered, the shell completes file names.
 _SCRIPTS = {
     "bash": """_discreet() {
     local IFS=$'\\n'
@@ -42,14 +42,14 @@ complete -c discreet -a '(__discreet_words)'""",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which shell; or the words that a shell asks about."""
+    """The shell, or the words that a shell wants completed."""
     parser.epilog = _EXAMPLES
     parser.add_argument("shell", choices=(*_SCRIPTS, "words"), help="the shell that will read the script")
     parser.add_argument("words", nargs="*", metavar="WORD", help="what is written so far, for the script")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script, or what may come next."""
+    """Print the script, or the possible next words."""
     if options.json:
         from . import COMMANDS
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _next(words: Sequence[str]) -> dict[str, str]:
-    """What may stand in place of the last word, and what it is; nothing where a name or a number may."""
+    """Completions of the last word, each with a description; none if it is a name or a number."""
     from . import COMMANDS, command, parser_of
 
     *before, begun = words or [""]

@@ -1,4 +1,4 @@
-"""``discreet demo``: what the library does, on data that it makes up or that is public."""
+"""``discreet demo``: a demonstration of the library on synthetic or public data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "a synthetic shop, a choice of features and a service, with their account
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A budget, a seed for looking twice, and where the report goes."""
+    """A budget, a seed for reproducible runs, and the path of the report."""
     parser.epilog = (
         "examples:\n  discreet demo --epsilon 0.5\n  discreet demo --serve\n"
         "  discreet demo --seed 1 --out demo --json"
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(words: str) -> int:
-    """The service of the demonstration once more, as its own command would start it."""
+    """Start the service of the demonstration, as its own command would."""
     from . import command, parser_of
 
     code: int = command("serve").run(parser_of("serve").parse_args(shlex.split(words)[2:]))

@@ -1,4 +1,4 @@
-"""``discreet plan``: which learner suits a stream that is still to come, and what it certifies."""
+"""``discreet plan``: the learner that suits a future stream, and what it certifies."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _result(options: argparse.Namespace, found: Plan) -> dict[str, Any]:
 
 
 def _personal(budget: Budget, n_items: int, n_people: int) -> tuple[dict[str, Any], str]:
-    """Whether personal sets pay, from public sizes alone."""
+    """Whether personal sets are useful, from public sizes alone."""
     from ..personal import ENOUGH, PairPlan, movement
     from ..privacy import GaussianNoise
 

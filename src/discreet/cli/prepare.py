@@ -39,7 +39,7 @@ number or text, it is one person; ids that may or may not be the same are refuse
 the files: nothing is released here.
 Exit codes: 0 done, 2 a mistake in the options or a file, 130 interrupted."""
 
-_PICKS = 50  # that are estimated
+_PICKS = 50  # for which costs are estimated
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         store = prepare(
             source, items=_items(options), cap=options.cap, buckets=options.buckets, highest=highest, **asked
         )
-    # Neither the number of buckets, which may follow from that of the rows, nor a digest of what they hold.
+    # Neither the number of buckets, which may depend on that of rows, nor a digest of their content.
     rule = skipping(options, store.highest)
     said = {"store": options.to, "n_items": store.n_items, "catalogue": store.catalogue}
     said |= {"left_out": " ".join(rule)} if rule else {}
@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _estimated(options: argparse.Namespace, source: Source) -> str:
-    """Time and room from the size of the files, as if every row were a person's only one, of its own item."""
+    """Estimated time and space from file sizes, as if every row were a person's only one, of its own item."""
     from ..data.costs import Sizes, costs, sized
     from ..data.read import row_count
 
@@ -140,7 +140,7 @@ def _estimated(options: argparse.Namespace, source: Source) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """What does not go together."""
+    """Refuse options that exclude each other."""
     if options.append:
         settled = given(options, ("items", "items_from_data", "cap", "buckets", "highest"))
         if settled:

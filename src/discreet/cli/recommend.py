@@ -1,4 +1,4 @@
-"""``discreet recommend``: fit a private item model to a file of events, ask it, and measure it."""
+"""``discreet recommend``: fit a private item model to a file of events, use it, and evaluate it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _READ = ("person", "item", "items", "items_item", "items_columns", "columns", "s
 _DATA = (*_READ, "weight", "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")
 _MODEL = ("max_people", "to", "export", "ledger", "ledger_epsilon", "ledger_delta")
 _ASKED, _SPLITS = ("history", "available", "exclude", "include"), 3
-# Which of the options are for others.
+# The options of the other subcommands.
 _OTHERS = {
     "fit": {"for": (*_ASKED, "k"), "evaluate": ("splits", "out")},
     "for": {"fit": (*_DATA, *_MODEL), "evaluate": ("splits", "out")},
@@ -185,7 +185,7 @@ def _needed(options: argparse.Namespace, *names: str) -> None:
 
 
 def _events(options: argparse.Namespace) -> tuple[Events, Any]:
-    """What people have, and public features of the items, where there are any."""
+    """The events, and public features of the items, if there are any."""
     from ..data.events import gathered
     from ..data.read import batches, columns_of, watched
 
@@ -193,7 +193,7 @@ def _events(options: argparse.Namespace) -> tuple[Events, Any]:
     items, facts = (None, {}) if options.items is None else read_items(options, [*words, *numbers])
     about = None if items is None else _features(items, facts, words, numbers)
     rows = watched(batches(events_of(options), columns_of(options.person, options.item, options.weight)))
-    # Where presence is private, a file that holds nobody must look like one that holds somebody.
+    # If presence is private, a file without people must be treated like one with people.
     nobody = options.neighbours == "add_remove" and items is not None and options.do == "fit"
     return gathered(rows, items=items, highest=1.0, nobody=nobody), about
 
@@ -209,7 +209,7 @@ def _columns(options: argparse.Namespace, name: str) -> list[str]:
 
 
 def _features(items: list[Any], facts: dict[str, list[str]], words: list[str], numbers: list[str]) -> Any:
-    """A row for each item: of its words, of its vector, or of both, which count alike."""
+    """A row for each item: from its words, its vector, or both with equal weight."""
     import numpy as np
 
     from ..personal import public_features, word_features
@@ -311,7 +311,7 @@ def _for(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _named(model: Recommender, option: str, text: str | None) -> list[int] | None:
-    """Numbers of the items that an option names; of a history those that the model knows."""
+    """Numbers of the items that an option names; for a history, only those known to the model."""
     if text is None:
         return None
     labels = range(model.n_items) if model.labels is None else model.labels

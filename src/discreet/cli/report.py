@@ -1,4 +1,4 @@
-"""``discreet report``: what was spent about people, as text or as a document to hand over."""
+"""``discreet report``: an account of what was spent, as text or as a document."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def _population(options: argparse.Namespace) -> tuple[str, str, object]:
         with closing(open_store(settings.store)) as store:
             found = queries.account(store, options.population)
             return found["text"], queries.document(store, options.population), found
-    except StoreError as error:  # such as a file that a service has open
+    except StoreError as error:  # for instance, a service has the file open
         raise ValueError(str(error)) from error
     except LookupError:
         raise ValueError(f"--population {options.population}: the store has no such population") from None
 
 
 def _read(path: Path) -> Account | Periods:
-    """The account of a ledger or a saved learner, or the one that a file of JSON holds."""
+    """The account of a ledger or a saved learner, or the one in a JSON file."""
     from ..core.state import state_class
     from ..online.learner import load
     from ..privacy import Account, Budget, Gate, Periods, SQLiteLedger

@@ -1,8 +1,8 @@
 """``discreet select``: a few items for everybody in a file of (person, item) rows, privately.
 
-In this order: the options and what is checked before anything is read; the people, of a file or of a store;
-the ledger that runs about the same people share; the report. Nothing that is printed depends on people but
-through the account, except `SelectionReport._diagnostics`, which is asked for by name and marks the output.
+In this order: the options and checks made before anything is read; the people, from a file or a store; the
+ledger shared by runs about the same people; the report. Printed output depends on people only through charged
+releases, except `SelectionReport._diagnostics`, which must be requested and marks the output.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, its columns, what may be chosen, the budget, and what to print."""
+    """The file, its columns, the constraints, the budget, and the output."""
     parser.epilog = _EXAMPLES
     add_files(parser, "; or the folder of a store")
     data = parser.add_argument_group("the file")
@@ -200,7 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, choose, write, print; in that order, so that a file that cannot be written costs no budget."""
+    """Read, choose, write, print; the output file is checked first, so that a bad path costs no budget."""
     from ..privacy import Budget
     from ..privacy.population import RunGate
 
@@ -229,11 +229,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-# --- what is asked for ------------------------------------------------------------------------------
+# --- the request ------------------------------------------------------------------------------------
 
 
 class Rule(NamedTuple):
-    """One ``--constraint``: at most ``amount`` items of a kind, or a limit on what all of them cost."""
+    """One ``--constraint``: at most ``amount`` items of a kind, or a limit on the total cost."""
 
     kind: str
     column: str
@@ -241,7 +241,7 @@ class Rule(NamedTuple):
 
     @classmethod
     def read(cls, spec: str) -> Rule:
-        """The option, checked; the column's name may hold colons."""
+        """Parse and check the option; the column's name may contain colons."""
         from ..core import checks
 
         kind, _, rest = spec.partition(":")
@@ -260,7 +260,7 @@ class Rule(NamedTuple):
         )
 
     def constraint(self, listed: Listing, k: int | None) -> Constraint:
-        """The constraint over the items that there are, and at most k of them."""
+        """The constraint over the listed items, with at most k of them."""
         from ..constraints import Cardinality, Intersection, Knapsack, LaminarMatroid, PartitionMatroid
 
         n_items = len(listed.items)
@@ -289,7 +289,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """The items to choose from, where the list came from, and what is known about each, by column."""
+    """The items to choose from, the origin of the list, and the facts about each, by column."""
 
     items: tuple[Any, ...]
     catalogue: str
@@ -310,7 +310,7 @@ class Listing:
         return found
 
     def refused(self, words: str, fix: str, found: str) -> ValueError:
-        """A refusal of what is known about items: where they were read off people's data, it is a detail."""
+        """An error about facts of items, which are in its details if items come from people's data."""
         from ..core import checks
 
         if self.catalogue == "public":
@@ -318,10 +318,10 @@ class Listing:
         return checks.DataError(f"{words}; {fix}", found)
 
     def named(self, option: str, given: Sequence[str | list[str]], *, missing: bool = False) -> list[Any]:
-        """The items that an option names; one that is not listed is a mistake unless it may be ``missing``.
+        """The items that an option names; an unlisted one is an error unless it may be ``missing``.
 
-        A text that is one label in full is that one, whatever commas it holds. Labels that were read off
-        people's data may not decide on it: with ``missing`` it is a label, and so is each of its parts.
+        A text that equals a label is that label, even if it contains commas. Labels from people's data must
+        not affect this: with ``missing`` both the full text and each of its parts are taken as labels.
         """
         from ..core.names import unknown_item
 
@@ -345,8 +345,8 @@ class Listing:
 class SelectRequest:
     """The options, checked before anything is read.
 
-    ``include``, ``exclude`` and ``candidates``: texts as they were written, and the lines of files.
-    ``max_people``: the public bound on the number of people; None where the number itself is public.
+    ``include``, ``exclude`` and ``candidates``: texts as written, and the lines of files. ``max_people``: the
+    public bound on the number of people; None if the number itself is public.
     """
 
     options: argparse.Namespace
@@ -383,11 +383,11 @@ class SelectRequest:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of --items that are read."""
+        """The columns to read from --items."""
         return [*(rule.column for rule in self.rules), *self.options.show, *self.vectors]
 
     def check_people(self, count: int, budget: Budget) -> None:
-        """Refuse more people than were declared, and warn of a budget that does not suit their number."""
+        """Refuse more people than declared, and warn of a budget that does not suit their number."""
         if self.max_people is not None and count > self.max_people:
             raise ValueError(  # without their number, which is private here
                 f"there are more people than --max-people {self.max_people}; give a bound that is certain"
@@ -396,7 +396,7 @@ class SelectRequest:
         warn_of_budget(budget, count, self.options.max_people)
 
     def constraint(self, listed: Listing, *, at_most_all: bool = False) -> Constraint:
-        """What --k and every --constraint allow; a k beyond the items is refused, or means all of them."""
+        """--k and every --constraint combined; a k above the number of items is refused, or means all."""
         from ..constraints import Cardinality, Intersection
 
         n_items, k = len(listed.items), self.options.k
@@ -444,7 +444,7 @@ class SelectRequest:
         return EmbeddedFacilityLocation(people, items, scale=scale, normalize=True, labels=events.items)
 
     def greedy(self, constraint: Constraint, gate: Gate, listed: Listing) -> PrivateGreedy:
-        """Who chooses; of a list that this run has chosen privately, what is excluded is not in it."""
+        """The selector; a list that this run has chosen privately does not contain the excluded items."""
         from ..offline.greedy import PrivateGreedy
 
         return PrivateGreedy(
@@ -460,7 +460,7 @@ class SelectRequest:
         )
 
     def excluded(self, listed: Listing) -> list[Any]:
-        """The items to exclude; of a list that was read off the file nobody knows what is in it."""
+        """The items to exclude; they may be missing from a list taken from the file, which is private."""
         return listed.named("--exclude", self.exclude, missing=listed.catalogue == "from data")
 
 
@@ -489,7 +489,7 @@ def _check_store(options: argparse.Namespace) -> None:
 
 
 def _check_items(options: argparse.Namespace) -> None:
-    """There is one list of items to choose from, and it was asked for by name."""
+    """Check that exactly one source of the list of items was requested."""
     from ..core import checks
 
     lists = given(options, ("items", "items_private", "items_from_data"))
@@ -566,7 +566,7 @@ def _vectors(options: argparse.Namespace, stored: bool) -> tuple[str, ...]:
 
 
 class Chosen(NamedTuple):
-    """What was chosen, from whom and by whom (None where no item may be named), and facts of the items."""
+    """The selection, its people and selector (None if no item may be named), and facts of the items."""
 
     people: Population
     greedy: PrivateGreedy | None
@@ -585,12 +585,12 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
     events, facts = _events(request)
     request.check_people(len(events.people), gate.budget)
     if private:
-        # What is wrong with the other options has to show before anything is spent.
+        # Errors in the other options must show before anything is spent.
         left = Budget(options.epsilon * (1.0 - options.items_private), 0.0, options.neighbours)
         rehearsal = PrivateGreedy(options.k, left, options.method, release_gains=options.release_gains)
         rehearsal.plan(n_items=options.k + 1)
         out = set(request.excluded(Listing(events.items, events.catalogue, facts)))
-        # What is excluded needs no votes.
+        # Excluded items need no votes.
         kept = events.only([item not in out for item in events.items]) if out else events
         chosen = choose_items(kept, gate, share=options.items_private)
         if not chosen.items:
@@ -607,7 +607,7 @@ def _of_file(request: SelectRequest, gate: Gate) -> Chosen:
 
 
 def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
-    """Everybody in the file, over the items that are listed or that occur, and facts of these."""
+    """Everybody in the file, over the items listed or occurring, and facts of these."""
     from ..data.events import Facts, gathered
     from ..data.read import batches, columns_of, constraint_role, watched
 
@@ -620,7 +620,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
     elif request.rules:
         facts = Facts(list(dict.fromkeys(request.columns)))
         asked |= {constraint_role(column): column for column in request.columns}
-    # Where presence is private, a file that holds nobody must look like one that holds somebody.
+    # If presence is private, a file without people must be treated like one with people.
     nobody = options.neighbours == "add_remove" and not options.items_from_data
     nothing = options.items_private is not None
     rows = watched(batches(events_of(options), asked))
@@ -631,7 +631,7 @@ def _events(request: SelectRequest) -> tuple[Events, Mapping[str, list[str]]]:
 
 
 def _counted(rows: Iterator[Batch], options: argparse.Namespace) -> Iterator[Batch]:
-    """The same rows; how many are not of the encoding, which is private, is kept for the diagnostics."""
+    """The same rows; counts those invalid in the encoding, which is private, for the diagnostics."""
     options.not_decoded = 0
     for batch in rows:
         options.not_decoded += batch.not_decoded()
@@ -643,7 +643,7 @@ def _is_store(path: str) -> bool:
 
 
 def _of_store(request: SelectRequest, gate: Gate, stack: contextlib.ExitStack) -> Chosen:
-    """Choose by passes over a store; options that the report reads say what it holds."""
+    """Choose by passes over a store; sets the options that the report reads to what the store holds."""
     from ..data import Store
 
     options = request.options
@@ -677,7 +677,7 @@ def _cluster(address: str) -> Iterator[Any]:
 
 
 def _listing(request: SelectRequest, store: Store) -> Listing:
-    """The items of the store, with what a public list says about each of them."""
+    """The items of the store, with the facts of a public list about each of them."""
     from ..core import checks
 
     if not request.columns:
@@ -699,14 +699,14 @@ def _listing(request: SelectRequest, store: Store) -> Listing:
 
 
 def _ledger(options: argparse.Namespace, spent: Account) -> dict[str, Any]:
-    """What is in the ledger by now, this run included."""
+    """The content of the ledger, this run included."""
     limit = spent.budget
     known = {"epsilon": spent.epsilon(), "epsilon_limit": limit.epsilon, "delta_limit": limit.delta}
     return {"file": Path(options.ledger).name} | known
 
 
 def _together(change: str, options: argparse.Namespace, spent: Account) -> str:
-    """What holds for all runs that were charged to the ledger, in words."""
+    """The guarantee for all runs charged to the ledger, in words."""
     known, limit = _ledger(options, spent), spent.budget
     beside = f", up to a probability of {at_most(limit.delta)}" if limit.delta else ""
     said = (
@@ -727,7 +727,7 @@ _CONDITIONAL = (
     " protected, and an item that only one person has gives them away. Give a public list with --items, or"
     " choose one privately with --items-private."
 )
-# What a list was chosen for, where that is not the usual.
+# The aim of a choice, if it is not the usual one.
 _WORDS = {
     "several": (
         "The value of the list to a person is the square root of how much of it is theirs: the second item"
@@ -738,15 +738,15 @@ _WORDS = {
         " item of the list that is most like it (0 where all are unlike).",
     ),
 }
-# Excluded items that the text names; JSON has all of them.
+# The most excluded items that the text names; JSON has all of them.
 _MOST_SHOWN = 10
-# Options that do not decide the result.
+# Options that do not affect the result.
 _BESIDE = ("files", "out", "json", "insecure_diagnostics", "engine", "scheduler", "explain", "ledger",
            "ledger_epsilon", "ledger_delta")  # fmt: skip
 
 
 def _texts(labels: Iterable[Any] | None) -> list[str]:
-    """Items as a file has them."""
+    """Items in the form of a file."""
     from ..data.events import as_text
 
     return [as_text(label) for label in labels or ()]
@@ -754,7 +754,7 @@ def _texts(labels: Iterable[Any] | None) -> list[str]:
 
 @dataclass(frozen=True)
 class SelectionReport:
-    """The items, the account, and what they do and do not mean.
+    """The items, the account, and their meaning and limits.
 
     ``notes``: what was warned of. ``shared``: the account of the ledger that the run is charged to.
     """
@@ -771,7 +771,7 @@ class SelectionReport:
         return account
 
     def result(self) -> dict[str, Any]:
-        """The whole result, as plain values: what --json prints and --out holds."""
+        """The complete result, as plain values, for --json and --out."""
         options, account = self.request.options, self._account
         people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection
         items = _texts(selection.labels)
@@ -814,7 +814,7 @@ class SelectionReport:
         return result
 
     def _about_items(self) -> dict[str, Any]:
-        """Public facts of what was chosen: --show, what a knapsack's items cost, why there are so few."""
+        """Public facts about the chosen items: --show, the costs under a knapsack, why there are so few."""
         found: dict[str, Any] = {}
         items, facts = self.chosen.selection.items, self.chosen.facts
         if self.request.options.show:
@@ -854,7 +854,7 @@ class SelectionReport:
         return f"{len(chosen)} of at most {k}: nothing that is left fits under {under}"
 
     def _not_private(self) -> list[str]:
-        """Why this output is not private, if it is not; in the order in which it has to be said."""
+        """The reasons why this output is not private, if it is not, the most important first."""
         options = self.request.options
         against = []
         if options.items_from_data:
@@ -868,7 +868,7 @@ class SelectionReport:
         return against
 
     def _settings(self) -> dict[str, Any]:
-        """The options that decide the result; files by name, since a path can say more than it should."""
+        """The options that affect the result; files by name, since a path may reveal too much."""
         options = vars(self.request.options)
         settings = {name: value for name, value in options.items() if name not in _BESIDE}
         for name in ("include", "exclude", "candidates"):
@@ -880,7 +880,7 @@ class SelectionReport:
         return settings
 
     def _public(self) -> list[str]:
-        """What the guarantee takes for granted, in words."""
+        """The assumptions of the guarantee, in words."""
         options, people = self.request.options, self.chosen.people
         n_items = people.n_items
         said = []
@@ -923,7 +923,7 @@ class SelectionReport:
         return said
 
     def _reading(self) -> list[str]:
-        """What a reader may and may not conclude."""
+        """Statements on what a reader may and may not conclude."""
         options, budget = self.request.options, self._account.budget
         delta = bool(budget.delta)
         return [
@@ -970,7 +970,7 @@ class SelectionReport:
         ]
 
     def _guarantee(self, budget: Budget) -> list[str]:
-        """What holds for any one person; with a ledger, of all its lists, too."""
+        """The guarantee for any one person; with a ledger, also for all its lists."""
         options = self.request.options
         if budget.neighbours == "replace":
             change = "If any one person's rows were exchanged for anybody else's"
@@ -1001,7 +1001,7 @@ class SelectionReport:
         return [said] if self.shared is None else [said, _together(change, options, self.shared)]
 
     def _listed(self, budget: Budget) -> list[str]:
-        """How the list of items came about, where it was chosen privately."""
+        """How the list of items was chosen, if privately."""
         from ..privacy import Gate
         from ..privacy.partitions import rule_for
 
@@ -1020,7 +1020,7 @@ class SelectionReport:
         return [f"The {n_items:,} items to choose from were listed by a private choice: {votes}"]
 
     def _certificate(self) -> list[str]:
-        """How far from the best the list can be on average, from public facts, where that is known."""
+        """A bound on the average loss against the best list, from public facts, if known."""
         options, people, greedy = self.request.options, self.chosen.people, self.chosen.greedy
         if greedy is None or greedy.method_used is None or greedy.budget.neighbours != "replace":
             return []
@@ -1055,7 +1055,7 @@ class SelectionReport:
         ]
 
     def _chance(self) -> list[str]:
-        """From which pick on chance decides, by public sizes alone, where it does and that is known."""
+        """The pick from which on chance decides, from public sizes alone, if there is one and it is known."""
         people, greedy, selection = self.chosen.people, self.chosen.greedy, self.chosen.selection
         if greedy is None or greedy.method_used is None:
             return []
@@ -1132,7 +1132,7 @@ class SelectionReport:
         return "\n".join(lines)
 
     def _table(self, result: dict[str, Any]) -> str:
-        """The items, with what was asked for next to them."""
+        """The items, with the requested columns next to them."""
         gains, shown = result.get("noisy_gains"), result.get("shown", {})
         adds = "people it adds (noisy)" if self.request.options.objective == "any" else "it adds (noisy)"
         header = ["", self.request.options.item, *shown] + ([adds] if gains else [])

@@ -21,7 +21,7 @@ come from the options, then from environment variables (DISCREET_STORE and so on
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to listen, and where to keep what is known."""
+    """The address to listen on, and the store."""
     parser.epilog = _EXAMPLES
     add(parser, "--config", "--store", "--secrets")
     parser.add_argument("--host", help="the address to listen at (default: 127.0.0.1)")

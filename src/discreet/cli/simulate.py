@@ -87,7 +87,7 @@ _BANDITS = ("planner", "thompson", "bandit", *_BASELINES)  # that learn from cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A file, or flags for the simplest of what a file can say."""
+    """A settings file, or options for the simplest settings."""
     parser.epilog = _EPILOG
     parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="what to run; or say it with flags")
     plain = parser.add_argument_group("without a file")
@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what is not there yet, write the report, print the table."""
+    """Run the missing runs, write the report, print the table."""
     from ..evaluation.personal import IN_THE_CLEAR
     from ..evaluation.report import in_words, plots_available, simulation_report
     from ..evaluation.simulation import RESULTS, simulate
@@ -205,7 +205,7 @@ def _config(options: argparse.Namespace) -> Config:
 
 
 def _print_choices(results: Results) -> None:
-    """Which data is real, what the planner took, and what was chosen."""
+    """Lines on which data is real, the planner's choices, and the chosen sets."""
     from ..evaluation.report import level, planned, source
 
     rows = results.table()
@@ -222,7 +222,7 @@ def _print_choices(results: Results) -> None:
 
 
 def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> dict[str, Any]:
-    """The table and where everything is, as plain values."""
+    """The table and the paths of all files, as plain values."""
     return {
         "discreet": __version__,
         "command": "simulate",
@@ -237,5 +237,5 @@ def _result(results: Results, kept: Path, report: Path, plots: list[Path]) -> di
 
 
 def _conditional(results: Results) -> list[str]:
-    """The streams whose items were taken from their people's data."""
+    """The streams whose list of items was taken from their people's data."""
     return [stream.name for stream in results.config.streams if stream.items_from_data]

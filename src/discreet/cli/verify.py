@@ -1,4 +1,4 @@
-"""``discreet verify``: whether a store is what was written."""
+"""``discreet verify``: check that a store is unchanged since it was written."""
 
 from __future__ import annotations
 

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_LARGEST = (1 << 63) - 1  # what compiled loops and NumPy can count to
-ANY = 10**300  # what a float can still tell: for numbers that are only multiplied with
+_LARGEST = (1 << 63) - 1  # the limit of compiled loops and NumPy
+ANY = 10**300  # within the range of floats: for numbers that are only multiplied with
 _Word = TypeVar("_Word", bound=str)
-_NUMBERS = "biufO"  # kinds of arrays that may hold real numbers; objects are asked one by one
+_NUMBERS = "biufO"  # kinds of arrays that may hold real numbers; objects are converted singly
 
 
 def shown(value: Any) -> str:
-    """``value`` as a message may repeat it: numbers and words, shortened; of anything else only its kind.
+    """``value`` in a form safe for messages: numbers and words, shortened; for anything else its type only.
 
-    What a list, an array or a population holds may be people's, and need not even be printable.
+    Lists, arrays and populations may hold people's data, and need not even be printable.
     """
     if value is None or isinstance(value, bool | float | complex | str | bytes | np.generic):
         text = repr(value)
@@ -32,10 +32,10 @@ def shown(value: Any) -> str:
 
 
 class DataError(ValueError):
-    """Data that was refused, in words that tell nothing about people: no count, no place, no value.
+    """Data that was refused, with a message that reveals nothing about people: no count, place or value.
 
-    ``details`` says what was found and where, for people who may look at the data. It is not in the message,
-    and so goes into no log or traceback by itself.
+    ``details`` says what was found and where, for readers who may see the data. It is not in the message, so
+    it does not get into logs or tracebacks by itself.
     """
 
     def __init__(self, message: str, details: str = "") -> None:
@@ -71,7 +71,7 @@ def real(
     at_most: float | None = None,
     infinite: bool = False,
 ) -> float:
-    """``value`` as a float within its range; NaN never passes, infinity only where it is meant."""
+    """``value`` as a float within its range; NaN never passes, infinity only with ``infinite``."""
     number = value if type(value) is float else _number(name, value)
     if not math.isfinite(number):
         if math.isnan(number):
@@ -101,15 +101,15 @@ def _number(name: str, value: Any) -> float:
 
 
 def bound(value: Any, name: str = "bound") -> float:
-    """A public bound of one person's values, such that no sum of them leaves the range of floats.
+    """A public bound of one person's values, such that no sum of them overflows.
 
-    An overflow would be an error that one person more or less decides on.
+    Whether an overflow occurs could depend on one person.
     """
     return real(name, value, above=0.0, at_least=1e-100, at_most=1e100)
 
 
 def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArray[np.float64]:
-    """A one-dimensional float64 array without NaN or infinity, of the length that was declared."""
+    """A one-dimensional float64 array without NaN or infinity, of the declared length."""
     try:
         given = np.asarray(values)
         if given.dtype.kind not in _NUMBERS:
@@ -128,7 +128,7 @@ def vector(name: str, values: ArrayLike, *, length: int | None = None) -> NDArra
 
 
 def whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """A copy of a vector of whole numbers; errors tell neither how many there are nor a value."""
+    """A copy of a vector of integers; errors reveal neither their number nor a value."""
     try:
         given = np.asarray(values)
     except ValueError:
@@ -142,11 +142,11 @@ def whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def per_person(name: str, values: ArrayLike, count: int, each: str = "person") -> NDArray[np.float64]:
-    """One finite number for each of ``count`` people; errors tell neither their number nor a value."""
+    """One finite number for each of ``count`` people; errors reveal neither their number nor a value."""
     try:
         array = np.asarray(values)
         numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
-    except (TypeError, ValueError, OverflowError):  # whose words hold the entry
+    except (TypeError, ValueError, OverflowError):  # its message holds the entry
         numbers = None
     if numbers is None or numbers.ndim != 1:
         raise TypeError(f"{name} must be a vector of numbers")
@@ -159,7 +159,7 @@ def per_person(name: str, values: ArrayLike, count: int, each: str = "person") -
 
 
 def finite(name: str, array: NDArray[np.float64]) -> None:
-    """Refuse NaN and infinity, naming the first place where one stands."""
+    """Refuse NaN and infinity, naming the first such entry."""
     good = np.isfinite(array)
     if not good.all():
         where = tuple(int(i) for i in np.argwhere(~good)[0])
@@ -168,27 +168,27 @@ def finite(name: str, array: NDArray[np.float64]) -> None:
 
 
 def instance(name: str, value: Any, kind: type, example: str) -> None:
-    """Refuse what is not of the kind that ``name`` must be, with an example of one that is."""
+    """Refuse values of the wrong type, with an example of a right one."""
     if not isinstance(value, kind):
         word = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
         raise TypeError(f"{name} must be {word} such as {example}, got {shown(value)}")
 
 
 def record(name: str, value: Any) -> dict[str, Any]:
-    """``value`` if it is a dictionary, as JSON gives them."""
+    """``value`` if it is a dictionary, such as JSON objects become."""
     if not isinstance(value, dict):
         raise TypeError(f"{name} must be a dictionary, got {shown(value)}")
     return value
 
 
 def pair(name: str, value: Any) -> None:
-    """Refuse what is not two things in order."""
+    """Refuse values that are not ordered pairs."""
     if not isinstance(value, tuple | list | np.ndarray) or len(value) != 2:
         raise ValueError(f"{name} must be a pair (low, high), got {shown(value)}")
 
 
 def in_order(name: str, values: Any) -> list[Any]:
-    """The entries of a list by position, whatever index they have of their own: a table's may be permuted."""
+    """The entries of a list by position, ignoring an index of its own, as of a permuted table."""
     ordered = isinstance(values, Iterable) and not isinstance(values, Mapping | Set | str | bytes)
     if not ordered or getattr(values, "ndim", 1) != 1 or hasattr(values, "columns"):
         raise TypeError(f"{name} must be a list, with one entry for each person; got {shown(values)}")
@@ -196,7 +196,7 @@ def in_order(name: str, values: Any) -> list[Any]:
 
 
 def named_rows(which: Any, count: int) -> NDArray[np.int64]:
-    """The people that an index names, at least one; how many there are stays out of errors."""
+    """The rows that an index names, at least one; errors do not reveal the number of people."""
     try:
         rows = np.arange(count)[which]
     except (IndexError, TypeError, ValueError, OverflowError):
@@ -207,7 +207,7 @@ def named_rows(which: Any, count: int) -> NDArray[np.int64]:
 
 
 def one_person(which: Any, count: int) -> int | None:
-    """The row of the one person that an index names, also from the end; None where it names several."""
+    """The row of the person that an integer names, also from the end; None for other indices."""
     if not isinstance(which, int | np.integer):
         return None
     index = int(which)
@@ -225,7 +225,7 @@ def one_of(name: str, value: Any, allowed: Collection[_Word]) -> _Word:
 
 
 def warn(message: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called the library, however deep inside it this is."""
+    """Warn at the line that called the library, at any depth inside it."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("discreet."):
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""Guards of objects: read-only settings, as guarantees were computed from them, and one call at a time."""
+"""Guards of objects: settings that are read-only, as guarantees follow from them, and one call at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _set, _delete = object.__setattr__, object.__delattr__
 
 
 def fixed(kind: _T) -> _T:
-    """A class, and its subclasses, whose public attributes are written while an object is made, never again.
+    """Make public attributes of a class and its subclasses read-only once an object is constructed.
 
     An account, a bound or the length of an array follows from settings when an object is made. Public arrays
-    are copied and read-only. Names with a leading underscore are the object's own, which change as it works.
+    are copied and read-only. Names with a leading underscore are internal and may change.
     """
     made: Any = kind
     own = made.__dict__.get("__init_subclass__")
@@ -38,25 +38,25 @@ def fixed(kind: _T) -> _T:
 
 
 def settle(owner: Any, /, **settings: Any) -> None:
-    """Write all settings of an object that is being made in one go; public arrays are copied, as always."""
+    """Set all settings of an object under construction at once; public arrays are copied, as always."""
     for name, value in settings.items():
         _set(owner, name, _own_copy(value) if isinstance(value, np.ndarray) and name[0] != "_" else value)
 
 
 def fix(owner: _T) -> _T:
-    """From here on its public attributes are read-only. Constructors end with it by themselves."""
+    """Make an object's public attributes read-only. Constructors do this at their end."""
     _set(owner, "_fixed", True)
     return owner
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, for somebody who may not write them."""
+    """A read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
-# Names of its own are set in every round: nothing but this is looked at then.
+# Internal names are set in every round, so this does nothing more for them.
 def _set_once(self: Any, name: str, value: Any) -> None:
     if name[0] != "_":
         if self._fixed:
@@ -67,7 +67,7 @@ def _set_once(self: Any, name: str, value: Any) -> None:
 
 
 def _own_copy(array: NDArray[Any]) -> NDArray[Any]:
-    """The array for readers only; a copy, as somebody else may hold the one that was given."""
+    """A read-only array; a copy if others could write to the given one."""
     if array.flags.writeable:
         array = array.copy()
         array.setflags(write=False)
@@ -89,7 +89,7 @@ def _refusal(owner: Any, name: str) -> AttributeError:
 
 
 def _then_fixed(construct: Callable[..., None]) -> Callable[..., None]:
-    """A constructor after which the object is fixed, unless it was called by a subclass's own."""
+    """A constructor that fixes the object at its end, unless a subclass's constructor called it."""
 
     @wraps(construct)
     def constructor(self: Any, *given: Any, **options: Any) -> None:
@@ -103,8 +103,8 @@ def _then_fixed(construct: Callable[..., None]) -> Callable[..., None]:
 class Turns:
     """Threads wait for each other; a call from inside another call of the same object is refused.
 
-    What people's functions do is not ours. One that uses the object it is being asked by would find it
-    half-way through a round, and would change it there.
+    People's functions are user code. One that called the object which is evaluating it would find that object
+    in the middle of a round, and could change it.
 
     >>> turns = Turns("learner")
     >>> with turns.take("learn()"), turns.take("choose()"):
@@ -115,10 +115,10 @@ class Turns:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        # Calls are short: the lock itself is what they hold, and an interruption never leaves it taken.
+        # Calls hold the lock itself, so an interruption never leaves it taken.
         self._lock: Any = threading.RLock()
-        self._own = threading.local()  # the call that a thread waits for its turn with, or has its turn for
-        self._halfway = ""  # a call that changes several parts, which do not fit together until it ends
+        self._own = threading.local()  # the call with which a thread waits or has its turn
+        self._halfway = ""  # a call that changes several parts, inconsistent until it ends
 
     def take(self, call: str) -> AbstractContextManager[object]:
         """A call that may change the object."""
@@ -144,5 +144,5 @@ class Turns:
         self._halfway = ""
 
     def look(self) -> AbstractContextManager[object]:
-        """A look at the object between two calls of other threads; from inside a call, at once."""
+        """Access between calls of other threads, without starting a call; allowed inside one."""
         return self._lock  # type: ignore[no-any-return]

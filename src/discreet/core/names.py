@@ -1,17 +1,17 @@
-"""Names: who a person is, and which item a label or a number means.
+"""Names: the identity of a person, and the item that a label or a number means.
 
 There is one rule of people's names for tables, files, stores, streams and splits.
 
-A person whose events got two names would count twice and be protected half as well; two people under one name
-count once, which harms nobody. So where a name can be written in several ways, all of them are one person:
+A person whose events had two names would count twice and be protected half as well; two people under one name
+count once, which does no harm. So all ways to write a name are one person:
 
 - text is compared in Unicode's composed form (NFC), without blanks and NULs around it, which NumPy and others
   drop from columns of a fixed width, or fill them with; upper and lower case differ;
 - a number and its text are the same: 7, 7.0, "7", "007", "7.0", "+7", "7e0" and b"7" are one person;
 - bytes are the text that they hold in UTF-8; a UUID is its text.
 
-Each name follows from one cell alone. What names nobody (blank, missing, not-a-number, fractions, floats from
-2^53 on, which skip integers, booleans, times, text that is not Unicode) is a bad cell, wherever it stands.
+Each name follows from one cell alone. Cells that name nobody (blank, missing, NaN, fractions, floats from
+2^53 on, which skip integers, booleans, times, text that is not Unicode) are bad cells everywhere.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .checks import DataError, shown
 
 _EXACT = 1 << 53  # from here on floats skip integers
 _LARGEST = 10**40  # integers with more digits are no names
-_LONGEST = 64  # letters of a number; longer text is a name as it is
+_LONGEST = 64  # characters of a number; longer text is a name as written
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NAMING = str | bytes | int | float | Decimal | Fraction | UUID | np.number
 _NOTHING = frozenset(("", "nan", "NaN"))
-_AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # no part of a name
-# Labels that are looked through for one that was meant.
+_AROUND = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # stripped from names
+# Labels that are searched for a similar one.
 _MOST_COMPARED = 20_000
 
 
 def name_of(person: Any) -> int | str | None:
-    """The name of a person, an integer or text, from what stands for them; None for what names nobody.
+    """The name of a person, an integer or text, from a value; None if it names nobody.
 
     >>> {name_of(one) for one in (7, 7.0, "7", "007", b"7\\0", " 7.0 ", Decimal(7))}
     {7}
@@ -100,12 +100,12 @@ def _of_others(person: Any) -> int | str | None:
 
 
 def first_skipped(kind: np.dtype[Any]) -> int:
-    """From where on floats of this kind skip integers: narrow ones earlier; no kind counts further."""
+    """The first integer from which floats of this type skip integers, at most that of 64-bit floats."""
     return int(min(_EXACT, 2 << np.finfo(kind).nmant))
 
 
 def canonical(person: Hashable) -> int | str:
-    """The same for an argument ``person_id``; what names nobody is refused."""
+    """`name_of` for an argument ``person_id``; refuses values that name nobody."""
     found = name_of(person)
     if found is not None:
         return found
@@ -119,7 +119,7 @@ def _integer(number: int) -> int | None:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text is Unicode, and no remains of bytes that were not."""
+    """Whether a text is valid Unicode, without surrogates in place of undecodable bytes."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -127,7 +127,7 @@ def is_text(text: str) -> bool:
 
 
 def check_distinct(labels: Sequence[Hashable]) -> None:
-    """Refuse labels of which two are the same, and say which."""
+    """Refuse duplicate labels, and say which."""
     first: dict[Hashable, int] = {}
     for place, label in enumerate(labels):
         before = first.setdefault(label, place)
@@ -147,10 +147,10 @@ def item_numbers(
 ) -> list[int]:
     """The number of every item in ``given``, which names them by label or by number.
 
-    A single label or number stands for a list of one. A label wins over a number: where some labels are whole
-    numbers, whole numbers in ``given`` are labels if all of them are known as such, and numbers if none of
-    them is; a mixture is refused. ``places``: the number of each label, where that is known already.
-    ``public=False``: the labels were read off people's data, so that an error keeps them for its details.
+    A single label or number stands for a list of one. Labels take precedence: if some labels are integers,
+    integers in ``given`` are labels if all of them are labels, and numbers if none of them is; a mixture is
+    refused. ``places``: the number of each label, if known already. ``public=False``: the labels come from
+    people's data, so errors mention them in their details only.
 
     >>> item_numbers("exclude", ["tea", 2], 3, ["milk", "tea", "jam"])
     [1, 2]
@@ -184,7 +184,7 @@ def item_numbers(
 
 
 def listed(argument: str, given: Any) -> list[Any]:
-    """Items as they are named, one label or number standing for itself."""
+    """Items as a list; a single label or number becomes a list of one."""
     if isinstance(given, str | bytes) or _whole(given):
         given = [given]
     if isinstance(given, np.ndarray) and given.dtype == np.bool_:
@@ -206,12 +206,12 @@ def _place(item: Any, places: dict[Any, int], labels: Sequence[Any] | None) -> i
     place = places.get(item)
     if place is None or labels is None:
         return None
-    # True is equal to 1, and is not meant by it.
+    # True equals 1 but is a different label.
     return place if isinstance(item, bool) == isinstance(labels[place], bool) else None
 
 
 def unknown_item(argument: str, item: Any, labels: Sequence[Any], advice: str, *, public: bool) -> ValueError:
-    """The error for what names no item, with labels that may have been meant, or else with ``advice``."""
+    """The error for an unknown item, with similar labels if there are any, otherwise with ``advice``."""
     texts = {str(label): label for label in labels[:_MOST_COMPARED]}
     near = [repr(texts[text]) for text in difflib.get_close_matches(str(item), texts, n=3)]
     meant = f"did you mean {' or '.join(near)}?" if near else ""
@@ -235,7 +235,7 @@ def _unknown(
 
 
 def plain_label(label: Any) -> Any:
-    """A label in a form that a saved file can hold."""
+    """A label in a form that can be saved."""
     plain = label.item() if isinstance(label, np.generic) else label
     if not isinstance(plain, str | int | float | bool):
         raise TypeError(
@@ -245,7 +245,7 @@ def plain_label(label: Any) -> Any:
 
 
 def all_numbers(items: Any) -> bool:
-    """Whether all are whole numbers (or a mask, which is refused as such): no labels among them."""
+    """Whether all are integers (or booleans of a mask, which is refused elsewhere), without labels."""
     if isinstance(items, np.ndarray):
         return items.dtype.kind in "iub"
     return all(isinstance(item, int | np.integer) for item in items)

@@ -1,4 +1,4 @@
-"""Options that are words: types by which editors complete them."""
+"""Literal types of options that are words, for completion in editors."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Pages: one HTML file that needs nothing else, readable on a screen, a phone or paper."""
+"""Pages: a self-contained HTML file, readable on a screen, a phone or paper."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ details summary { cursor: pointer; color: var(--accent); }
 
 
 class Page:
-    """A page that is put together from the top: text and tables, then saved.
+    """A page that is built from the top, from text and tables, and then saved.
 
     >>> page = Page("Fruit")
     >>> page.table(["what", "how many"], [["apples & pears", "12"]])
@@ -89,7 +89,7 @@ class Page:
         )
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
-        """Rows of cells; numbers, but for the first column, stand to the right; a card each on a phone."""
+        """Rows of cells; numbers outside the first column are right-aligned; rows become cards on a phone."""
         numeric = [bool(i and rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
         kinds = [" class='number'" if one else " class='words'" for one in numeric]
         head = "".join(
@@ -116,7 +116,7 @@ class Page:
         self._parts.append(block)
 
     def html(self) -> str:
-        """The whole page."""
+        """The complete page."""
         made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         return (
             "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
@@ -128,7 +128,7 @@ class Page:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page, whole or not at all."""
+        """Write the page, completely or not at all."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
@@ -137,7 +137,7 @@ class Page:
 
 
 def safe(words: str) -> str:
-    """Text as HTML, in elements and in quotes."""
+    """Text escaped for HTML elements and quoted attributes."""
     return html.escape(str(words), quote=True)
 
 

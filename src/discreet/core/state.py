@@ -1,7 +1,7 @@
-"""Files that survive a crash: one readable header line, then arrays; written whole or not at all.
+"""Files that survive a crash: one readable header line, then arrays; written completely or not at all.
 
-`read_state` finds damage, and `restore` puts in place only what is of the kind and the shape that it finds
-there. What the numbers mean is for the object itself to see.
+`read_state` detects damage, and `restore` accepts only values of the types and shapes that the object has.
+The meaning of the numbers is checked by the object itself.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _Kind = TypeVar("_Kind", bound=type)
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
-    """A new file to write, which takes the place of ``path`` when all of it is on disk; a link stays one.
+    """A new file to write, which replaces ``path`` once all of it is on disk; a link stays a link.
 
-    It has the mode of any other new file of this user; ``private``: only its owner may read it.
+    It has the default mode of this user's new files; ``private``: only its owner may read it.
     """
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(handle)
-    if not private:  # once more, as any other file: to read the mask would lift it for all threads
+    if not private:  # made again with the default mode: reading the umask would change it for all threads
         os.unlink(name)
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
@@ -48,11 +48,11 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
         os.replace(name, target)
         to_disk(target.parent)
     finally:
-        Path(name).unlink(missing_ok=True)  # it is there only if something went wrong
+        Path(name).unlink(missing_ok=True)  # it exists only after an error
 
 
 def to_disk(path: str | Path, how: int = os.O_RDONLY) -> None:
-    """Bring a file (to be opened ``how``), or the names in a folder, to the disk: they survive a crash."""
+    """Sync a file (opened with flags ``how``), or the names in a folder, to disk: they survive a crash."""
     if how == os.O_RDONLY and os.name != "posix":
         return  # folders cannot be opened there
     handle = os.open(path, how)
@@ -105,7 +105,7 @@ def read_state(path: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], di
 
 
 def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
-    """Of what a file, or what `state_bytes` made, says it is; None where that cannot be read."""
+    """The class named in a file, or in the result of `state_bytes`; None if it cannot be read."""
     try:
         if isinstance(path, bytes):
             line = path.partition(b"\n")[0]
@@ -114,18 +114,18 @@ def state_class(path: str | os.PathLike[str] | bytes) -> str | None:
                 line = file.readline()
         header = json.loads(line)
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, TypeError):
-        return None  # the reader says why
+        return None  # the reader will raise the error
     return str(header.get("class")) if isinstance(header, dict) else None
 
 
 def _digest(header: Mapping[str, Any], payload: bytes) -> str:
-    """Tells damaged files from others; whatever changes a file on purpose can change this as well."""
+    """A checksum against damage; it does not protect against deliberate changes."""
     return hashlib.sha256(json.dumps(header).encode() + b"\n" + payload).hexdigest()
 
 
 @contextmanager
 def refusing(what: object) -> Iterator[None]:
-    """Whatever goes wrong inside is a `ValueError` about ``what``: we have not written such a state."""
+    """Turn errors inside into a `ValueError` about ``what``: the library writes no such state."""
     try:
         yield
     except (
@@ -144,15 +144,15 @@ def refusing(what: object) -> Iterator[None]:
 
 # --- objects as plain values and arrays -----------------------------------------------------------------
 #
-# An object with a state names the attributes that make it up in ``_state``, its bases' apart. Those of its
-# parts are taken up with it. An attribute may be a property where the file should hold another form.
-# `restore` is given an object that was made from the same settings: each array must be of the kind and the
-# shape that it finds there (of any length if ``_any_length`` names it), every other value of the same type.
-# What is None there may become a value, but for parts that ``_parts`` names: settings decide about those.
-# What the values mean is for ``_resumed()`` of the object to see, which is called last.
+# A class with a state lists its attributes in ``_state``, without those of its bases. Parts are saved with
+# their own attributes. An attribute may be a property if the file should hold another form. `restore` gets an
+# object made from the same settings: each array must have the type and shape of the object's (any length if
+# ``_any_length`` names it), every other value the same type. An attribute that is None may become a value,
+# except for parts named in ``_parts``, which depend on settings. The object's ``_resumed()`` is called last
+# and checks what the values mean.
 
 _KIND = "kind"
-# Values that write themselves: where each kind is defined, and its base.
+# Values with their own to_json and from_json: where each kind is defined, and its base.
 _VALUES = {
     "event": ("privacy.events", "Event"),
     "constraint": ("constraints.base", "Constraint"),
@@ -161,7 +161,7 @@ _VALUES = {
 
 
 def in_range(items: NDArray[Any], n_items: int, least: int = 0) -> bool:
-    """Whether these are numbers of items: what a file must say where a compiled loop goes by them."""
+    """Whether all are numbers of items; checked for files, as compiled loops use them as indices."""
     return items.size == 0 or bool(least <= items.min() and items.max() < n_items)
 
 
@@ -173,7 +173,7 @@ def capture(part: Any) -> State:
 
 
 def restore(part: Any, plain: Any, arrays: Mapping[str, NDArray[Any]], path: str = "") -> None:
-    """Let an object go on from a state that `capture` took of one like it."""
+    """Restore an object from a state that `capture` took of one like it."""
     names = _names(type(part))
     if not isinstance(plain, dict) or plain.keys() != set(names):
         raise ValueError(f"{path or 'the state'} has other fields than this release writes")
@@ -208,7 +208,7 @@ def _names(kind: type, attribute: str = "_state") -> tuple[str, ...]:
 
 
 def encoded(value: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """A value as plain ones, its arrays put into ``arrays``."""
+    """A value as plain values, with its arrays put into ``arrays``."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -236,7 +236,7 @@ def encoded(value: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def decoded(saved: Any, path: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The value that `encoded` wrote."""
+    """The value that was `encoded`."""
     if not isinstance(saved, dict):
         return saved
     kind = saved.get(_KIND)

@@ -1,4 +1,4 @@
-"""Text for people: tables, cards of HTML, progress, and what to install."""
+"""Text for readers: tables, HTML cards, progress, and installation commands."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from typing import Any, TypeVar
 
-PAGE = 100  # columns that a page, a notebook and most terminals have room for
+PAGE = 100  # columns that fit on a page, a notebook and most terminals
 
 
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "", room: int | None = None
 ) -> str:
-    """Columns padded to their widest entry; numbers (anything that starts like one) to the right.
+    """Columns padded to their widest entry; numbers (anything that starts like one) right-aligned.
 
-    Where it would be wider than ``room``, cells of the widest columns go on in the next line.
+    If the table would be wider than ``room``, cells of the widest columns are wrapped.
 
     >>> print(table(["what", "how many"], [["apples", "12"], ["pears", "3"]]))
     what    how many
@@ -52,7 +52,7 @@ def table(
 def _narrowed(
     columns: Sequence[Sequence[str]], widths: list[int], whole: Sequence[bool], room: int
 ) -> list[int]:
-    """Widths that fit into ``room``, as far as words do; cells of columns that are ``whole`` stay so."""
+    """Widths that fit into ``room``, as far as words do; cells of ``whole`` columns are not wrapped."""
     least = [
         max(
             len(word)
@@ -67,7 +67,7 @@ def _narrowed(
         widths[widest] -= 1
         if widths[widest] == least[widest]:
             left.remove(widest)
-    return [  # no wider than what is then in them
+    return [  # no wider than their wrapped content
         max(len(part) for cell in column for part in _broken(cell, width))
         for column, width in zip(columns, widths, strict=True)
     ]
@@ -84,7 +84,7 @@ def _numeric(cell: str) -> bool:
 
 
 def at_most(value: float | Decimal, digits: int = 6) -> str:
-    """A bound in this many digits, rounded up: what is printed is never below the true number.
+    """A bound in this many digits, rounded up: the text is never below the true number.
 
     >>> at_most(1.0), at_most(1e-6), at_most(1.2345601), at_most(2 / 3, 3), at_most(float("inf"))
     ('1', '1e-06', '1.23457', '0.667', 'inf')
@@ -104,7 +104,7 @@ def likelier(epsilon: float, digits: int = 4) -> str:
     return at_most(Decimal(repr(float(epsilon))).exp(Context(prec=40)), digits)
 
 
-# Colours are the page's own, or greys that show on black and on white.
+# Colours are inherited from the page, or greys that are visible on black and on white.
 _EDGE = "1px solid rgba(128,128,128,.45)"
 _CARD = (
     f"border:{_EDGE};border-radius:6px;padding:.6em .9em;margin:.3em 0;display:inline-block;max-width:100%"
@@ -116,7 +116,7 @@ _CELL = f"padding:.15em .7em;border-bottom:{_EDGE};background:transparent;color:
 
 
 def card(title: str, *parts: str) -> str:
-    """A frame with a title; ``parts`` are HTML already."""
+    """A frame with a title; ``parts`` are HTML."""
     head = f'<div style="font-weight:600;margin-bottom:.2em">{escape(title)}</div>'
     return f'<div style="{_CARD};overflow-x:auto">{head}{"".join(parts)}</div>'
 
@@ -128,12 +128,12 @@ def line(text: str, *, quiet: bool = False) -> str:
 
 
 def block(text: str) -> str:
-    """Lines of text with their columns kept, escaped."""
+    """Preformatted lines of text, escaped."""
     return f'<pre style="background:transparent;color:inherit;margin:.3em 0">{escape(text)}</pre>'
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[Any]], *, strong: int | None = None) -> str:
-    """A table; numbers to the right, row ``strong`` in bold, and no more than 50 rows."""
+    """A table of at most 50 rows; numbers right-aligned, row ``strong`` in bold."""
     shown = [[str(cell) for cell in row] for row in rows[:50]]
     right = [
         bool(shown) and all(row[i][:1].isdigit() or row[i] in ("", "-", "inf") for row in shown)
@@ -146,7 +146,7 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[Any]], *, strong: int | 
 
 
 def folded(title: str, *parts: str) -> str:
-    """Parts behind a title that opens them."""
+    """Parts hidden behind a title that opens them."""
     return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
 
 
@@ -182,9 +182,9 @@ T = TypeVar("T")
 def track(
     work: Iterable[T], what: str, shown: bool, total: int | None = None, *, after: float = 0.0
 ) -> Iterator[T]:
-    """Iterate over ``work`` (slices of ``total``, where given); with ``shown``, say how far it is.
+    """Iterate over ``work`` (slices of ``total``, if given); with ``shown``, show progress.
 
-    ``after``: only once this many seconds have passed, be it in the middle of an item.
+    ``after``: only once this many seconds have passed, even in the middle of an item.
     """
     if shown is not True:
         yield from work
@@ -212,7 +212,7 @@ def track(
             if now - last >= 0.2 and now - start >= after:
                 say(now)
             yield item
-    except GeneratorExit:  # not needed any more, or something went wrong: what is said next has its own line
+    except GeneratorExit:  # abandoned, or an error: later output starts on a new line
         if last:
             print(file=sys.stderr, flush=True)
         raise
@@ -226,15 +226,15 @@ def track(
 
 
 def looked_at(progress: bool | None) -> bool:
-    """Whether to say how far something is: as told, or, with None, where somebody looks."""
+    """Whether to show progress: as given; with None, on a terminal or in an interactive session."""
     return sys.stderr.isatty() or hasattr(sys, "ps1") if progress is None else progress
 
 
 def install(extra: str) -> str:
     """The command that adds an extra to this installation.
 
-    Where the library is installed, from a wheel or from a clone, pip reads its extras off what is installed
-    and asks no index for it. Where it is only on the path, an index might have another package of its name.
+    If the library is installed, from a wheel or a clone, pip takes its extras from the installation and does
+    not query an index for it. If it is only on the path, an index might have another package of its name.
 
     >>> install("plots")
     "pip install 'discreet[plots]'"

@@ -1,4 +1,4 @@
-"""What a store costs in time, disk and memory, from sizes alone: a model that is held to measurements."""
+"""The time, disk and memory that a store needs, from sizes alone: a model tested against measurements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .store import NARROW
 
 _PER_BUCKET = 1 << 20  # rows
 _FEWEST, _MOST = 4, 4096
-_UNKNOWN = 64  # buckets, where nobody knows how many rows will come
-_BASE = 200 << 20  # bytes: libraries, and a chunk of rows on its way
+_UNKNOWN = 64  # buckets, if the number of rows is not known
+_BASE = 200 << 20  # bytes: libraries, and a chunk of rows in transit
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes of memory and of disk, at most about; ``rows`` is None where their number is not known before."""
+    """Approximate upper bounds of bytes of memory and disk; ``rows`` is None if not known in advance."""
 
     rows: int | None
     buckets: int
@@ -28,7 +28,7 @@ class Needs:
 
     @classmethod
     def of(cls, rows: int | None, n_items: int | None, weighted: bool, memory: int, known: int = 0) -> Needs:
-        """For a number of rows; ``known``: entries that are in the store already."""
+        """The needs of a number of rows; ``known``: entries already in the store."""
         narrow = n_items is not None and n_items < NARROW
         entry = (2 if narrow else 4) + 8 * weighted
         total = rows or 0
@@ -37,12 +37,12 @@ class Needs:
             buckets *= 2
         spilled = total * (entry + 8)
         waits = spilled if spilled > memory else 0
-        working = 8 * (total + known) // buckets * (entry + 8)  # buckets that are put in order side by side
+        working = 8 * (total + known) // buckets * (entry + 8)  # buckets that are sorted in parallel
         final = (total + known) * (entry + _PERSON)
         return cls(rows, buckets, _BASE + min(spilled, memory) + working, waits + final, final)
 
     def check(self, folder: Path, shown: bool) -> None:
-        """Say what is needed, and refuse where the disk cannot hold it."""
+        """Print the needs if ``shown``, and refuse if the disk is too small."""
         free = shutil.disk_usage(folder).free
         if shown:
             known = "an unknown number of rows" if self.rows is None else "all rows"
@@ -58,7 +58,7 @@ class Needs:
 
 
 def sized(count: int) -> str:
-    """Bytes, to three digits."""
+    """A number of bytes in words, to three digits."""
     size, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:
@@ -72,12 +72,12 @@ _PERSON = 16  # bytes: a key and an end
 
 @dataclass(frozen=True)
 class Speeds:
-    """Processor seconds on the machine of docs/benchmarks.md, and a disk.
+    """Processor seconds on the machine of docs/benchmarks.md, and the speed of a disk.
 
-    ``start``: to get going, of each command. ``row``: of events, from Parquet with text ids to the finished
-    store. ``opened``: for each entry, checked when a bucket is opened and summed up once. ``scanned``: for
-    each entry and pick. ``visited``: for each entry of a chosen item, whose row is gone through. ``round``:
-    of a cluster, on the clock. ``disk``: bytes a second.
+    ``start``: start of a command. ``row``: per row of events, from Parquet with text ids to the finished
+    store. ``opened``: per entry, to check it when a bucket is opened and sum it once. ``scanned``: per entry
+    and pick. ``visited``: per entry of a chosen item, to process its row. ``round``: wall-clock time of a
+    round of a cluster. ``disk``: bytes a second.
     """
 
     start: float = 0.1
@@ -91,9 +91,9 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of events, people, entries (different pairs of person and item) and items.
+    """Numbers of rows of events, people, entries (distinct pairs of person and item) and items.
 
-    ``chosen`` is the share of all entries that the chosen items have.
+    ``chosen`` is the fraction of all entries that belong to the chosen items.
     """
 
     rows: int
@@ -105,7 +105,7 @@ class Sizes:
 
     @property
     def entry_bytes(self) -> int:
-        """Of an entry's item and weight."""
+        """Bytes of an entry's item and weight."""
         return (2 if self.items < NARROW else 4) + 8 * self.weighted
 
     @property
@@ -115,7 +115,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of processors, and on the clock; bytes of disk and of memory."""
+    """Processor seconds and wall-clock seconds; bytes of disk and of memory."""
 
     prepare_processor: float
     select_processor: float
@@ -134,10 +134,10 @@ def costs(
     held: int = 8 << 30,
     memory: int = 64 << 20,
 ) -> Costs:
-    """What preparing a store on one machine and picking from it on ``machines`` with ``cores`` each cost.
+    """The costs of preparing a store on one machine and selecting on ``machines`` with ``cores`` each.
 
-    A machine that can hold its part of the entries in ``held`` bytes reads them once; otherwise every pick
-    reads them from the disk. ``memory``: of rows that wait, as for ``prepare``.
+    A machine whose part of the entries fits into ``held`` bytes reads them once; otherwise every pick reads
+    them from the disk. ``memory``: bytes for rows in memory, as for ``prepare``.
 
     >>> found = costs(Sizes(10**8, 10**7, 10**8, 2000), picks=50, cores=2)
     >>> 5 < found.prepare < 60, 1 < found.select < 60, round(found.disk / 1e9, 2)

@@ -4,8 +4,8 @@ One reader for tables, files and streams, in Python, on the command line and in 
 events with one item the largest weight counts: unlike a sum or a product it does not depend on the order of
 rows, not even in its last digit.
 
-Memory grows with the number of people, of items and of different (person, item) pairs, never with the number
-of rows: a file in which one person stands a billion times is one person.
+Memory grows with the number of people, of items and of distinct (person, item) pairs, never with the number
+of rows: a file with a billion rows of one person is one person.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .read import (
     constraint_role,
 )
 
-# Pairs that wait to be merged into those known so far.
+# Most pairs that wait to be merged.
 _MOST_UNMERGED = 1 << 20
 _MOST_ITEMS = 10_000_000
 _ITEM = 0xFFFFFFFF  # the part of a pair that is the item
@@ -53,25 +53,25 @@ _WORDING = Wording(
     headless=_HEADLESS.format("columns="),
     encoding='; if the file is in another encoding, say which, e.g. encoding="{other}"',
 )
-# In place of a number: of a cell that names nothing, and of a label that a list does not hold.
+# In place of a number: for a cell that names nothing, and for a label that is not in a list.
 MISSING, UNLISTED = -1, -2
 
 _LONG = 1 << 4096
 _EXACT = 1 << 53  # from here on floats skip integers
 _NOTHING = frozenset(("", "nan", "NaN", b"nan", b"NaN"))
 _WRITTEN = str | bytes | int | float | Decimal | Fraction | date | time | timedelta | UUID | tuple  # type: ignore[type-arg]
-# As Python's dicts have it: nobody arranges texts that are slow to tell apart. Nothing depends on it.
-PRIVATE = ("private", "seeded")  # lists that were chosen from the data: for nobody to know, or with a seed
+# A random key as for Python's dicts, against texts chosen to collide. No result depends on it.
+PRIVATE = ("private", "seeded")  # lists chosen from the data: with secure randomness, or with a seed
 _KEY = np.array([hash("texts"), hash("that were met")], dtype=np.int64).view(np.uint64)
-_SAFE = {str, int}  # types of cells that are equal only where they are the same
+_SAFE = {str, int}  # types of cells for which equality means the same name
 
 
 @dataclass(frozen=True)
 class Events:
-    """What was read: for each person their items with their weights, in compressed sparse rows.
+    """Events as read: each person's items with their weights, in compressed sparse rows.
 
-    ``catalogue`` says where the list of items came from: a key of `objectives.base.CATALOGUES`. ``facts`` has
-    the columns that constraints are about, by item, where they were asked for.
+    ``catalogue`` says where the list of items came from: a key of `objectives.base.CATALOGUES`. ``facts`` are
+    the requested columns that constraints are about, by item.
     """
 
     indptr: NDArray[np.int64]
@@ -95,7 +95,7 @@ class Events:
         people: Sequence[Any],
         order: Sequence[int],
     ) -> Events:
-        """From different pairs in order, ``person << 32 | item``, with the items put in this order."""
+        """From sorted distinct pairs, ``person << 32 | item``, with the items rearranged in this order."""
         place = np.empty(len(labels), dtype=np.int64)
         place[order] = np.arange(len(labels))
         if (np.diff(place) < 0).any():
@@ -126,7 +126,7 @@ class Events:
         return np.repeat(np.arange(len(self.people)), np.diff(self.indptr))
 
     def only(self, kept: Sequence[bool] | NDArray[np.bool_]) -> Events:
-        """The same people with the marked items, which were chosen privately."""
+        """The same people with only the marked items, which were chosen privately."""
         listed = np.asarray(kept, dtype=np.bool_)
         kept = listed[self.indices]
         place = np.cumsum(listed, dtype=np.int32) - 1
@@ -191,11 +191,10 @@ def gathered(
     nobody: bool = False,
     nothing: bool = False,
 ) -> Events:
-    """Everybody in batches of rows; bad rows are refused, or left out where their source says so.
+    """The events of all batches; bad rows are refused, or left out if their source says so.
 
-    A person whose row is left out still counts. With ``nobody`` there may be no people: there
-    is one then, without items. With ``nothing`` there may be no items: there is one then, without a name,
-    that nobody has.
+    A person whose row is left out still counts. With ``nobody`` no people are replaced by one without items;
+    with ``nothing`` no items are replaced by one without a name, which nobody has.
     """
     one_of("unknown_items", unknown_items, ("error", "drop"))
     catalogue = "from data" if items is None else "public"
@@ -233,7 +232,7 @@ def gathered(
 
 
 class Pairs:
-    """Different (person, item) pairs, each with the largest of its weights, merged as they come."""
+    """Distinct (person, item) pairs, each with the largest of its weights, merged as they come."""
 
     def __init__(self) -> None:
         self._pairs = [np.zeros(0, dtype=np.int64)]
@@ -247,7 +246,7 @@ class Pairs:
         if self._weights is not None:
             self._weights.append(np.ones(pairs.size) if weights is None else weights)
         self._unmerged += pairs.size
-        # A merge sorts all pairs, so it waits until as many were added as are merged already.
+        # A merge sorts all pairs, so it waits until as many pairs were added as are merged already.
         if self._unmerged > max(_MOST_UNMERGED, self._pairs[0].size):
             self._merge()
 
@@ -257,7 +256,7 @@ class Pairs:
         return self._pairs[0], None if self._weights is None else self._weights[0]
 
     def _merge(self) -> None:
-        """Sort what was added, and keep each pair once, with its largest weight."""
+        """Sort all pairs, and keep each once, with its largest weight."""
         pairs = np.concatenate(self._pairs)
         self._unmerged, self._pairs = 0, [pairs]
         if not pairs.size:
@@ -293,21 +292,21 @@ class GoodRows:
         self._batch = batch
 
     def keep(self, right: NDArray[np.bool_], refusal: Callable[[int], ValueError]) -> None:
-        """Those that are right; the first that is not is refused unless bad rows are left out."""
+        """Keep the rows that are ``right``; refuse the first other one unless bad rows are left out."""
         left = self.good & right
         if not self._batch.source.skip_bad and left.sum() < self.good.sum():
             raise refusal(int(np.argmax(self.good & ~right)))
         self.good = left
 
     def need(self, role: str, there: NDArray[np.bool_]) -> None:
-        """Those that have this cell."""
+        """Keep the rows that have this cell."""
         self.keep(there, lambda row: self._batch.missing(role, row))
 
     def weighed(self, weights: NDArray[np.float64], highest: float) -> NDArray[np.float64]:
-        """Those whose weight is allowed, and the weights.
+        """Keep the rows whose weight is allowed; returns the weights.
 
-        Where bad rows are left out, a number out of range counts as the nearest one within: of ratings from 1
-        to 5 those of 1 alone would stay.
+        If bad rows are left out, a number out of range is clipped instead: of ratings from 1 to 5 only those
+        of 1 would remain.
         """
         if self._batch.source.skip_bad:
             weights = np.clip(weights, 0.0, highest)
@@ -316,9 +315,9 @@ class GoodRows:
         return weights
 
     def listed(self, names: Names, *, drop: bool) -> NDArray[np.int64]:
-        """The numbers of good rows' items; a row of one that is not listed is bad, unless such are dropped.
+        """The item numbers of good rows; a row of an unlisted item is bad, unless such rows are dropped.
 
-        Only what stands in rows that are kept gets into a list that is taken from data.
+        Only items of rows that are kept get into a list that is taken from data.
         """
         column = self._batch.columns["item"]
         found = np.full(self.good.size, MISSING)
@@ -333,7 +332,7 @@ class GoodRows:
 
 
 def unlisted(batch: Batch, role: str, row: int) -> ValueError:
-    """A refusal of a label that a list does not hold."""
+    """An error for a label that is not in a list."""
     wording = batch.source.wording
     listed, remedy = (wording.items, wording.drop_items) if role == "item" else ("people=", "; add them")
     words = f"{listed} does not list the {role} of every event{remedy}"
@@ -352,7 +351,7 @@ def _bad_weight(batch: Batch, row: int, highest: float) -> ValueError:
         row,
         f"column {batch.asked['weight']!r} has a weight that is not allowed; weights must {allowed(highest)}",
         f"{cell:g}" if isinstance(cell, float) else repr(cell),
-        skippable=False,  # it would count as the nearest that is allowed
+        skippable=False,  # it would be clipped instead
     )
 
 
@@ -376,16 +375,15 @@ def number(cell: Any) -> float:
 
 # --- labels --------------------------------------------------------------------------------------
 #
-# The same in files that write everything as text and in typed columns. What a label is called, which others
-# it is equal to and where it stands in order follow from the label alone.
+# The same in text files and in typed columns. A label's name, equality and order follow from the label alone.
 
 
 class Names:
-    """A number for each label, from 0 in the order in which they come, or in that of a list.
+    """A number for each label, from 0 in the order of appearance, or in that of a list.
 
-    ``name`` says what a cell is called, an integer or text, and None where it names nothing: `name_of` for
-    people, `item_name` for items. Cells of the same name are one label. With ``listed``, whose labels stay as
-    they are written there, no others get a number.
+    ``name`` maps a cell to its name, an integer or text, or to None if it names nothing: `name_of` for
+    people, `item_name` for items. Cells of the same name are one label. With ``listed``, whose labels are
+    kept as written, no other labels get a number.
 
     >>> from discreet.core.names import name_of
     >>> names = Names(name_of)
@@ -399,12 +397,12 @@ class Names:
         self._name, self.listed = name, False
         self.labels: list[Any] = []
         self._numbers: dict[Hashable, int] = {}  # by name
-        self._cells: dict[str | int, int] = {}  # each different one is looked at once
-        # By type of column: the different values that were met, and their numbers.
+        self._cells: dict[str | int, int] = {}  # distinct cells already seen
+        # By type of column: the distinct values seen, and their numbers.
         self._met: dict[str, tuple[TextNumbers, NDArray[np.int64]]] = {}
-        if hasattr(listed, "columns"):  # a table, which may be iterated by its columns' names
+        if hasattr(listed, "columns"):  # a table, which might iterate over its column names
             listed = _only_column(argument, listed)
-        if listed is not None and hasattr(listed, "to_pylist"):  # of pyarrow, whose scalars are no names
+        if listed is not None and hasattr(listed, "to_pylist"):  # pyarrow, whose scalars are not names
             listed = listed.to_pylist()
         for one in () if listed is None else map(plain, listed):
             self._list(argument, one)
@@ -421,26 +419,25 @@ class Names:
         self.labels.append(one)
 
     def number(self, cell: Any) -> int:
-        """The number of one cell's label, or why it has none."""
+        """The number of one cell's label, or MISSING or UNLISTED."""
         found = self._name(cell)
         number = MISSING if found is None else self._numbers.get(found, UNLISTED)
         if number == UNLISTED and not self.listed:
             number = self._numbers[found] = len(self.labels)
             self.labels.append(found)
-        # 1, 1.0 and True are one key of a dict, and need not be one name: only cells that are equal just to
-        # their like are remembered.
+        # 1, 1.0 and True are one dict key but need not be one name: only cells of safe types are cached.
         if type(cell) in _SAFE:
             self._cells[cell] = number
         return number
 
     def of(self, column: Column) -> NDArray[np.int64]:
-        """The number of each row's label, or why it has none."""
+        """The number of each row's label, or MISSING or UNLISTED."""
         if column.missing is not None:
             found = np.full(len(column), MISSING)
             found[~column.missing] = self.of(Column(np.asarray(column.values)[~column.missing]))
             return found
         if column.codes is not None:
-            # No value that no row holds gets into a list that is taken from data.
+            # Values that no row holds must not get into a list that is taken from data.
             used = column if self.listed else column.where(np.ones(len(column), dtype=np.bool_))
             return self.of(Column(used.values))[used.codes]
         values = column.values
@@ -454,7 +451,7 @@ class Names:
         return np.array(numbers, dtype=np.int64)
 
     def _of_bytes(self, kind: str, ends: NDArray[Any], letters: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """The same for bytes of text, or of integers: each different value becomes a Python value once."""
+        """The same for bytes of text or integers: each distinct value is converted to Python once."""
         texts, numbers = self._met.get(kind) or (TextNumbers(_KEY), np.zeros(0, dtype=np.int64))
         before = texts.count
         places = texts.add(ends, letters)
@@ -468,7 +465,7 @@ class Names:
 
 
 def _twice(argument: str, first: Any, second: Any) -> DataError:
-    """Of people, who it is goes into the details."""
+    """The error for a duplicate; people are named in its details only."""
     people = argument == "people"
     if as_text(first) == as_text(second) and type(first) is type(second):
         what = "an entry" if people else repr(second)
@@ -486,7 +483,7 @@ def plain(value: Any) -> Any:
 
 
 def absent(value: Any) -> bool:
-    """Whether a cell names nothing: blank, or the not-a-number that numeric programs write for nothing."""
+    """Whether a cell names nothing: blank, or a NaN that stands for a missing value."""
     if isinstance(value, str | bytes):
         return value in _NOTHING or not value.strip()
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -495,11 +492,11 @@ def absent(value: Any) -> bool:
 
 
 def item_name(value: Any) -> int | str | None:
-    """What an item is called: an integer, or text; None for what names none.
+    """The name of an item: an integer or text; None for a cell that names no item.
 
-    What files do not tell apart, 7, 7.0 and "7", is one item; "07" is another: an exact string match, in
-    Unicode's composed form (NFC), so that an accent may be a letter's part or its own mark. Text that ends in
-    a NUL, which NumPy would drop, is not one. Dates and other numbers are their text.
+    Values that files do not distinguish, 7, 7.0 and "7", are one item; "07" is another: an exact string
+    match, in Unicode's composed form (NFC), so that composed and combining accents are equal. Text that ends
+    in a NUL, which NumPy would drop, names no item. Dates and other numbers are named by their text.
     """
     if type(value) is not str:
         value = plain(value)
@@ -517,7 +514,7 @@ def item_name(value: Any) -> int | str | None:
 
 
 def _exact(value: Any) -> bool:
-    """Whether a number is one that a file would write out."""
+    """Whether a number can be written out exactly in a file."""
     if isinstance(value, float):
         return math.isfinite(value) and (abs(value) < _EXACT or not value.is_integer())
     if isinstance(value, Decimal):
@@ -526,7 +523,7 @@ def _exact(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """A label as CSV would have it: integers without a point, bytes as the text they stand for."""
+    """A label as in CSV: integers without a point, bytes decoded to text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -541,9 +538,9 @@ def as_text(value: Any) -> str:
 
 
 def in_order(labels: Sequence[Any]) -> list[int]:
-    """Places of the labels in order: numbers, also as text, by their value, then all others by their text.
+    """Indices of the labels in order: numbers, also as text, by value, then all others by text.
 
-    Each label has a key of its own: which others there are moves none of them.
+    The order of two labels does not depend on which others there are.
     """
     keys = [_order(one) for one in labels]
     return sorted(range(len(labels)), key=keys.__getitem__)
@@ -559,9 +556,9 @@ def _order(one: Any) -> tuple[int, Fraction | int, str]:
 
 
 def _only_column(argument: str, table: Any) -> Iterable[Any]:
-    """The column of a table that has one. Errors name no column: a name may have been somebody's row.
+    """The column of a one-column table. Errors name no column, as a name may be a cell of somebody's row.
 
-    pyarrow's ``columns`` are the columns themselves, with people's data in their text, and not their names.
+    ``columns`` of pyarrow are the columns themselves rather than their names, and print people's data.
     """
     names = getattr(table, "column_names", table.columns)
     if len(names) == 0:
@@ -572,11 +569,11 @@ def _only_column(argument: str, table: Any) -> Iterable[Any]:
     return column
 
 
-# --- what is known about items -----------------------------------------------------------------
+# --- facts about items -------------------------------------------------------------------------
 
 
 class Facts:
-    """One value of each column for each item, whatever the number of rows that say so."""
+    """One value of each column for each item; rows may repeat it."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
@@ -595,7 +592,7 @@ class Facts:
         facts: Mapping[str, NDArray[np.int64]],
         kept: NDArray[np.bool_],
     ) -> None:
-        """Remember what the kept rows say about their items; no two rows may disagree."""
+        """Record the values that the kept rows give for their items; rows must not disagree."""
         rows = np.flatnonzero(kept)
         for role, values in facts.items():
             pairs, first = np.unique(items[rows] << 32 | values[rows], return_index=True)
@@ -627,7 +624,7 @@ class Facts:
 def read_items(
     source: Source, item: str, columns: Sequence[str] = ()
 ) -> tuple[list[Any], dict[str, list[str]]]:
-    """A list of items, one in a row, and what it says about each; a single column may be called anything."""
+    """A list of items, one per row, and the facts about each; a single column may have any name."""
     names, facts = Names(item_name), Facts(columns)
     asked = {"item": item} | {constraint_role(one): one for one in columns}
     for batch in batches(source, asked, only="item"):
@@ -645,10 +642,10 @@ def read_items(
 
 
 class PrivateCatalogue(tuple[Any, ...]):
-    """A list of items that `private_catalogue` has chosen; ``privacy`` is the account when it was.
+    """A list of items chosen by `private_catalogue`; ``privacy`` is the account at that time.
 
-    As ``items=`` it leaves out events with other items, whatever ``unknown_items`` says, and the people know
-    that their list of items was a release.
+    As ``items=`` it leaves out events with other items, for any ``unknown_items``, and the population records
+    that its list of items was a release.
     """
 
     privacy: Account
@@ -660,7 +657,7 @@ class PrivateCatalogue(tuple[Any, ...]):
 
     @property
     def origin(self) -> str:
-        """Where people of this list say that it came from."""
+        """The ``catalogue`` of populations with this list."""
         return PRIVATE[self.privacy.reproducible]
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -678,19 +675,18 @@ def private_catalogue(
     items_per_person: int = 1,
     seed: Seed = None,
 ) -> PrivateCatalogue:
-    """The items that enough people have, chosen privately: a list for ``items=`` where none is public.
+    """The items that enough people have, chosen privately: a list for ``items=`` if none is public.
 
     ``events``, ``person``, ``item`` and ``weight`` as in ``Coverage.from_events``. Each person votes for
     ``items_per_person`` of their items, drawn at random (events of weight 0 do not count); an item is listed
-    where its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
-    One vote each is best unless the same people like nearly everything. Items are sorted, integers first: how
-    an item is written (integers as such, all else as text) and where it stands follows from the item alone,
-    and from nothing that is not listed.
+    if its noisy number of votes passes a threshold; `privacy.partitions.PartitionSelection` has the proof.
+    One vote each is best unless the same people like nearly everything. Items are sorted, integers first: the
+    form (integers as such, all else as text) and the order of listed items depend on these alone.
 
-    It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. With a `Budget`
-    that is a gate of its own, and what is chosen from the catalogue afterwards costs its budget in addition.
-    With a `Gate`, which has its own randomness, both stand in one account: what comes next is then paid with
-    what is left of epsilon.
+    It costs ``share`` of the budget's epsilon, and all of its delta, which must be above 0. A `Budget` is
+    spent at a gate of its own, and later selections from the catalogue cost their own budget in addition.
+    With a `Gate`, which has its own randomness, both are in one account: later selections spend what is left
+    of epsilon.
 
     Formal guarantee: (share x epsilon, delta)-DP under the budget's neighbours. An item that only one person
     has is listed with probability at most delta.
@@ -724,7 +720,7 @@ def private_catalogue(
 
 
 def choose_items(events: Events, gate: Gate, *, share: float = 1.0, items_per_person: int = 1) -> Events:
-    """The same people with the items that `private_catalogue` lists, which may be none."""
+    """The same people with only the items that `private_catalogue` would list, possibly none."""
     listed = select_partitions(
         events.who,
         events.indices.astype(np.int64),

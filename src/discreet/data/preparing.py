@@ -1,8 +1,8 @@
 """Events to a store, out of core: one pass over the rows, then one over the buckets.
 
-A person is known by a keyed hash of their name by the rule of `core.names`, whatever type a column has. A
-person whose rows got two keys would stand in two buckets, count twice and be protected half as well. Two
-people with the same key count as one, which harms nobody.
+A person is identified by a keyed hash of their name by the rule of `core.names`, for any type of column. A
+person whose rows had two keys would be in two buckets, count twice and be protected half as well. Two people
+with the same key count as one, which does no harm.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from .store import (
     write_manifest,
 )
 
-MEMORY = 64 << 20  # bytes of rows that wait for their bucket
+MEMORY = 64 << 20  # bytes of rows held in memory
 _SHORTEST_KEY = 16
 Words = NDArray[np.uint64]
-Keys = tuple[Words, NDArray[np.bool_]]  # the key of each row's person, and which rows name nobody
+Keys = tuple[Words, NDArray[np.bool_]]  # each row's person key, and which rows name nobody
 
 
 def prepare(
@@ -80,7 +80,7 @@ def prepare(
     memory: int = MEMORY,
     progress: bool = True,
 ) -> Store:
-    """Events to a store on disk, for tables that are larger than memory.
+    """Write events to a store on disk, for tables that are larger than memory.
 
     ``source``: CSV or Parquet files (a path, a pattern such as ``"logs/*.parquet"``, a folder), an Arrow
     table or reader, a frame of pandas or Polars (also a lazy one), a dict of columns, a cursor whose query
@@ -88,17 +88,17 @@ def prepare(
     one of these.
 
     ``person``, ``item``, ``weight``, ``items`` and ``unknown_items`` are as in ``Coverage.from_events``, and
-    so is what becomes of the rows: a person is one whatever type their id has, everyone with a row counts as
-    somebody, and of equal rows the largest weight stays. Without a catalogue ``items`` everything that is
-    chosen from the store is conditional on the list of items.
+    rows are treated the same: ids are compared regardless of type, everyone with a row counts, and of a
+    person's rows with one item the largest weight is kept. Without a catalogue ``items`` everything chosen
+    from the store is conditional on the list of items.
 
-    ``cap``: the most items of a person that count, those with the lowest keyed hash of person and item:
-    it depends on nobody else, nor on the order of rows. ``highest``: a public bound of weights. ``key``: the
-    secret of the hash of people, at least 16 bytes; by default a fresh one lies in the store, for its owner
-    only. ``buckets``: into how many parts people go, by default one for about a million rows. ``memory``:
-    bytes of rows that are held at a time; beyond them rows wait on the disk, beside ``to``.
+    ``cap``: the most items of a person that count, those with the lowest keyed hash of person and item, which
+    does not depend on other people or on the order of rows. ``highest``: a public bound of weights. ``key``:
+    the secret of the hash of people, at least 16 bytes; by default a fresh one is kept in the store, readable
+    by its owner only. ``buckets``: the number of parts, by default one for about a million rows. ``memory``:
+    bytes of rows held at a time; further rows are written to disk, beside ``to``.
 
-    The store is there when it is finished, and not before. It protects nobody: keep it like the events.
+    The store appears when it is finished, and not before. It is not protected: keep it like the events.
     """
     target = Path(to)
     work = Work.of(person, item, weight, items, unknown_items, cap, highest, key)
@@ -129,12 +129,12 @@ def append(
     memory: int = MEMORY,
     progress: bool = True,
 ) -> Store:
-    """More events into a store: the store that `prepare` would have made of all of them.
+    """Append events to a store: the result is what `prepare` would have made from all of them.
 
-    Rows of people who are there are merged with theirs. The arguments are those of `prepare`; catalogue, cap,
-    bound of weights and buckets are the store's, and ``key`` is its secret where that is kept elsewhere. The
-    same events twice are there once. A process that has the store open goes on with what it opened, on
-    systems where a file that is open outlives its name; the store is as before or as after, never in between.
+    Rows are merged with those of the same people. The arguments are those of `prepare`; catalogue, cap, bound
+    of weights and buckets are the store's, and ``key`` is its secret if that is kept elsewhere. Appending the
+    same events twice has no effect. A process that has the store open continues with what it opened, on
+    systems where an open file outlives its name; the change of the store is atomic.
     """
     one_of("unknown_items", unknown_items, ("error", "drop"))
     whole("memory", memory, at_least=1 << 16)
@@ -168,7 +168,7 @@ def append(
 
 @dataclass
 class Work:
-    """Rows on their way into a store: what is asked for, the names of items, the secret."""
+    """The settings of writing rows to a store: columns, names of items, the secret."""
 
     person: str
     item: str
@@ -193,7 +193,7 @@ class Work:
         highest: float,
         key: bytes | None,
     ) -> Work:
-        """The arguments of `prepare`; those that are out of range are refused."""
+        """From the arguments of `prepare`, which are checked."""
         one_of("unknown_items", unknown_items, ("error", "drop"))
         if cap is not None:
             whole("cap", cap, at_least=1)
@@ -221,7 +221,7 @@ class Work:
         known = len(self.names.labels) if self.names.listed else None
         spill = Spill(folder / "spilled", self.buckets, known, self.weight is not None, memory)
         found = batches(source, self.asked)
-        if paths_of(source) is not None and not source.stdin:  # of other sources, some belong to one thread
+        if paths_of(source) is not None and not source.stdin:  # some other sources must stay in one thread
             found = _ahead(found)
         for batch in watched(found) if progress else found:
             spill.add(*spill.scattered(self.rows(batch, spill.nothing, spill.kind)))
@@ -229,7 +229,7 @@ class Work:
         return spill
 
     def rows(self, batch: Batch, nothing: int, kind: np.dtype[Any]) -> KeyedRows:
-        """A batch as keys, numbers of items and weights; what is wrong with it is refused, or left out."""
+        """A batch as keys, numbers of items and weights; bad rows are refused, or left out."""
         rows = GoodRows(batch)
         keys, missing = self.identities.of(batch.columns["person"])
         rows.need("person", ~missing)
@@ -248,16 +248,16 @@ class Work:
 
     @cached_property
     def _marks(self) -> Words:
-        """What stands for each item under the key of a cap, where its number does not.
+        """For each item the number that a cap hashes, if not its own number; empty otherwise.
 
-        The numbers of a list that is taken from data depend on what others have, and change as it grows.
+        Numbers in a list taken from data depend on other people's items, and change as the list grows.
         """
         if self.cap is None or self.catalogue != "from data":
             return np.zeros(0, dtype=np.uint64)
         return np.array([item_mark(as_text(one)) for one in self.labels()[0]], dtype=np.uint64)
 
     def labels(self) -> tuple[tuple[Any, ...], NDArray[np.int64] | None]:
-        """The catalogue, and the place of each item in it where these were numbered as they came."""
+        """The catalogue, and each item's place in it if items were numbered in order of appearance."""
         if not self.names.labels:
             raise ValueError("there are no items: the ground set is empty; give events, or a catalogue")
         found = self.names.labels
@@ -271,7 +271,7 @@ class Work:
     def bucket(
         self, spill: Spill, place: NDArray[np.int64] | None, number: int, old: Store | None = None
     ) -> Bucket:
-        """The people of a bucket, with those who were in it before."""
+        """The people of a bucket, merged with those of an old store."""
         rows = spill.taken(number)
         if old is not None:
             before = rows_of(old.bucket(number), spill.kind, spill.nothing)
@@ -283,7 +283,7 @@ class Work:
     def written(
         self, spill: Spill, folder: Path, progress: bool, old: Store | None = None
     ) -> list[dict[str, Any]]:
-        """All buckets, each in a folder; what the manifest says about them."""
+        """Write all buckets, each to a folder; returns their entries for the manifest."""
         _, place = self.labels()
         suffix = "" if old is None else f"-{old.manifest['generation'] + 1}"
 
@@ -333,7 +333,7 @@ class Work:
 
 
 def checked_key(key: Any) -> bytes:
-    """A secret that was given."""
+    """A given secret, checked."""
     instance("key", key, bytes, "secrets.token_bytes(32)")
     if len(key) < _SHORTEST_KEY:
         raise ValueError(f"key must have at least {_SHORTEST_KEY} bytes, such as secrets.token_bytes(32)")
@@ -341,7 +341,7 @@ def checked_key(key: Any) -> bytes:
 
 
 def read_key(folder: Path) -> bytes:
-    """The secret that lies in a store, or in a file."""
+    """The secret in a store's folder, or in a file."""
     path = folder / KEY if folder.is_dir() else folder
     try:
         return checked_key(bytes.fromhex(path.read_text(encoding="ascii")))
@@ -359,24 +359,24 @@ def _watched(progress: bool) -> bool:
 
 
 def key_words(key: bytes, purpose: bytes) -> Words:
-    """Two words of a secret, for one purpose."""
+    """Two words derived from a secret, for one purpose."""
     found = hashlib.blake2b(key, digest_size=16, person=purpose).digest()
     return np.frombuffer(found, dtype="<u8").astype(np.uint64)
 
 
 def key_id(key: bytes) -> str:
-    """What tells one secret from another and says nothing about it."""
+    """An identifier of a secret that reveals nothing about it."""
     return hashlib.blake2b(key, digest_size=8, person=b"store key id").hexdigest()
 
 
 def item_mark(text: str) -> int:
-    """A number for an item's text, which is not secret."""
+    """A hash of an item's text; not secret."""
     found = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"store item")
     return int.from_bytes(found.digest(), "little")
 
 
 class Identities:
-    """Keys of people under one secret; each follows from the secret and from one cell."""
+    """Keys of people under one secret; each depends on the secret and one cell alone."""
 
     def __init__(self, key: bytes) -> None:
         self._words = key_words(key, b"store people")
@@ -401,7 +401,7 @@ class Identities:
         return stores.hash_texts(texts.ends, texts.values, self._words), nobody
 
     def _text(self, column: Text) -> Keys:
-        """Most names are their text as it stands; the others are looked at, each different one once."""
+        """Most names equal their text; the others are normalised, each distinct one once."""
         ends, letters = column.ends, column.values
         keys, kinds = stores.hash_texts(ends, letters, self._words), stores.kinds_of(ends, letters)
         look = (kinds == stores.LOOK) | self._to_compose(ends, letters)
@@ -415,10 +415,10 @@ class Identities:
 
     @staticmethod
     def _to_compose(ends: NDArray[Any], letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which texts may have to be composed: those beyond ASCII, unless all are composed already.
+        """Which texts may need Unicode composition: those beyond ASCII, unless all are composed already.
 
-        A part of a composed text is composed, so that all of them can be looked at as one. Where that is
-        not UTF-8, neither is one of them.
+        A part of a composed text is composed, so all can be tested as one text. If that is not UTF-8, one of
+        them is not.
         """
         beyond = letters[ends[0] : ends[-1]] >= 0x80
         try:
@@ -437,7 +437,7 @@ class Identities:
 
 
 class KeyedRows(NamedTuple):
-    """Some rows: keys of people, items, and weights (empty where there are none)."""
+    """Some rows: keys of people, items, and weights (empty if there are none)."""
 
     keys: NDArray[np.uint64]
     items: NDArray[Any]
@@ -445,7 +445,7 @@ class KeyedRows(NamedTuple):
 
 
 class Spill:
-    """Rows on their way into buckets; at most about ``memory`` bytes of them are held.
+    """Rows to be sorted into buckets, on disk beyond about ``memory`` bytes.
 
     A row may name no item (``nothing``): its person counts, with the items of other rows or without any.
     """
@@ -467,7 +467,7 @@ class Spill:
         return starts, KeyedRows(*to)
 
     def add(self, starts: NDArray[np.int64], rows: KeyedRows) -> None:
-        """Take up rows that are in the order of their buckets."""
+        """Add rows that are in the order of their buckets."""
         self._parts.append((starts, rows))
         self.rows += rows.keys.size
         self._held += rows.keys.size * self._row
@@ -488,7 +488,7 @@ class Spill:
         self._parts, self._held = [], 0
 
     def finish(self) -> None:
-        """After the last row."""
+        """Called after the last row."""
         if self.on_disk:
             self._write()
 
@@ -543,10 +543,10 @@ def bucket_of(
     marks: NDArray[np.uint64],
     place: NDArray[np.int64] | None = None,
 ) -> Bucket:
-    """The people of one bucket's rows, whatever order the rows come in.
+    """The people of one bucket's rows; the order of rows does not matter.
 
-    ``place``: the number of each item in the catalogue, where rows have other numbers. ``cap_key``: the
-    secret of a cap, and ``marks`` what stands for each item of the catalogue in it, if not its number.
+    ``place``: the number of each item in the catalogue, if rows have other numbers. ``cap_key``: the secret
+    of a cap, and ``marks`` the number of each item that it hashes, if not that in the catalogue.
     """
     items = rows.items
     if place is not None and items.size:
@@ -563,7 +563,7 @@ def bucket_of(
 
 
 def rows_of(bucket: Bucket, kind: np.dtype[Any], nothing: int) -> KeyedRows:
-    """The rows that a bucket would be made of; people without items have one without an item."""
+    """Rows that would give this bucket; people without items have one row without an item."""
     counts = np.diff(bucket.ends)
     alone = np.asarray(bucket.keys)[counts == 0]
     weights = np.zeros(0)
@@ -577,7 +577,7 @@ def rows_of(bucket: Bucket, kind: np.dtype[Any], nothing: int) -> KeyedRows:
 
 
 def _ahead(found: Iterator[Batch]) -> Iterator[Batch]:
-    """The same, with the next batch read while one is worked on."""
+    """The same batches, with the next one read while the current one is processed."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, found, None)
         while (batch := waiting.result()) is not None:

@@ -1,10 +1,9 @@
 """Rows of files, tables and streams as batches of columns, so that memory does not grow with their length.
 
-Files are CSV (plain, compressed, or on standard input), Parquet and Feather, told apart by their first bytes;
-tables are frames, Arrow's tables, dicts of columns, cursors of databases, rows that are mappings, and
-iterators of any of these. No row decides how another one is read. A batch holds the columns that were asked
-for, each under its role: ``person``, ``item``, ``weight``, and ``constraint:COLUMN`` for what a constraint is
-about.
+Files are CSV (plain, compressed, or on standard input), Parquet and Feather, recognised by their first bytes;
+tables are frames, Arrow tables, dicts of columns, database cursors, rows that are mappings, and iterators of
+any of these. No row affects how another one is read. A batch holds the requested columns, each under its
+role: ``person``, ``item``, ``weight``, and ``constraint:COLUMN`` for a column that a constraint is about.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from ..kernels.csv import BEHIND, ENDLESS, FINE, OPEN, CsvLines
 
 ROWS = 1 << 18  # of a batch
 BLOCK = 1 << 22  # bytes of text that are read at a time
-# A line that goes on for longer is not a line of a table, and is not read to its end.
+# A longer line is not a line of a table, and is not read to its end.
 LONGEST_LINE = 1 << 20
-_START = 8  # bytes that tell what a file is
+_START = 8  # bytes that identify the kind of a file
 _BUFFER = 1 << 20  # bytes of a column of Parquet
 _SUFFIXES = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv", ".tab")
 _GZIP, _ZSTD, _BZIP2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\x00"
@@ -63,10 +62,10 @@ _WORKBOOK = (
 _BREAK = re.compile(rb"(\r\n|\r|\n)")
 _MARK = b"\xef\xbb\xbf"  # of byte order, in UTF-8
 _MARKED = re.compile(rb"(?<![^\r\n])" + _MARK)
-# What reads otherwise in encodings that do not extend ASCII, or in which letters tell how to read others.
+# Bytes that decode differently in encodings that do not extend ASCII, or that have shift sequences.
 UTF = "UTF-8"
 _PROBE = bytes(range(128)) + rb"\u000a+AGE-.xn--tda." + b"\x1b$B0!"
-# Separators that are looked for, the likeliest first.
+# Separators to try, the likeliest first.
 _SEPARATORS = (",", "\t", ";", "|")
 COMPRESSED = ("", ".gz", ".zst", ".bz2", ".xz")
 _NUMBERED = re.compile(r"#([1-9]\d{0,6})")
@@ -86,7 +85,7 @@ def constraint_role(column: str) -> str:
 
 @dataclass(frozen=True)
 class Wording:
-    """How refusals name what was asked for and how to go on; by itself, as arguments in Python."""
+    """How errors name arguments and remedies; by default as arguments in Python."""
 
     argument: str = "{role}={shown}"
     items: str = "items="
@@ -101,16 +100,16 @@ class Wording:
     others: Mapping[str, str] = field(default_factory=dict)  # the argument behind a column about items
 
     def asked(self, role: str, column: str) -> str:
-        """The argument that asked for a column."""
+        """The argument that requested a column."""
         kind, _, about = role.partition(":")
         return self.argument.format(role=self.others.get(about, kind), column=column, shown=shown(column))
 
 
 @dataclass(frozen=True)
 class Column:
-    """One entry per row: those in ``values``, or, with ``codes``, which of them each row holds.
+    """One entry per row: ``values``, or, with ``codes``, the index of each row's value.
 
-    ``missing``: rows without an entry, where ``values`` are numbers and something stands there all the same.
+    ``missing``: marks rows without an entry, for which numeric ``values`` hold a placeholder.
     """
 
     values: Sequence[Any] | NDArray[Any]
@@ -126,7 +125,7 @@ class Column:
         return self.values[row if self.codes is None else int(self.codes[row])]
 
     def where(self, kept: NDArray[np.bool_]) -> Column:
-        """The kept rows; values that none of them holds are left out, and others in the order of rows."""
+        """The kept rows; with only the values that they hold, in the order of rows."""
         if self.codes is None:
             return Column([self[row] for row in np.flatnonzero(kept).tolist()])
         used, first, codes = np.unique(self.codes[kept], return_index=True, return_inverse=True)
@@ -140,7 +139,7 @@ class Column:
 class Text(Column):
     """A column of text: row i holds ``values[ends[i]:ends[i + 1]]``, which are bytes of UTF-8.
 
-    What is not UTF-8 is read as lone surrogates: a cell that is bad by itself.
+    Invalid bytes are read as lone surrogates, so that only their own cell is bad.
     """
 
     values: NDArray[np.uint8]
@@ -148,7 +147,7 @@ class Text(Column):
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Text:
-        """Python's texts; one that is not Unicode, such as remains of bytes, is bad by itself."""
+        """From Python strings; one with lone surrogates is a bad cell, and does not affect others."""
         try:
             cells = [text.encode() for text in texts]
         except UnicodeEncodeError:
@@ -166,22 +165,21 @@ class Text(Column):
         return cell.tobytes().decode("utf-8", "surrogateescape")
 
     def texts(self) -> list[str]:
-        """All rows as Python's texts."""
+        """All rows as Python strings."""
         letters, ends = self.values.tobytes(), self.ends.tolist()
         return [letters[a:b].decode("utf-8", "surrogateescape") for a, b in pairwise(ends)]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table of events, or a file or a stream of them, and what to do about rows that are bad.
+    """A table, file or stream of events, and how to treat bad rows.
 
     ``table``: a data frame, an Arrow table, a dict of columns, rows that are mappings, or the path of a file;
     with ``stdin`` it is standard input. A path may be a pattern or a folder, and there may be a list of
-    paths. ``separator``: between the columns of text; None: found out from the names of columns.
-    ``columns``: names of the columns of text without a header. ``encoding`` of text, as
-    `checked_encoding` has it.
-    ``skip_bad``: rows that cannot be read are left out instead of refused. ``public``: it says nothing about
-    people, and refusals may name its rows.
+    paths. ``separator``: between the columns of text; None: inferred from the names of columns. ``columns``:
+    names of the columns of text without a header. ``encoding`` of text, as returned by `checked_encoding`.
+    ``skip_bad``: rows that cannot be read are left out instead of refused. ``public``: it holds no personal
+    data, so errors may quote its rows.
     """
 
     table: Any
@@ -208,21 +206,21 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """The source's name in messages."""
         if self.path is None:
             return "the table"
         return "standard input" if self.stdin else Path(self.path).name or self.path
 
     @property
     def usual_separator(self) -> str:
-        """What stands between columns by the name of the file."""
+        """The separator that the file's name suggests."""
         name = str(self.path).lower()
         for ending in COMPRESSED[1:]:
             name = name.removesuffix(ending)
         return "\t" if name.endswith((".tsv", ".tab")) else ","
 
     def refused(self, message: str, where: str, details: str = "", *, skippable: bool = True) -> ValueError:
-        """A refusal of what stands in a row; of people's data, which row and what is there are details.
+        """An error about a row; for people's data the row's number and content are in the details only.
 
         ``skippable``: with ``skip_bad`` the row would have been left out.
         """
@@ -235,15 +233,15 @@ class Source:
 
     @property
     def not_decoded(self) -> str:
-        """What to say of bytes that the encoding does not have."""
+        """The message for bytes that are invalid in the encoding."""
         hint = self.wording.encoding.format(other="cp1252" if self.encoding == UTF else "utf-8")
         return f"is not {self.encoding} text{'' if self.path is None else hint}"
 
     def uneven(self, width: int, where: str, cells: str = "") -> ValueError:
-        """A refusal of a row that has more or fewer cells than the ``width`` columns.
+        """An error for a row that has more or fewer cells than the ``width`` columns.
 
-        Without a header the name of the file decides on the separator: the likeliest other one is named,
-        whatever stands in the row.
+        Without a header the file's name determines the separator: the message names the likeliest other one,
+        independently of the row.
         """
         hint = ""
         if self.columns is not None and self.separator is None and width > 1:
@@ -263,14 +261,14 @@ class Source:
         public: bool = False,
         separator: str = "",
     ) -> dict[str, int]:
-        """Which column of the header each role asks for.
+        """The index in the header of each role's column.
 
-        ``only``: the role that a single column answers, whatever it is called. ``public``: the header is not
-        a row that somebody may have written. ``separator``: what the cells of a header in text were separated
-        by. There, #2 is the second column, and blanks around a name do not count.
+        ``only``: the role that a single column takes, whatever its name. ``public``: the header cannot be a
+        row with personal data. ``separator``: that of a header in text, in which #2 is the second column, and
+        blanks around names are ignored.
 
-        Of a header that may be a row, no cell is named, unless another column that was asked for is in it:
-        then names close to the one that is missing are.
+        An error quotes no cell of a header that may be a row, unless another requested column is in it: then
+        it suggests names close to the missing one.
         """
         if only in asked and len(header) == 1 and len(asked) == 1:
             if separator and self.columns is None and not _positions(asked[str(only)], header):
@@ -334,7 +332,7 @@ class Source:
                 hint = self.wording.headless
             renamed = self.wording.renamed if role == "item" else ""
             return ValueError(f"{message}, which has {listed}{meant}{renamed}{hint}")
-        # In a file without a header these are somebody's cells.
+        # In a file without a header these cells may be somebody's data.
         more = self.wording.details.format(what="its columns")
         if header_found:
             return DataError(f"{message}{hint}{meant}{more}", f"it has {listed}")
@@ -345,9 +343,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: the columns by role, and where in the source a row stands.
+    """Some rows: the columns by role, and a description of each row's place in the source.
 
-    ``done`` is the part of a file that has been read, if its length is known.
+    ``done`` is the fraction of a file that has been read, if its length is known.
     """
 
     source: Source
@@ -363,7 +361,7 @@ class Batch:
         return self.source.refused(message, self.place(row), details, skippable=skippable)
 
     def missing(self, role: str, row: int) -> ValueError:
-        """A refusal of a cell that holds nothing, or bytes that are not of the encoding."""
+        """An error for an empty cell, or one with bytes that are invalid in the encoding."""
         entry, what = f"an entry of column {self.asked[role]!r}", role.partition(":")[0]
         if not_decoded(self.columns[role][row]):
             return self.refused(row, f"{entry} {self.source.not_decoded}")
@@ -371,18 +369,18 @@ class Batch:
         return self.refused(row, f"{words}; every event needs its {what}")
 
     def not_decoded(self) -> int:
-        """How many rows have bytes that are not of the encoding, which is private."""
+        """The number of rows with bytes that are invalid in the encoding; private."""
         columns = self.columns.values()
         return sum(any(not_decoded(column[row]) for column in columns) for row in range(len(self)))
 
 
 def not_decoded(cell: Any) -> bool:
-    """Whether a cell holds the remains of bytes that are not of the encoding."""
+    """Whether a cell holds surrogates in place of bytes that are invalid in the encoding."""
     return isinstance(cell, str) and not is_text(cell)
 
 
 def _similar_names(column: str, names: Sequence[str]) -> list[str]:
-    """Up to three names that may have been meant: of similar spelling, or with words more or fewer."""
+    """Up to three names that may have been meant: similarly spelled, or with words added or missing."""
     by_letters = {name.casefold(): name for name in names if name}
     wanted = column.casefold().strip()
     close = difflib.get_close_matches(wanted, list(by_letters), n=3)
@@ -396,7 +394,7 @@ def _similar_names(column: str, names: Sequence[str]) -> list[str]:
 
 
 def _positions(column: str, header: Sequence[str]) -> list[int]:
-    """Where a header has this name, blanks around it aside; a number instead of a name is a position."""
+    """The positions of a name in a header, ignoring blanks around it; #2 stands for the second."""
     number = _NUMBERED.fullmatch(column)
     if number is not None:
         return [at for at in [int(number[1]) - 1] if at < len(header)]
@@ -407,9 +405,9 @@ def _positions(column: str, header: Sequence[str]) -> list[int]:
 
 
 def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -> Iterator[Batch]:
-    """The columns that were asked for, ``{role: column}``, from the first row to the last.
+    """The requested columns, ``{role: column}``, from the first row to the last.
 
-    ``only``: a role that a single column answers, whatever it is called.
+    ``only``: a role that a single column takes, whatever its name.
     """
     table = source.table
     paths = paths_of(source)
@@ -432,7 +430,7 @@ def batches(source: Source, asked: Mapping[str, str], only: str | None = None) -
 
 
 def watched(found: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches; on a terminal, how much of a file has been read (a share: counts are private)."""
+    """The same batches; on a terminal, shows the fraction of a file read (counts are private)."""
     shown, last = False, time.monotonic()
     try:
         for batch in found:
@@ -447,7 +445,7 @@ def watched(found: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def row_count(source: Source) -> int | None:
-    """About how many rows there are, where that can be told before they are read."""
+    """The approximate number of rows, if it can be known before reading them."""
     paths = None if source.stdin else paths_of(source)
     if paths is not None and not any(Path(path).is_fifo() for path in paths):  # what is read of one is gone
         return sum(map(_rows_in, paths))
@@ -464,7 +462,7 @@ def _rows_in(path: str) -> int:
         try:
             return int(parquet.read_metadata(path).num_rows)
         except (OSError, ValueError):
-            return 0  # which is refused when it is read
+            return 0  # reading it raises the error
     with open(path, "rb") as file:
         some = file.read(1 << 16)
     larger = 8 if some.startswith((_GZIP, _ZSTD, _BZIP2, _XZ)) else 1
@@ -475,7 +473,7 @@ def _rows_in(path: str) -> int:
 
 
 def paths_of(source: Source) -> list[str] | None:
-    """The files of a path or of a list of them; None for what is neither."""
+    """The files of a path or a list of paths; None for other sources."""
     if source.path is not None:
         return files_of(source)
     table = source.table
@@ -486,7 +484,7 @@ def paths_of(source: Source) -> list[str] | None:
 
 
 def files_of(source: Source) -> list[str]:
-    """The files that a path names: itself, those of a pattern, or those in a folder and in folders in it."""
+    """The files of a path: itself, matches of a pattern, or files in a folder and its subfolders."""
     path = str(source.path)
     if source.stdin:
         return [path]
@@ -509,7 +507,7 @@ def files_of(source: Source) -> list[str]:
 
 
 def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
-    """Batches of a file, whose kind is known by its first bytes or its name."""
+    """Batches of a file, whose kind is recognised by its first bytes or its name."""
     name = "" if source.stdin else str(source.path).lower()
     try:
         with _opened(source) as file:
@@ -522,7 +520,7 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
                 yield from _columnar(source, asked, only, "Feather")
             else:
                 yield from _csv(source, _decompressed(source, file), file, asked, only)
-    # What a library says of damage may hold bytes, sizes and sums of what is inside.
+    # Libraries' messages about damage may contain bytes, sizes and checksums of the content.
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{source.name} is damaged gzip; was it copied completely?", str(error)) from None
     except (_BrokenStream, lzma.LZMAError) as error:
@@ -543,7 +541,7 @@ def _opened(source: Source) -> Iterator[io.BufferedReader]:
 
 
 def _decompressed(source: Source, file: io.BufferedReader) -> io.BufferedReader:
-    """The text of a file, compressed or not; refused, with what to do, where it is something else."""
+    """The text of a file, compressed or not; other kinds are refused with a remedy."""
     start = file.peek(_START)[:_START]
     text: Any = file
     if start.startswith(_GZIP):
@@ -564,11 +562,11 @@ def _decompressed(source: Source, file: io.BufferedReader) -> io.BufferedReader:
 
 
 class _BrokenStream(Exception):
-    """What is compressed ends early, or is none."""
+    """Compressed data ends early, or is invalid."""
 
 
 class _ZstdFile(io.RawIOBase):
-    """A stream of Arrow's, as Python's own readers want it."""
+    """An Arrow stream with the interface that Python's readers need."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         super().__init__()
@@ -600,7 +598,7 @@ def _csv(
     asked: Mapping[str, str],
     only: str | None,
 ) -> Iterator[Batch]:
-    """Text in columns, a row in a line.
+    """Text in columns, one row per line.
 
     A cell in quotes must end on its line: otherwise a quote that one row leaves open could swallow the rows
     of other people, up to the next quote. Every line is read by itself, and so is every cell: what is not
@@ -610,7 +608,7 @@ def _csv(
     blocks = _whole_lines(source, file)
     if source.encoding != UTF:
         blocks = (_in_utf8(block, source.encoding) for block in blocks)
-    if source.columns is not None:  # then the first line is a row, which is read like any other
+    if source.columns is not None:  # then the first line is an ordinary row
         blocks = (_MARKED.sub(b"", block) if _MARK in block else block for block in blocks)
     block = next(blocks, b"").removeprefix(_MARK)
     first, rest = "", block
@@ -651,7 +649,7 @@ def _whole_lines(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
     """Blocks of bytes that end where a line does, or the file."""
     rest, line = b"", 1
     while block := file.read(BLOCK):
-        # A return at the very end may be followed by the other half of its break.
+        # A carriage return at the end may be followed by a line feed in the next block.
         stop = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
         if stop:
             yield rest + block[:stop]
@@ -666,7 +664,7 @@ def _whole_lines(source: Source, file: io.BufferedReader) -> Iterator[bytes]:
 
 
 def checked_encoding(argument: str, encoding: str) -> str:
-    """Its name; an encoding in which a row could change how others are read is refused."""
+    """The encoding's canonical name; refuses encodings in which one row could change how others are read."""
     try:
         plain = _PROBE.decode(encoding) == _PROBE.decode("ascii")
     except (LookupError, ValueError, TypeError):
@@ -680,15 +678,15 @@ def checked_encoding(argument: str, encoding: str) -> str:
 
 
 def _in_utf8(block: bytes, encoding: str) -> bytes:
-    """Whole lines in UTF-8, with bytes that UTF-8 never has in place of those not of the encoding."""
+    """Complete lines in UTF-8, with invalid bytes replaced by ones that never occur in UTF-8."""
     try:
         return block.decode(encoding).encode()
-    except UnicodeDecodeError:  # each line by itself: what is left out of one could be its break
+    except UnicodeDecodeError:  # line by line: a replacement must not swallow a line break
         lines = "".join(one.decode(encoding, _MARKS_BAD) for one in _BREAK.split(block))
         return lines.encode("utf-8", "surrogateescape")
 
 
-# Not "replace": what it puts there may stand in the text of others, who would be bad only beside a bad row.
+# Not "replace": its replacement character may occur in valid rows, which would then count as bad.
 _MARKS_BAD = "discreet.bad"
 codecs.register_error(_MARKS_BAD, lambda error: ("\udcff", cast(UnicodeDecodeError, error).end))
 
@@ -716,7 +714,7 @@ def _header(source: Source, line: str, separator: str) -> list[str]:
 
 
 def _separator(source: Source, line: str, asked: Mapping[str, str], only: str | None) -> str:
-    """What stands between columns: as told, or whichever makes the first line name what was asked for.
+    """The separator: as given, or the one with which the first line has the requested names.
 
     The names of columns are public, and nothing else is looked at: where there is no header, the file's name
     alone decides, because a row may not decide how the rows of others are read.
@@ -731,14 +729,14 @@ def _separator(source: Source, line: str, asked: Mapping[str, str], only: str | 
         except csv.Error:
             continue
         there = sum(column in header or column.strip() in header for column in asked.values())
-        # Of what is refused anyhow, the separator with most columns is the one to speak of.
+        # For an error message, the separator with the most columns.
         found = there, 0 if only in asked and not there else len(header)
         if found > most:
             best, most = mark, found
     return best
 
 
-# A name may be as long as a line, which the module's own limit would refuse.
+# A name may be as long as a line, beyond the csv module's own limit.
 csv.field_size_limit(max(csv.field_size_limit(), 2 * LONGEST_LINE))
 
 
@@ -746,7 +744,7 @@ csv.field_size_limit(max(csv.field_size_limit(), 2 * LONGEST_LINE))
 
 
 def _columnar(source: Source, asked: Mapping[str, str], only: str | None, kind: str) -> Iterator[Batch]:
-    """A file that Arrow reads, some rows at a time."""
+    """Batches of a file in a format of Arrow's."""
     if source.stdin:
         raise ValueError(f"standard input must be CSV; give a {kind} file by its name")
     if source.columns is not None:
@@ -774,10 +772,10 @@ _Parts = tuple[list[str], Callable[[list[str]], Iterator[tuple[Any, float]]]]
 
 
 def _parquet(file: Any, asked: Mapping[str, str]) -> _Parts:
-    """The names of columns; and for some of them, batches, with the share that has been read before each."""
+    """The names of columns, and a function for batches of some, with the fraction read before each."""
     import pyarrow.parquet as parquet
 
-    # Items are few: as numbers of different values. Unless told otherwise Arrow holds all that it has read.
+    # Items are few, so read them as dictionary codes. By default Arrow keeps all that it has read.
     schema = parquet.read_schema(file)
     text = ("string", "large_string")
     coded = [one.name for one in schema if one.name == asked.get("item") and str(one.type) in text]
@@ -804,7 +802,7 @@ def _feather(file: Any) -> _Parts:
 
 
 def _others(parts: Iterable[Any]) -> Iterator[Any]:
-    """What another library reads; its words where it fails, which may hold a cell, are details."""
+    """What another library reads; its error messages, which may hold a cell, become details."""
     try:
         yield from parts
     except MemoryError:
@@ -828,14 +826,14 @@ def _no_table(source: Source) -> TypeError:
 
 
 def _arrow_reader(table: Any) -> Any:
-    """A reader of Arrow's batches, where the table is one or can give one without reading everything."""
+    """A reader of Arrow batches, if the table is or provides one without reading everything; else None."""
     home = type(table).__module__.partition(".")[0]
     if home == "pyarrow":
         return table.to_reader(ROWS) if hasattr(table, "to_reader") else table
     if hasattr(table, "fetch_record_batch"):  # a cursor of ADBC, a relation of DuckDB
         return table.fetch_record_batch()
     if home == "polars" and hasattr(table, "__len__") and "Object" in map(str, table.dtypes):
-        return None  # to Arrow it gives addresses in memory in place of Python's objects
+        return None  # it exports Python objects to Arrow as memory addresses
     if not hasattr(table, "__arrow_c_stream__") or home == "pandas":
         return None
     try:
@@ -851,7 +849,7 @@ def _arrow_batches(
     places: Mapping[str, str | int],
     parts: Iterable[tuple[Any, float | None]],
 ) -> Iterator[Batch]:
-    """Batches of Arrow's in slices; each comes with the share that was read before it, if that is known."""
+    """Arrow batches in slices, each with the fraction read before it, if known."""
     row = 0
     for part, done in parts:
         for start in range(0, part.num_rows, ROWS):
@@ -865,7 +863,7 @@ def _arrow_batches(
 
 
 def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
-    """A lazy frame of Polars: only the columns that are asked for, part by part."""
+    """A lazy frame of Polars: only the requested columns, part by part."""
     source.places(source.table.collect_schema().names(), asked)
     wanted = source.table.select(list(dict.fromkeys(asked.values())))
     if hasattr(wanted, "collect_batches"):
@@ -880,7 +878,7 @@ def _lazy(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
 
 
 def _names(table: Any) -> list[Any] | None:
-    """The names of a frame's columns, or of a dict's that holds columns."""
+    """The names of the columns of a frame or a dict of columns; None for others."""
     if isinstance(table, Mapping):
         return list(table)
     found = getattr(table, "columns", None)
@@ -910,7 +908,7 @@ def _slice(column: Any, start: int) -> Any:
 
 
 def _cursor(source: Source, asked: Mapping[str, str]) -> Iterator[Batch]:
-    """A cursor of a database, or a result of SQLAlchemy's, whose query has been executed."""
+    """A database cursor, or a result of SQLAlchemy, whose query has been executed."""
     cursor = source.table
     about = getattr(cursor, "description", None)
     names = [one[0] for one in about] if about else list(cursor.keys()) if hasattr(cursor, "keys") else []
@@ -968,7 +966,7 @@ def _stream(source: Source, asked: Mapping[str, str], of_rows: bool | None = Non
 
 
 def _is_row(part: Mapping[str, Any], asked: Mapping[str, str]) -> bool:
-    """Whether a mapping is a row, and no table: then its cells are columns."""
+    """Whether a mapping is a row rather than a table, whose cells are columns."""
     cells = [part[name] for name in asked.values() if name in part]
     return not (cells and all(map(_is_column, cells)))
 
@@ -990,14 +988,14 @@ def _is_column(cell: Any) -> bool:
 
 
 def column_of(asked: str, role: str, values: Any) -> Column:
-    """A column of a frame, which is Arrow's, a list, or something that NumPy can turn into an array."""
+    """A column of a frame: an Arrow array, a list, or anything that NumPy converts to an array."""
     home = type(values).__module__.partition(".")[0]
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return _of_list(role, list(values))
     kind: Any = getattr(values, "dtype", None)
     if home == "pandas" and str(kind).startswith("dictionary<"):  # one of Arrow's
         values = getattr(values, "array", values).__arrow_array__()
-    if home == "polars" and str(kind) == "Object":  # of which Arrow gets addresses in memory
+    if home == "polars" and str(kind) == "Object":  # exported to Arrow as memory addresses
         return _of_list(role, values.to_list())
     if home == "polars":
         try:
@@ -1008,20 +1006,20 @@ def column_of(asked: str, role: str, values: Any) -> Column:
         return _of_arrow(asked, role, values)
     try:
         column = np.asarray(values, kind.subtype if hasattr(kind, "fill_value") else None)  # if it is sparse
-    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+    except (TypeError, ValueError, OverflowError):  # its message holds an entry, or the number of rows
         raise TypeError(f"{asked} cannot be read as a column") from None
     if column.ndim != 1:
         raise ValueError(f"{asked} has {column.ndim} dimensions; a column has one")
     if isinstance(values, np.ma.MaskedArray):
         return _of_list(role, list(values.tolist()))  # None where masked
-    kinds = getattr(getattr(values, "cat", values), "categories", values)  # of a category, its values
+    kinds = getattr(getattr(values, "cat", values), "categories", values)  # or categories
     if column.dtype.kind == "f" and getattr(getattr(kinds, "dtype", None), "kind", "f") in "iu":
-        return _of_list(role, list(values))  # beside a missing entry they became floats, which skip integers
+        return _of_list(role, list(values))  # missing entries made integers floats, which lose digits
     return _of_array(asked, role, column)
 
 
 def _of_list(role: str, values: list[Any]) -> Column:
-    """Each entry is what it is, whatever stands beside it."""
+    """A column of Python objects, each read independently of the others."""
     plain = role != "weight" and {str}.issuperset(map(type, values))
     return Text.of(values) if plain else Column(values)
 
@@ -1033,7 +1031,7 @@ def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
     if kind in "iu" or (role == "weight" and kind in "bf"):
         return Column(column)
     if role == "person" and kind == "f":
-        # Those that are integers are names; the others name nobody.
+        # Integers are names; other numbers name nobody.
         nobody = ~((np.abs(column) < first_skipped(column.dtype)) & (column == np.floor(column)))
         return Column(np.where(nobody, 0, column).astype(np.int64), missing=nobody)
     if kind in "mM":
@@ -1045,18 +1043,18 @@ def _of_array(asked: str, role: str, column: NDArray[Any]) -> Column:
 
 
 def _of_arrow(asked: str, role: str, values: Any) -> Column:
-    """A column of Arrow's: text and integers as they are, of all else each different value once."""
+    """A column of Arrow: text and integers as they are, other types by distinct values."""
     import pyarrow as arrow
 
     if isinstance(values, arrow.ChunkedArray):
-        if arrow.types.is_dictionary(values.type):  # of all together there may be too many for their numbers
+        if arrow.types.is_dictionary(values.type):  # the indices may be too narrow for all
             values = values.cast(values.type.value_type)
         values = arrow.concat_arrays(values.chunks) if values.num_chunks else arrow.array([], values.type)
     kinds, kind = arrow.types, values.type
     coded = kinds.is_dictionary(kind)
     if kinds.is_nested(kind.value_type if coded else kind):
         raise ValueError(f"{asked} holds {kind}; a column of text or numbers is needed")
-    if coded and kinds.is_floating(kind.value_type):  # how wide they are tells which of them are names
+    if coded and kinds.is_floating(kind.value_type):  # their width determines which of them are names
         values, coded, kind = values.dictionary_decode(), False, kind.value_type
     if kinds.is_floating(kind) or (role == "weight" and (kinds.is_integer(kind) or kinds.is_temporal(kind))):
         return _of_array(asked, role, values.to_numpy(zero_copy_only=False))
@@ -1067,7 +1065,7 @@ def _of_arrow(asked: str, role: str, values: Any) -> Column:
         return _of_texts(values.fill_null("") if values.null_count else values)
     try:
         values = values if coded else values.dictionary_encode()
-    except arrow.ArrowNotImplementedError:  # types that Arrow does not tell apart, such as its own extensions
+    except arrow.ArrowNotImplementedError:  # types that Arrow cannot dictionary-encode, such as extensions
         return Column(_cells(values))
     codes, found = values.indices.cast(arrow.int64()), _python_values(values.dictionary)
     if codes.null_count:
@@ -1085,7 +1083,7 @@ def _of_texts(values: Any) -> Text:
 
 
 def _python_values(values: Any) -> list[Any]:
-    """Different values of Arrow's as Python's; text that is not UTF-8 as in files, fine times as text."""
+    """Distinct Arrow values as Python values; invalid UTF-8 as in files, fine times as text."""
     import pyarrow as arrow
 
     kind = values.type
@@ -1106,7 +1104,7 @@ def _python_values(values: Any) -> list[Any]:
 
 
 def _cells(values: Any) -> list[Any]:
-    """Arrow's values as Python's; None for one that Python has none for, such as a date after 9999."""
+    """Arrow values as Python values; None where Python has no equivalent, such as a date after 9999."""
     try:
         return list(values.to_pylist())
     except (ValueError, OverflowError):
@@ -1115,7 +1113,7 @@ def _cells(values: Any) -> list[Any]:
 
 
 def _coarse_times(column: NDArray[Any]) -> NDArray[Any]:
-    """Times in units that Python's own have; those that are finer become text, each for itself."""
+    """Times in units that Python supports; finer ones become text, each independently."""
     if np.datetime_data(column.dtype)[0] not in FINE_TIMES:
         return column
     coarse = column.astype(f"{column.dtype.kind}8[us]")

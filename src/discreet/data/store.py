@@ -1,8 +1,8 @@
 """Stores: people on disk, for tables that are larger than memory; their layout, reader and writer.
 
 A store is a folder with ``manifest.json``, ``labels.json`` (the catalogue, which is public), ``key`` (the
-secret of the hash, for its owner only, unless it is kept elsewhere) and one folder per bucket with arrays of
-NumPy, little-endian, which are mapped into memory:
+secret of the hash, readable by its owner only, unless it is kept elsewhere) and one folder per bucket with
+little-endian NumPy arrays, which are memory-mapped:
 
 - ``keys.npy``, uint64, rising: the keyed hash of each person; ``key % n_buckets`` is the number of the
   bucket;
@@ -10,11 +10,10 @@ NumPy, little-endian, which are mapped into memory:
 - ``items.npy``, uint16 (uint32 beyond 65,536 items): for each person their items, rising;
 - ``weights.npy``, float64, above 0, where the store has weights.
 
-The manifest says how many people and entries each bucket has, and the SHA-256 of every file. It is replaced
-as a whole when people are appended; the files that it names never change. A store is written into a folder
-beside its name, ``.NAME.partial``, brought to the disk, and renamed: it is finished or not there, whatever
-happens meanwhile. A writer holds a lock; what a killed run left behind is nobody's, and the next run
-removes it.
+The manifest has the numbers of people and entries of each bucket, and the SHA-256 of every file. It is
+replaced atomically when people are appended; the files that it names never change. A store is written to a
+folder beside it, ``.NAME.partial``, synced to disk, and renamed: at any time it is complete or absent. A
+writer holds a lock; files left by a killed run are removed by the next one.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Bucket:
-    """Some of the people: their keys, where each one's entries end, items and weights (None: each is 1)."""
+    """Some of the people: their keys, the ends of their entries, items and weights (None: each is 1)."""
 
     keys: NDArray[np.uint64]
     ends: NDArray[np.int64]
@@ -96,7 +95,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
-        """A store that is there; its buckets are checked when each is opened first."""
+        """An existing store; each bucket is checked when it is first opened."""
         folder = Path(path)
         manifest = _manifest(folder)
         return cls(folder, tuple(_labels(folder, manifest)), manifest)
@@ -132,7 +131,7 @@ class Store:
 
     @property
     def cap(self) -> int | None:
-        """The most items of one person, where a cap was set."""
+        """The most items of one person; None without a cap."""
         found: int | None = self.manifest["cap"]
         return found
 
@@ -143,14 +142,14 @@ class Store:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the manifest, which names everything that is in the store."""
+        """The SHA-256 of the manifest, which covers all files of the store."""
         return str(self.manifest["digest"])
 
     def __len__(self) -> int:
         return self.n_people
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without what was checked here: another process, or another machine, reads files of its own."""
+        """Without the record of checked buckets: another process or machine may read other files."""
         return Store, (self.path, self.labels, self.manifest)
 
     def people_in(self, number: int) -> int:
@@ -163,7 +162,7 @@ class Store:
     def bucket(self, number: int) -> Bucket:
         """The people of one bucket, mapped into memory.
 
-        When it is opened first, every row is checked, and every file compared with the manifest's SHA-256.
+        On first opening every row is checked, and every file is compared with the manifest's SHA-256.
         """
         bucket = self._mapped(number)
         if number not in self._checked:
@@ -173,12 +172,12 @@ class Store:
         return bucket
 
     def buckets(self) -> Iterator[Bucket]:
-        """All buckets, one after the other."""
+        """All buckets in turn."""
         for number in range(self.n_buckets):
             yield self.bucket(number)
 
     def verify(self, deep: bool = True) -> None:
-        """Check every row of every bucket, and refuse the store by name where anything is wrong.
+        """Check every row of every bucket, and raise an error that names the store if anything is wrong.
 
         With ``deep`` the SHA-256 of every file of a bucket is compared with the manifest's as well. The
         manifest and the labels were checked when the store was opened.
@@ -233,7 +232,7 @@ class Store:
 
 
 def item_type(n_items: int) -> str:
-    """The kind of number that holds an item."""
+    """The NumPy type of items."""
     return "<u2" if n_items <= NARROW else "<u4"
 
 
@@ -284,7 +283,7 @@ def _labels(folder: Path, manifest: Mapping[str, Any]) -> list[Any]:
     return found
 
 
-_HEADERS = threading.Lock()  # some Pythons 3.11 fail where several threads parse literals at once
+_HEADERS = threading.Lock()  # some versions of Python 3.11 fail if several threads parse literals at once
 
 
 def _mapped(path: Path, name: str) -> Any:
@@ -303,7 +302,7 @@ def _mapped(path: Path, name: str) -> Any:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to write a store into, which gets its name when everything is in it."""
+    """A folder to write a store into, which is renamed to ``target`` when it is complete."""
     if target.exists():
         raise ValueError(f"{target} is there already; name another folder, or append to it")
     if not target.absolute().parent.is_dir():
@@ -312,7 +311,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     with _held(partial) as fresh:
         yield fresh
         to_disk(fresh)
-        os.rename(fresh, target)  # with the lock, so that nobody takes what is finished for left behind
+        os.rename(fresh, target)  # with the lock, so that no process takes it for leftovers
         (target / _LOCK).unlink()
         to_disk(target)
         to_disk(target.absolute().parent)
@@ -320,7 +319,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_in(store: Path) -> Iterator[Path]:
-    """A folder inside a store, to write further files into; it is removed in the end."""
+    """A temporary folder inside a store, to write further files into."""
     with _held(store / ".partial") as fresh:
         yield fresh
         shutil.rmtree(fresh)
@@ -328,13 +327,13 @@ def folder_in(store: Path) -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[Path]:
-    """A fresh folder that no other process works in, without what a killed one left there."""
+    """An empty folder, locked against other processes; leftovers of a killed one are removed."""
     folder.mkdir(exist_ok=True)
     with open(folder / _LOCK, "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
-                raise BlockingIOError  # its run has ended meanwhile, and another one has begun
+                raise BlockingIOError  # its run has ended, and another one has begun
         except (BlockingIOError, FileNotFoundError):
             raise ValueError(f"{folder.name}: another process is writing this store; wait for it") from None
         for left in folder.iterdir():
@@ -355,7 +354,7 @@ def _remove(path: Path) -> None:
 
 
 def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
-    """Write the arrays of a bucket to a new folder; what the manifest says about them."""
+    """Write the arrays of a bucket to a new folder; returns their entry for the manifest."""
     folder.mkdir()
     files = {}
     for name, array in bucket.arrays.items():
@@ -367,13 +366,13 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
 
 
 def write_labels(folder: Path, labels: tuple[Any, ...], name: str = LABELS) -> str:
-    """Write the catalogue; its SHA-256."""
+    """Write the catalogue; returns its SHA-256."""
     _write(folder / name, json.dumps(labels, ensure_ascii=False))
     return file_digest(folder / name)
 
 
 def remove_leftovers(store: Store) -> None:
-    """Remove what earlier generations and killed runs left behind: the manifest does not name it."""
+    """Remove files of earlier generations and killed runs, which the manifest does not name."""
     named = {part["folder"] for part in store.manifest["parts"]} | {store.manifest.get("labels_file", LABELS)}
     for path in [*store.path.glob("bucket-*"), *store.path.glob("labels*.json")]:
         if path.name not in named:
@@ -381,7 +380,7 @@ def remove_leftovers(store: Store) -> None:
 
 
 def write_key(folder: Path, key: bytes) -> None:
-    """Write the secret, for its owner only."""
+    """Write the secret, readable by its owner only."""
     handle = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(key.hex() + "\n")
@@ -390,7 +389,7 @@ def write_key(folder: Path, key: bytes) -> None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Replace the manifest: from here on the store is what it says."""
+    """Replace the manifest, which commits the new content of the store."""
     fresh = folder / f".{MANIFEST}"
     _write(fresh, json.dumps(sealed(dict(manifest)), indent=1))
     os.replace(fresh, folder / MANIFEST)

@@ -1,4 +1,4 @@
-"""Loops over tiles of arrays that people keep, for NumPy: the sums of ``discreet.objectives.arrays.portable``."""
+"""Loops over tiles of NumPy arrays: the sums of `discreet.objectives.devices`."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -8,7 +8,7 @@ from .portable cimport cloned_wide
 from .rows cimport CAP, LOG, add_row_sums, whole_steps
 
 cpdef enum:
-    RATIO = 6  # beside the kinds of rows: an entry is a ratio of determinants, which adds its logarithm
+    RATIO = 6  # besides the kinds of rows: an entry is a ratio of determinants, whose gain is its logarithm
 
 cdef extern from *:
     """
@@ -35,7 +35,7 @@ ctypedef fused real:
 
 
 cdef inline double _logarithm(double value) noexcept nogil:
-    """log of a number from 1 on, by operations that every device rounds correctly: `portable.logarithm`."""
+    """log of a number >= 1, by operations that every device rounds correctly: `Device.logarithm`."""
     cdef uint64_t bits, below
     cdef double scaled, guess, part, square, series
     cdef int k
@@ -57,7 +57,7 @@ cdef inline double _logarithm(double value) noexcept nogil:
 
 
 def logarithms(const double[::1] values, double[::1] out):
-    """``out`` = log of each of some values from 1 on."""
+    """``out`` = log of each value; values are at least 1."""
     cdef Py_ssize_t i
     if out.shape[0] != values.shape[0]:
         raise ValueError("as many logarithms as values")
@@ -79,10 +79,10 @@ cdef cloned_wide _log_row(
 
 
 def gain_sums(int code, const real[:, :] matrix, numbers, double share, double per_unit, places, double[::1] out):
-    """Add the gains of rows of an array to ``out``, in whole steps of ``1 / per_unit``: `portable.gain_sums`.
+    """Add the gains of rows of an array to ``out``, in integer steps of ``1 / per_unit``: `Device.gain_sums`.
 
-    ``numbers`` are the rows' states, the steps that each has left, and caps; ``places`` names rows of all of
-    these, None everybody.
+    ``numbers`` are the rows' states, the steps that each has left, and caps; ``places`` are the rows to use,
+    None for all.
     """
     cdef const double[:] state = numbers[0]
     cdef const double[:] left = numbers[1]
@@ -138,9 +138,9 @@ cdef cloned_wide _clipped(
 def add_clipped(
     const real[:, ::1] tile, const real[::1] low, const real[::1] span, Py_ssize_t flush, int64_t[::1] out
 ):
-    """Add min(max(tile - low, 0), span) of each row to ``out``; whole numbers, as floats.
+    """Add min(max(tile - low, 0), span) of each row to ``out``; integers, as floats.
 
-    32-bit sums of them are emptied after ``flush`` rows, before they are full.
+    32-bit sums are flushed after ``flush`` rows, before they can overflow.
     """
     cdef Py_ssize_t rows = tile.shape[0], size = tile.shape[1], i, j
     if low.shape[0] != rows or span.shape[0] != rows or out.shape[0] != size or flush < 1:
@@ -176,7 +176,7 @@ def add_steps(
     const real[:, ::1] tile, const int64_t[::1] low, const int64_t[::1] span, int64_t factor, int shift,
     int64_t[::1] out,
 ):
-    """The same in steps: a product p counts (p factor) >> shift."""
+    """The same in steps: a product p is (p factor) >> shift steps."""
     cdef Py_ssize_t rows = tile.shape[0], size = tile.shape[1], i
     if low.shape[0] != rows or span.shape[0] != rows or out.shape[0] != size or not 0 <= shift < 63:
         raise ValueError("a range for each row, and a sum for each column")

@@ -22,7 +22,7 @@ cdef cloned_wide _borders(
     const double *near, const double *far, const double *near_drop, const double *far_drop, Py_ssize_t size,
     double up, double down, double rate, double per_cell, double edge, double *best, Py_ssize_t *inside,
 ) noexcept nogil:
-    """Raise ``best`` to the picks at a border of the cell; in how many places the best pick is inside it."""
+    """Raise ``best`` to the picks at a border of the cell; returns how many entries have the best inside."""
     cdef double slope, bending, border
     cdef Py_ssize_t i, interior = 0
     for i in range(size):
@@ -37,7 +37,7 @@ cdef cloned_wide _interiors(
     const double *near, const double *far, const double *near_drop, const double *far_drop, Py_ssize_t size,
     double up, double down, double rate, double per_cell, double edge, double *best,
 ) noexcept nogil:
-    """Raise ``best`` to the picks inside the cell, where those are the best."""
+    """Raise ``best`` to the picks inside the cell, where these are best."""
     cdef double slope, bending, rising, gain, value
     cdef Py_ssize_t i
     for i in range(size):
@@ -52,8 +52,8 @@ cdef cloned_wide _interiors(
 def worst_case_curve(double width, Py_ssize_t cells, const int64_t[::1] reach not None):
     """Delta after ``len(reach)`` adaptive steps of bounded range ``width`` at epsilon ``i * width / cells``.
 
-    Step ``s`` is computed for ``i = 0 .. reach[s]``; farther out its last value stands in, which is
-    safe because delta never increases. ``reach`` must not decrease.
+    Step ``s`` is computed for ``i = 0 .. reach[s]``; its last value is used farther out, which is safe
+    because delta never increases. ``reach`` must not decrease.
 
     The adversary of one step picks losses ``{t, t - width}``. With ``t`` in the j-th cell and
     ``x = 1 - exp(t_j - t)``, chords between the stored values turn the value of that pick into
@@ -95,7 +95,7 @@ def worst_case_curve(double width, Py_ssize_t cells, const int64_t[::1] reach no
                 old[cells - i] = old[cells + i] - expm1(-i * spacing) * (1.0 - old[cells + i])
             for i in range(1, last + 2 * cells + 1):
                 drop[i] = old[i - 1] - old[i]
-            for i in range(size):  # t = 0 or t = width: a step that says nothing
+            for i in range(size):  # t = 0 or t = width: a step that reveals nothing
                 new[cells + i] = old[cells + i]
             for j in range(cells):
                 up = expm1(width - j * spacing) * exp(j * spacing) / expm1(width)

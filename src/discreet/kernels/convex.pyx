@@ -33,7 +33,7 @@ cdef double _cost_and_gradient(
     elif kind == SQUARED:
         slope = along - number
         cost = slope * slope / 2.0
-    else:  # ln(1 + exp(-margin)) and its slope, whatever the size of the margin
+    else:  # ln(1 + exp(-margin)) and its slope, without overflow
         margin = number * along
         small = exp(-fabs(margin))
         cost = log1p(small) + max(-margin, 0.0)
@@ -62,9 +62,9 @@ cdef double _shorten(double *vector, Py_ssize_t size, double longest) noexcept n
 
 
 def shorten(double[::1] vector, double longest):
-    """Shorten ``vector`` to ``longest`` where it is longer; answers how long it was.
+    """Shorten ``vector`` to the norm ``longest`` if it is longer; returns its original norm.
 
-    Lengths are measured in units of the largest entry, so that no square leaves the range of floats.
+    Norms are computed in units of the largest entry, so that no square overflows.
     """
     return _shorten(&vector[0], vector.shape[0], longest) if vector.shape[0] else 0.0
 
@@ -98,13 +98,13 @@ cdef class RowLosses:
         )
 
     def cost_and_gradient(self, Py_ssize_t person, const double[::1] point):
-        """What ``point`` costs a person, and the gradient of that."""
+        """A person's cost of ``point``, and its gradient."""
         cdef double[::1] gradient = np.empty(self.dimension)
         self.check(person, person + 1, point.shape[0])
         return self.at(person, &point[0], &gradient[0]), np.asarray(gradient)
 
     def costs(self, Py_ssize_t first, const double[::1] point, double[::1] out):
-        """What ``point`` costs people from ``first`` on, one for each output."""
+        """The costs of ``point`` for people from ``first`` on, one for each output."""
         cdef double[::1] gradient = np.empty(self.dimension)
         cdef Py_ssize_t t
         self.check(first, first + out.shape[0], point.shape[0])
@@ -168,10 +168,10 @@ cdef class Leader:
     ):
         """Rounds ``first`` to ``stop`` of a stream; between them a sum is taken, with a row of noise.
 
-        ``totals`` are the running sum (None for a single round), its private sum so far, and the gradient
-        that no sum has yet; ``points`` what is played in the first round and the sum of ``passed`` points
-        before it. On return they are those of the last round. Gradients are shortened to the second of
-        ``limits``; answers how many were longer than the first of them.
+        ``totals`` are the running sum (None for a single round), its private sum so far, and the gradient not
+        yet added; ``points`` the point played in the first round and the sum of ``passed`` points before it.
+        On return they are those of the last round. Gradients are shortened to the second of ``limits``;
+        returns how many were longer than the first of them.
         """
         cdef PrefixSum steps = totals[0]
         cdef double[::1] sums = totals[1], pending = totals[2], shown = points[0], played = points[1]

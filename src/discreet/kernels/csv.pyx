@@ -1,4 +1,4 @@
-"""Rows of CSV: lines of bytes to columns of text, each line by itself."""
+"""Rows of CSV: lines of bytes to columns of text, each line independently."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
@@ -9,9 +9,9 @@ cpdef enum:
     # What is wrong with a line.
     FINE = 0
     OPEN = 1  # a cell in quotes does not end on it
-    BEHIND = 2  # something stands behind a closing quote
-    UNEVEN = 3  # another number of cells than there are columns
-    ENDLESS = 4  # more letters than a line may have
+    BEHIND = 2  # text after a closing quote
+    UNEVEN = 3  # the number of cells is not that of columns
+    ENDLESS = 4  # more characters than a line may have
 
 
 cdef inline bint _breaks(uint8_t letter) noexcept nogil:
@@ -19,10 +19,10 @@ cdef inline bint _breaks(uint8_t letter) noexcept nogil:
 
 
 cdef class CsvLines:
-    """Columns of lines in CSV, as Python's ``csv`` has them with ``strict=True``, but for open quotes.
+    """Columns of CSV lines, as in Python's ``csv`` with ``strict=True``, except for open quotes.
 
-    ``width`` is the number of columns, and ``places`` are those that are wanted. A blank line is no row. A
-    line whose quote is still open at its end is bad: the next lines may be other people's.
+    ``width`` is the number of columns, and ``places`` are the requested ones. Blank lines are skipped. A line
+    whose quote is still open at its end is bad: the next lines may be other people's.
     """
 
     cdef uint8_t mark[8]  # between cells
@@ -42,10 +42,10 @@ cdef class CsvLines:
         self.line, self.longest = line, longest
 
     def read(self, const uint8_t[::1] block not None, bint skip_bad):
-        """The rows of a block of whole lines: their columns, their lines, and what was wrong with the last.
+        """The rows of a block of complete lines: columns, line numbers, and the last line's fault.
 
-        A column is where its texts end, and their letters. With ``skip_bad``, lines with something behind a
-        quote or with another number of cells are left out, and others that are bad still end it.
+        A column is the ends of its texts and their bytes. With ``skip_bad``, lines with text after a quote or
+        a wrong number of cells are left out; other bad lines still end the reading.
         """
         cdef Py_ssize_t size = block.shape[0], at = 0, start, row = 0, c, most = 1
         cdef const uint8_t *text = &block[0] if size else NULL
@@ -81,7 +81,7 @@ cdef class CsvLines:
     cdef int row(
         self, const uint8_t *text, Py_ssize_t size, Py_ssize_t *at, uint8_t[:, ::1] letters, int64_t[:] ends
     ) noexcept nogil:
-        """One line, up to its break; what is wrong with it."""
+        """Read one line, up to its break; returns its fault."""
         cdef Py_ssize_t here = at[0], first, c
         cdef int fault = FINE
         cdef Py_ssize_t slot
@@ -135,7 +135,7 @@ cdef class CsvLines:
             ends[slot] += size
 
     cdef Py_ssize_t count(self, const uint8_t *text, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-        """Letters between two places: bytes of UTF-8 that begin one."""
+        """Characters between two positions: bytes of UTF-8 that begin one."""
         cdef Py_ssize_t found = 0, i
         for i in range(start, stop):
             found += text[i] & 0xC0 != 0x80

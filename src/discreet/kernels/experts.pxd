@@ -1,9 +1,9 @@
 """Ordered experts, for loops over rounds in which they draw and learn.
 
 Such a loop calls `OrderedExperts.ready` once, with the interpreter's lock: it builds what draws need, and
-refuses too few words. Then, without the lock: `draw_set` draws a set into ``shown``. Where it returns True a
-draw is too close to call: the loop returns to Python, which decides it exactly and calls the loop again. The
-draws that are done are kept count of, so that `draw_set` goes on with the next words and the next expert.
+refuses too few words. Then, without the lock: `draw_set` draws a set into ``shown``. If it returns True, a
+draw is too close to call: the loop returns to Python, which decides it exactly and calls the loop again.
+Completed draws are counted, so that `draw_set` continues with the next words and the next expert.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -30,12 +30,12 @@ cdef class OrderedExperts:
     cdef uint32_t[::1] tile
     cdef uint8_t[::1] taken
     cdef double[::1] states
-    # What changed since the trees were up to date.
+    # Changes since the trees were up to date.
     cdef uint32_t[::1] touched
     cdef Py_ssize_t listed
     cdef Py_ssize_t reach
     cdef bint everything
-    # Where a set, or a stream of them, has got to.
+    # The position within a set, or a stream of sets.
     cdef Py_ssize_t person
     cdef Py_ssize_t expert
     cdef Py_ssize_t draws
@@ -51,7 +51,7 @@ cdef class OrderedExperts:
     cdef int check_shown(self, const int32_t[::1] shown, Py_ssize_t count) except -1
     cdef bint draw_set(self, const uint64_t *words, int32_t *shown) noexcept nogil
     cdef void add_to(self, Py_ssize_t expert, Py_ssize_t item, int64_t amount) noexcept nogil
-    # These items have other scores now, for so many of the first experts.
+    # Note that these items have new scores, for the first ``reach`` experts.
     cdef void changed(self, const int32_t *items, Py_ssize_t count, Py_ssize_t reach) noexcept nogil
     cdef double take(self, RowTable people, Py_ssize_t row, const int32_t *shown, bint keep) noexcept nogil
     cdef void settle(self) noexcept nogil

@@ -1,23 +1,24 @@
 # cython: auto_pickle=False
 """Ordered Hedge experts: weights in sum trees, draws that are certain or say that they are not.
 
-Layout. ``scores`` holds the k experts of item 0, then those of item 1, and so on, in whole fixed-point units.
-``tree`` holds, level after level, blocks of eight numbers, the k experts' blocks of one node side by side:
-level 0 the weights ``exp(unit * (score - ref))`` of eight neighbouring items, every higher level the sums of
-eight blocks below. A parent is always recomputed as the sum of its block, never added to, so the tree is a
-function of ``scores`` and ``refs`` alone. ``starts`` says where the levels begin.
+Layout. ``scores`` holds the k experts of item 0, then those of item 1, and so on, in integer fixed-point
+units. ``tree`` holds, level after level, blocks of eight numbers, the k experts' blocks of one node side by
+side: level 0 the weights ``exp(unit * (score - ref))`` of eight neighbouring items, every higher level the
+sums of eight blocks below. A parent is always recomputed as the sum of its block, never added to, so the tree
+is a function of ``scores`` and ``refs`` alone. ``starts`` says where the levels begin.
 
-What changed since the last draw is kept in ``touched``: ``listed`` items, in the order they came, repeats
-allowed; ``reach`` is how many of the first experts they concern. ``everything`` is to forget the list and
-recompute all. `settle` brings the tree up to date. ``taken`` marks the items of the set that is being drawn,
-and no item between draws.
+Changes since the last draw are kept in ``touched``: ``listed`` items, in order of arrival, repeats allowed;
+``reach`` is how many of the first experts they concern. ``everything`` means to ignore the list and recompute
+all. `settle` brings the tree up to date. ``taken`` marks the items of the set that is being drawn, and no
+item between draws.
 
-Words. A draw owns `WORDS` words. The first is a uniform number for all items; if that item is already in the
-set, so is the next, `TRIES` times in all; if every one of them falls on an item of the set, the next word is
-a uniform number for the items that are not. Each of these draws, given that its item is not in the set, has
-the distribution over those that are not, whatever came before; and so has the first whose item is not. The
-last kind takes longer, the more items are in the set, and is left for sets that have most of the weight.
-The last word has further bits for the caller, who decides where a draw here is too close to call.
+Words. A draw owns `WORDS` words. The first is a uniform number over all items; if its item is already in the
+set, the next one is too, `TRIES` times in all; if each of them falls on an item of the set, the next word is
+a uniform number over the items that are not in the set. Each of these draws, given that its item is not in
+the set, has the distribution over the remaining items, independently of earlier draws; and so has the first
+whose item is not in it. The last kind takes longer, the more items are in the set, and is only needed for
+sets that have most of the weight. The last word has further bits for the caller, who decides draws that are
+too close to call here.
 
 How close is too close. Let u = 2^-53, W the total weight, n the number of items, L the number of levels.
 
@@ -34,9 +35,9 @@ How close is too close. Let u = 2^-53, W the total weight, n the number of items
   product, and the error of W, (3X + 8) u W + 3L u W.
 - On the way down the sums to the left are subtracted: their own errors, in all at most those of W; four
   additions and one subtraction a level, 5L u W.
-- The weight that is arrived at is off by (3X + 8) u W at most.
-- What is too close is decided by `samplers.exact_draw`, whose cells end within (8 ln n + 65) u W of the same
-  borders.
+- The weight at the end is off by (3X + 8) u W at most.
+- Draws that are too close are decided by `samplers.exact_draw`, whose cells end within (8 ln n + 65) u W of
+  the same borders.
 
 Together (9X + 8 ln n + 11 L + 92) u W, up to terms of order u^2, and X >= 2 ln n. The margin is
 (13 X + 16 L + 128) u W: an item is returned only if the target is farther than that from both of its borders.
@@ -54,7 +55,7 @@ from .softmax cimport exponentials_of, sum_of_block
 
 cpdef enum:
     TRIES = 4
-    WORDS = 6  # of a draw: its tries, one for the items that are left, and further bits
+    WORDS = 6  # of a draw: its tries, one for the remaining items, and further bits
 
 cdef enum:
     TILE = 64  # items weighed together
@@ -69,10 +70,10 @@ cdef extern from *:
 
 
 cdef class OrderedExperts:
-    """Experts' scores in whole units (items x experts), and the sum trees of their weights.
+    """Experts' scores in integer units (items x experts), and the sum trees of their weights.
 
-    Item a has the weight ``exp(unit * score)``. ``per_one`` units make 1; ``most`` is the largest score that
-    one person adds. Trees are built when a draw is due for the first time, and after `reset`.
+    Item a has the weight ``exp(unit * score)``. ``per_one`` units are 1; ``most`` is the largest amount that
+    one person adds to a score. Trees are built before the first draw, and after `reset`.
     """
 
     def __init__(self, scores, double unit, double per_one, int64_t most):
@@ -80,7 +81,7 @@ cdef class OrderedExperts:
         self.reset(scores, unit)
 
     def reset(self, int64_t[:, ::1] scores not None, double unit):
-        """From now on other scores, or another rate; all weights are computed anew."""
+        """Set other scores, or another rate; all weights are recomputed."""
         if not 1 <= scores.shape[1] <= scores.shape[0] < 1 << 31:
             raise ValueError(f"{scores.shape[0]} items are not enough for {scores.shape[1]} experts")
         self.array, self.gains = scores.base, scores
@@ -89,7 +90,7 @@ cdef class OrderedExperts:
 
     @property
     def scores(self):
-        """The scores, items x experts; whoever writes to them has to `reset`."""
+        """The scores, items x experts; call `reset` after writing to them."""
         return self.array
 
     @scores.setter
@@ -97,7 +98,7 @@ cdef class OrderedExperts:
         self.reset(scores, self.unit)
 
     cdef int build(self) except -1:
-        """Room for the trees; they are filled by the next `settle`."""
+        """Allocate the trees; they are filled by the next `settle`."""
         if self.built:
             return 0
         cdef Py_ssize_t blocks = (self.n_items + 7) // 8, size = 0
@@ -123,7 +124,7 @@ cdef class OrderedExperts:
     # --- drawing ---------------------------------------------------------------------------------
 
     def begin(self):
-        """A new set, or a new stream of them, begins: nothing has been drawn and nothing decided."""
+        """Begin a new set, or a new stream of sets, with nothing drawn or decided."""
         self.person, self.expert, self.draws, self.decided = 0, 0, 0, -1
 
     @property
@@ -133,11 +134,11 @@ cdef class OrderedExperts:
 
     @property
     def undecided(self):
-        """Whose draw is too close to call, and the number of that draw, counted from `begin`."""
+        """The expert whose draw is too close to call, and the number of that draw since `begin`."""
         return self.expert, self.draws
 
     def decide(self, Py_ssize_t item):
-        """The item of that draw."""
+        """Set the item of the undecided draw."""
         if not 0 <= item < self.n_items:
             raise ValueError(f"there is no item {item}")
         self.decided = item
@@ -154,7 +155,7 @@ cdef class OrderedExperts:
         return check_items(&shown[0], count, self.n_items)
 
     def draw(self, const uint64_t[::1] words not None, int32_t[::1] shown not None):
-        """Draw a set into ``shown``; whether a draw has to be decided (`decide`) before it can go on."""
+        """Draw a set into ``shown``; returns whether a draw must be decided (`decide`) to go on."""
         self.ready(words, 1)
         self.check_shown(shown, self.expert)
         cdef bint asks
@@ -163,7 +164,7 @@ cdef class OrderedExperts:
         return asks
 
     def find(self, Py_ssize_t expert, uint64_t word):
-        """The item in which a word of this expert falls, or -1 where that is too close to call."""
+        """The item that a word draws for this expert, or -1 if it is too close to call."""
         if not 0 <= expert < self.k:
             raise ValueError(f"there is no expert {expert}")
         self.build()
@@ -171,7 +172,7 @@ cdef class OrderedExperts:
         return _descend(self, expert, word)
 
     def trees(self, refs=None):
-        """References and weights as they follow from the scores; or from these references, if given."""
+        """References and weights computed from the scores, or from given references."""
         self.build()
         if refs is not None:
             np.asarray(self.refs)[:] = refs
@@ -253,7 +254,7 @@ cdef class OrderedExperts:
     # --- learning --------------------------------------------------------------------------------
 
     def add(self, const int64_t[:, ::1] gains not None):
-        """Add to every score; all weights are computed anew."""
+        """Add to every score; all weights are recomputed."""
         cdef Py_ssize_t item, i
         if gains.shape[0] != self.n_items or gains.shape[1] != self.k:
             raise ValueError(f"gains are of {gains.shape[0]} items and {gains.shape[1]} experts")
@@ -264,7 +265,7 @@ cdef class OrderedExperts:
         self.everything = True
 
     def add_one(self, Py_ssize_t item, Py_ssize_t expert, int64_t amount):
-        """Add to one score; trees that are there follow at once."""
+        """Add to one score; existing trees are updated at once."""
         if not (0 <= item < self.n_items and 0 <= expert < self.k):
             raise ValueError(f"there is no item {item}, or no expert {expert}")
         if self.built:
@@ -275,7 +276,7 @@ cdef class OrderedExperts:
     cdef void add_to(self, Py_ssize_t expert, Py_ssize_t item, int64_t amount) noexcept nogil:
         cdef double exponent, weight, total
         self.gains[item, expert] += amount
-        # One weight; the error margin of a draw allows for any exponential that is good to 4 units.
+        # One weight; the error margin of a draw allows for any exponential accurate to 4 units.
         exponent = min(self.unit * <double>(self.gains[item, expert] - self.refs[expert]), 700.0)
         weight = exp(exponent) if exponent >= -708.0 else 0.0
         self.tree[((item >> 3) * self.k + expert) * 8 + (item & 7)] = weight
@@ -286,7 +287,7 @@ cdef class OrderedExperts:
             _rebuild(self, expert, expert + 1)
 
     def observe(self, RowTable people not None, Py_ssize_t row, const int32_t[::1] shown not None):
-        """Learn from the person of one row, to whom this set was shown; what it is worth to them."""
+        """Learn from the person of one row, to whom this set was shown; returns its value to them."""
         self.check_table(people, row, 1)
         self.check_shown(shown, self.k)
         self.build()
@@ -316,7 +317,7 @@ cdef class OrderedExperts:
         self, RowTable people, Py_ssize_t first, stream, const uint8_t[::1] due, const uint64_t[::1] words,
         const int32_t[::1] shown,
     ) except -1:
-        """Refuse rounds that do not fit together."""
+        """Refuse arguments of rounds that are inconsistent."""
         cdef const uint8_t[::1] within_limit = stream.within_limit
         cdef const double[::1] rewards = stream.rewards
         cdef const int32_t[:, ::1] selections = stream.selections
@@ -329,17 +330,17 @@ cdef class OrderedExperts:
             sets += due[t]
         self.check_table(people, first, count)
         self.ready(words, sets)
-        # Where it goes on with a draw, the items from that one on are drawn before they are looked at.
+        # When resuming with a draw, later items are drawn before they are used.
         return self.check_shown(shown, self.expert if self.draws or self.decided >= 0 else self.k)
 
     def run(
         self, stream, RowTable people not None, Py_ssize_t first, const uint8_t[::1] due not None,
         const uint64_t[::1] words not None, int32_t[::1] shown not None,
     ):
-        """Person after person: a new set where one is ``due``, the reward, what is learned.
+        """For each person in turn: a new set if one is ``due``, the reward, and learning.
 
-        The people of ``stream`` are the rows from ``first`` on. Whether a draw has to be decided before it
-        can go on, as `draw`.
+        The people of ``stream`` are the rows from ``first`` on. Returns, like `draw`, whether a draw must be
+        decided to go on.
         """
         cdef const uint8_t[::1] within_limit = stream.within_limit
         cdef double[::1] rewards = stream.rewards
@@ -362,7 +363,7 @@ cdef class OrderedExperts:
         self, stream, RowTable people not None, Py_ssize_t first, Exploration plan not None,
         const uint8_t[::1] due not None, const uint64_t[::1] words not None, int32_t[::1] current not None,
     ):
-        """Rounds of which only values of sets are seen: who explores learns from samples, as ``plan`` says.
+        """Rounds in which only values of sets are seen: exploring experts learn from samples, by ``plan``.
 
         As `run`; ``current`` is the experts' set, of which exploring rounds show the first items and the one
         that is tried. Places of ``selections`` that are not shown are -1.
@@ -396,12 +397,12 @@ cdef class OrderedExperts:
 
 
 cdef class Exploration:
-    """Rounds in which one expert tries one item, and what the experts learn of them.
+    """Rounds in which one expert tries one item, and how the experts learn from them.
 
-    ``explore`` holds the expert that explores in each round, or -1; ``item`` what it tries, ``sample`` which
-    sum the value goes to. A sample is over when ``repeats`` rounds of it have been seen: their sum, with its
-    ``noise``, times ``ratio`` and less ``centre`` is what the expert learns. ``sums`` and ``left`` are the
-    sums so far and the rounds to come, in ``per_one`` units to 1, of which one round adds ``most``.
+    ``explore`` holds the expert that explores in each round, or -1; ``item`` the item that it tries,
+    ``sample`` the sum to which the value is added. A sample is complete after ``repeats`` rounds: the expert
+    learns their sum, with its ``noise``, times ``ratio`` and minus ``centre``. ``sums`` and ``left`` are the
+    sums so far and the rounds to come, in ``per_one`` units to 1, of which one round adds at most ``most``.
     """
 
     cdef const int32_t[::1] explore
@@ -469,7 +470,7 @@ cdef void _weigh(
 cdef void _lift(
     OrderedExperts experts, Py_ssize_t level, Py_ssize_t node, Py_ssize_t first, Py_ssize_t last
 ) noexcept nogil:
-    """The sum of block ``node`` of ``level``, written to its place one level up."""
+    """Write the sum of block ``node`` of ``level`` to its place one level up."""
     cdef const double *below = &experts.tree[experts.starts[level] + node * experts.k * 8]
     cdef double *above = &experts.tree[experts.starts[level + 1] + (node >> 3) * experts.k * 8 + (node & 7)]
     cdef Py_ssize_t i
@@ -478,7 +479,7 @@ cdef void _lift(
 
 
 cdef void _lift_path(OrderedExperts experts, Py_ssize_t item, Py_ssize_t expert) noexcept nogil:
-    """The sums above one item of one expert."""
+    """Recompute the sums above one item of one expert."""
     cdef Py_ssize_t level
     for level in range(experts.levels - 1):
         item = item >> 3
@@ -486,7 +487,7 @@ cdef void _lift_path(OrderedExperts experts, Py_ssize_t item, Py_ssize_t expert)
 
 
 cdef void _lift_all(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    """All sums of the experts first..last-1."""
+    """Recompute all sums of the experts first..last-1."""
     cdef Py_ssize_t level, node, nodes = experts.n_items
     for level in range(experts.levels - 1):
         nodes = (nodes + 7) >> 3
@@ -495,7 +496,7 @@ cdef void _lift_all(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) n
 
 
 cdef void _rebuild(OrderedExperts experts, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    """Everything about the experts first..last-1."""
+    """Recompute all weights and sums of the experts first..last-1."""
     cdef Py_ssize_t item = 0, count, c
     while item < experts.n_items:
         count = min(<Py_ssize_t>TILE, experts.n_items - item)
@@ -521,7 +522,7 @@ cdef int64_t _largest(OrderedExperts experts, Py_ssize_t expert) noexcept nogil:
 
 
 cdef double _margin(OrderedExperts experts, double total) noexcept nogil:
-    """How close to a border is too close; see above."""
+    """The distance to a border that is too close; see above."""
     cdef double spread = 709.0
     cdef uint64_t bits
     if total >= 1.0:
@@ -542,7 +543,7 @@ cdef int64_t _descend(OrderedExperts experts, Py_ssize_t expert, uint64_t word) 
         block = &experts.tree[experts.starts[level] + (node * experts.k + expert) * 8]
         lane = _child(block, rest, &left)
         weight = block[lane]
-        # Also keeps the walk away from places beyond the last item: they weigh nothing.
+        # Also keeps the descent from places beyond the last item, whose weight is 0.
         if not weight > margin:
             return -1
         rest -= left
@@ -555,7 +556,7 @@ cdef int64_t _descend(OrderedExperts experts, Py_ssize_t expert, uint64_t word) 
 cdef void _exchange(
     OrderedExperts experts, Py_ssize_t expert, const int32_t *shown, double *weights
 ) noexcept nogil:
-    """Give the items that are already shown these weights in the expert's tree, and keep those they had."""
+    """Set these weights for the items already shown in the expert's tree, and save the earlier ones."""
     cdef Py_ssize_t blocks = (experts.n_items + 7) >> 3, item, leaf, e
     cdef double weight
     for e in range(expert):
@@ -574,7 +575,7 @@ cdef void _exchange(
 cdef int64_t _among_others(
     OrderedExperts experts, Py_ssize_t expert, const int32_t *shown, uint64_t word
 ) noexcept nogil:
-    """A draw from the items that are not shown yet; the tree is afterwards what it was."""
+    """A draw from the items that are not shown yet; restores the tree afterwards."""
     cdef double *weights = &experts.scratch[0, 0]
     cdef int64_t item, ref
     memset(weights, 0, expert * sizeof(double))
@@ -583,7 +584,7 @@ cdef int64_t _among_others(
         item = _descend(experts, expert, word)
         _exchange(experts, expert, shown, weights)
         return item
-    # What is left is too light beside what was taken out: weigh it against its own best.
+    # The rest is too light compared with what was removed: weigh it relative to its own maximum.
     ref = experts.refs[expert]
     experts.refs[expert] = _largest(experts, expert)
     _rebuild(experts, expert, expert + 1)
@@ -596,9 +597,9 @@ cdef int64_t _among_others(
 
 
 cdef inline Py_ssize_t _child(const double *block, double rest, double *left) noexcept nogil:
-    """The child of a block in which ``rest`` falls, and what stands to the left of it."""
-    # What stands to the left of each child: rising, and at most four additions deep. Without branches: those
-    # are guessed wrongly half of the time.
+    """The child of a block in which ``rest`` falls, and the sum to its left."""
+    # Sums to the left of each child: rising, and at most four additions deep. Without branches, half of which
+    # would be mispredicted.
     cdef double before[8]
     cdef Py_ssize_t lane = 0, a
     before[0] = 0.0
@@ -618,7 +619,7 @@ cdef inline Py_ssize_t _child(const double *block, double rest, double *left) no
 cdef Py_ssize_t _lay_out(
     const int32_t *current, Py_ssize_t k, int64_t expert, int64_t item, int32_t *out
 ) noexcept nogil:
-    """The set of a round: all of the current one, or its first items and the one that is tried; how many."""
+    """Write the set of a round: the current one, or its first items and the tried one; returns its size."""
     cdef Py_ssize_t count = k if expert < 0 else expert, i
     cdef bint there = expert < 0
     for i in range(count):
@@ -653,7 +654,7 @@ cdef inline double _take(
     if not keep:
         return reward
     if kind == COVER:
-        # All or nothing: whoever is not served yet gains the same from each of their items.
+        # Coverage: a person not served yet gains the same from each of their items.
         same = whole_units(1.0, experts.per_one, most)
         for p in range(start, stop):
             scores = &experts.gains[rows.indices[p], 0]

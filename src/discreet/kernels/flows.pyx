@@ -1,13 +1,13 @@
 """Flows of graphic and transversal matroids: sets that exceed their rank, and rounding.
 
-Both kinds of independence are questions of room. An item's share of a base is room that it takes at the ends
-of an edge, or in the sets that hold it, and every vertex or set has room for 1. Flows move room from one item
-to another. They are counted in integer units, so that sums are exact and what is full is full.
+Both kinds of independence are questions of capacity. An item's share of a base takes up capacity at the ends
+of an edge, or in the sets that hold it, and every vertex or set has capacity 1. Flows move shares from one
+place to another. They are counted in integer units, so that sums are exact and fullness is unambiguous.
 
 `exceeding` finds the set of items whose sum of x exceeds its rank the most: by how much it does, and a mask
 of ``items``, with the independent set ``below`` contracted. `round` draws a random independent set that holds
-``items[i]`` with probability ``x[i]``, as a mask. Before it, it tells the sum that was cut off, which is more
-than rounding where x lies outside the polytope, and how many items have a share in that.
+``items[i]`` with probability ``x[i]``, as a mask. Before the mask it returns the sum that was cut off, which
+is more than rounding if x lies outside the polytope, and how many items contribute to that.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -47,12 +47,12 @@ cdef int _check(
 cdef class ForestFlow:
     """Every edge divides its share of a forest among its two ends.
 
-    A point x lies in the polytope of forests if, whichever vertex is to take nothing, the shares can be
-    divided so that every other vertex takes at most 1: then x(E[S]) <= |S| - 1 for every set S of vertices.
-    Vertices are added one by one, the one that is added takes nothing as yet, and what its edges bring is
-    passed on by the vertices before it (Cunningham 1985; Barahona 1992). Arc 2e is edge e at its first end
-    and 2e + 1 at its second; ``share[0, arc]`` is what the edge takes there (other rows are copies that are
-    tried out), and the arcs at each vertex are a list.
+    A point x lies in the polytope of forests if, for every choice of a vertex that takes nothing, the shares
+    can be divided so that every other vertex takes at most 1: then x(E[S]) <= |S| - 1 for every set S of
+    vertices. Vertices are added in turn; a new one takes nothing at first, and the shares of its edges are
+    passed on among earlier vertices (Cunningham 1985; Barahona 1992). Arc 2e is edge e at its first end and
+    2e + 1 at its second; ``share[0, arc]`` is what the edge takes there (other rows are trial copies), and
+    the arcs at each vertex are a list.
     """
 
     cdef GraphicOracle oracle
@@ -63,7 +63,7 @@ cdef class ForestFlow:
     cdef double excess
 
     def __init__(self, GraphicOracle oracle not None):
-        # Rounding adds the top with an edge to each vertex, and a vertex for each set that it finds full.
+        # Rounding adds the top vertex with an edge to each vertex, and a vertex for each full set found.
         cdef Py_ssize_t most = oracle.n_vertices + 1, arcs = 2 * (oracle.n_items + most)
         cdef int64_t[:, ::1] of_vertices = np.empty((10, 2 * most), dtype=np.int64)
         cdef int64_t[:, ::1] of_arcs = np.empty((6, arcs), dtype=np.int64)
@@ -92,9 +92,9 @@ cdef class ForestFlow:
     cdef int64_t search(
         self, int which, int64_t origin, int64_t goal, int64_t closed, int64_t near, Py_ssize_t *reached
     ) noexcept nogil:
-        """Who can take over what ``origin`` has: ``goal``, or the nearest with room (-1); not by ``closed``.
+        """Find who can take over a share of ``origin``: ``goal``, or the nearest with capacity if that is -1.
 
-        ``near`` units count as none. Answers that vertex or -1, and how many were reached, in the queue.
+        Paths avoid ``closed``; ``near`` units count as none. Returns it or -1, and how many the queue holds.
         """
         cdef Py_ssize_t first = 0, last = 1
         cdef int64_t arc, other
@@ -121,7 +121,7 @@ cdef class ForestFlow:
     cdef int64_t push(
         self, int which, int64_t origin, int64_t goal, int64_t closed, int64_t amount, Py_ssize_t *reached
     ) noexcept nogil:
-        """Pass so much on from ``origin``; what is left, and how many the last and futile search reached."""
+        """Pass units on from ``origin``; returns those left, and how many the last, failed search reached."""
         cdef int64_t found, least, vertex
         while amount:
             found = self.search(which, origin, goal, closed, 0, reached)
@@ -147,10 +147,10 @@ cdef class ForestFlow:
     cdef void divide(
         self, const int64_t[::1] items, const double[::1] x, const int64_t[::1] below
     ) noexcept nogil:
-        """Divide the shares of ``items`` as far as there is room for them; what finds none is cut off.
+        """Divide the shares of ``items`` as far as capacity allows; the rest is cut off.
 
-        The vertices that ``below`` joins count as one. Sets ``count``, the number of vertices, from 0
-        on, and ``excess``, all that was cut off; ``tied`` merges the vertices of every set that is full then.
+        Vertices joined by ``below`` count as one. Sets ``count``, the number of vertices, from 0 on, and
+        ``excess``, the total cut off; ``tied`` then merges the vertices of every full set.
         """
         cdef Py_ssize_t count = 0, i, end, reached
         cdef int64_t vertex, arc, other, units, over, left
@@ -194,7 +194,8 @@ cdef class ForestFlow:
                             self.load[other] -= left
                             excess += left
                 arc = self.after[arc]
-            # Neighbours who cannot pass anything on are full with this vertex, and all whom they reach.
+            # Neighbours that cannot pass anything on form a full set with this vertex and all that they
+            # reach.
             arc = self.head[vertex]
             while arc >= 0:
                 other = self.ends[arc ^ 1]
@@ -213,8 +214,8 @@ cdef class ForestFlow:
         return root(tied, self.ends[2 * edge]) == root(tied, self.ends[2 * edge + 1])
 
     cdef void split(self, int which, Py_ssize_t reached, int64_t top, int64_t fresh) noexcept nogil:
-        """Seen from the rest, the first ``reached`` vertices of queue ``which`` and ``top``, a full set, become
-        the one new vertex ``fresh``: arcs that leave the set start there from now on.
+        """Contract the first ``reached`` vertices of queue ``which`` and ``top``, a full set, to the vertex
+        ``fresh`` for the others: arcs that leave the set start there from now on.
         """
         cdef Py_ssize_t i
         cdef int64_t vertex, arc, following
@@ -232,9 +233,9 @@ cdef class ForestFlow:
                 arc = following
 
     def exceeding(self, const int64_t[::1] items, const double[::1] x, const int64_t[::1] below):
-        """Whatever was cut off lies in a full set; the union of these has a sum above its rank by all that
-        was cut off, and no set can exceed its own by more. Of several such sets it is the largest: items
-        whose x is next to nothing belong with those that leave them no room.
+        """All excess lies in full sets; the sum over their union exceeds its rank by all that was cut off,
+        and no set can exceed its rank by more. Of several such sets this is the largest: items whose x is
+        nearly 0 belong to it if it leaves them no capacity.
         """
         cdef uint8_t[::1] inside = np.empty(x.shape[0], dtype=np.uint8)
         cdef Py_ssize_t i
@@ -249,13 +250,13 @@ cdef class ForestFlow:
         """Moves are along the difference of two entries, with the probabilities that keep both expectations,
         until an entry is 0 or another set of vertices is full.
 
-        A further vertex, the top, joins whoever has room left, so that all others are full. Of two edges from
-        the top, to vertices a and b, the first gains what a can pass on to b. Where that is less than the
-        second has, those whom a reaches are a full set with the top, and are parted from the rest: among them
-        the top stays, and for the rest all of them are the top.
+        A further vertex, the top, is joined to every vertex with capacity left, so that all others are full.
+        Of two edges from the top, to vertices a and b, the first gains what a can pass on to b. If that is
+        less than the second has, the vertices that a reaches form a full set with the top and are separated
+        from the rest: among them the top stays, and for the rest the set is contracted to the top.
 
-        Each move takes a uniform number: one for each edge and each vertex with room that is settled, and for
-        each set that is found full.
+        Each move takes a uniform number: one for each settled edge, each settled vertex with capacity, and
+        each full set found.
         """
         cdef uint8_t[::1] chosen = np.zeros(x.shape[0], dtype=np.uint8)
         cdef Py_ssize_t crowded = 0, i
@@ -297,7 +298,7 @@ cdef class ForestFlow:
                 continue
             a = self.ends[i ^ 1]
             if self.share[0, i ^ 1] == UNIT:
-                # It is chosen, and its ends become one.
+                # It is chosen, and its ends are contracted.
                 if i >> 1 < n:
                     chosen[i >> 1] = True
                 self.unlink(i)
@@ -344,7 +345,7 @@ cdef class ForestFlow:
 
 
 cdef inline Py_ssize_t _spot(int64_t node, Py_ssize_t n) noexcept nogil:
-    """Where an item or a set stands in a list of both; sets come after the items."""
+    """The index of an item or a set in a list of both; sets come after the items."""
     return node if node >= 0 else n - 1 - node
 
 
@@ -352,9 +353,8 @@ cdef class MatchingFlow:
     """Every item divides its share of a base among the sets that hold it.
 
     A point lies in the polytope if the shares can be divided so that no set takes more than 1. Items are
-    added one by one; where there is no room for one, items before it move over to other sets. ``share[arc]``
-    is what an item takes in a set: the arcs of item i are ``starts[i]`` to ``starts[i + 1]``, those of a set
-    are a list.
+    added in turn; if there is no capacity for one, earlier items move to other sets. ``share[arc]`` is what
+    an item takes in a set: item i has the arcs ``starts[i]`` to ``starts[i + 1]``, a set has a list of arcs.
     """
 
     cdef TransversalOracle oracle
@@ -372,7 +372,7 @@ cdef class MatchingFlow:
         cdef int64_t[:, ::1] of_sets = np.empty((5, oracle.n_sets), dtype=np.int64)
         cdef int64_t[:, ::1] of_both = np.empty((3, n + oracle.n_sets), dtype=np.int64)
         self.oracle = oracle
-        # By which arc a search came to an item, and in which search.
+        # The arc by which a search came to an item, and the search.
         self.starts, self.by, self.asked = of_items[0], of_items[1], of_items[2]
         self.owner, self.sets, self.share, self.after = of_arcs[0], of_arcs[1], of_arcs[2], of_arcs[3]
         self.head, self.load, self.seen, self.came = of_sets[0], of_sets[1], of_sets[2], of_sets[3]
@@ -414,7 +414,7 @@ cdef class MatchingFlow:
             self.head[self.sets[arc]] = arc
 
     cdef int64_t reach(self, int64_t item) noexcept nogil:
-        """Add the sets of an item to those that a search has reached; the first that has room, or -1."""
+        """Add an item's sets to those that a search has reached; returns the first with capacity, or -1."""
         cdef int64_t arc, target
         for arc in range(self.starts[item], self.starts[item + 1]):
             target = self.sets[arc]
@@ -428,7 +428,7 @@ cdef class MatchingFlow:
         return -1
 
     cdef int64_t search(self, int64_t item) noexcept nogil:
-        """A set with room to which a share of the item can move, items before it moving over; or -1."""
+        """A set with capacity that a share of the item can get to if earlier items move; or -1."""
         cdef Py_ssize_t first = 0
         cdef int64_t found, arc, mover
         self.searches += 1
@@ -450,10 +450,10 @@ cdef class MatchingFlow:
     cdef void divide(
         self, const int64_t[::1] items, const double[::1] x, const int64_t[::1] below
     ) noexcept nogil:
-        """Divide 1 for each item of ``below`` and ``x`` for ``items``, as far as there is room.
+        """Divide 1 for each item of ``below`` and ``x`` for ``items``, as far as capacity allows.
 
-        Sets which sets are ``open``, and ``excess``, all that was cut off. The others are full of items that
-        are in no open set: no moves make room in them.
+        Sets ``open``, a mask of sets, and ``excess``, the total cut off. The other sets are full of items
+        that are in no open set, so no moves free capacity in them.
         """
         cdef Py_ssize_t i, first
         cdef int64_t item, left, found, least, mover, target, arc, other
@@ -464,7 +464,7 @@ cdef class MatchingFlow:
             while left:
                 found = self.search(item)
                 if found < 0:
-                    # Nothing leads out of these sets, whoever is added: no search enters them again.
+                    # Nothing leads out of these sets for any later item: no search enters them again.
                     for i in range(self.last):
                         self.seen[self.queue[i]] = CLOSED
                     excess += left
@@ -484,7 +484,7 @@ cdef class MatchingFlow:
                     mover = self.owner[self.came[target]]
                 self.share[self.came[target]] += least
                 left -= least
-        # Sets with room, and whatever leads to one of them: a share that can move over.
+        # Sets with capacity, and sets with a share that can move to one of those.
         self.last = first = 0
         for target in range(self.load.shape[0]):
             self.open[target] = self.load[target] < UNIT - NEAR
@@ -532,8 +532,8 @@ cdef class MatchingFlow:
         return arc
 
     def exceeding(self, const int64_t[::1] items, const double[::1] x, const int64_t[::1] below):
-        """The items that are in no open set are divided among as many sets as their rank; whatever was cut
-        off is theirs, and no set can exceed its rank by more.
+        """Items in no open set are divided among as many sets as their rank; all excess is theirs, and no set
+        can exceed its rank by more.
         """
         cdef uint8_t[::1] inside = np.empty(x.shape[0], dtype=np.uint8)
         cdef Py_ssize_t i
@@ -545,11 +545,11 @@ cdef class MatchingFlow:
         return self.excess, np.asarray(inside).view(np.bool_)
 
     def round(self, const int64_t[::1] items, const double[::1] x, const double[::1] uniforms):
-        """Shares move along cycles of items and sets, which changes no item's sum, and along paths that
-        cannot be made longer, which changes those of the items at their ends: the difference of two entries,
-        or one of them. The probabilities keep their expectations, and every move settles an arc.
+        """Shares move along cycles of items and sets, which change no item's sum, and along maximal paths,
+        which change the sums of the items at their ends: the difference of two entries, or one entry. The
+        probabilities keep their expectations, and every move settles an arc.
 
-        Each move along a path takes a uniform number: one for each arc that is settled.
+        Each move along a path takes a uniform number: one for each settled arc.
         """
         cdef uint8_t[::1] chosen = np.zeros(x.shape[0], dtype=np.uint8)
         cdef Py_ssize_t crowded = 0, arc, i
@@ -591,7 +591,7 @@ cdef class MatchingFlow:
                         if first < 0:
                             self.place[_spot(node, n)] = length
                     elif not turned:
-                        # On from the other end.
+                        # Continue from the other end.
                         turned = True
                         for i in range((length + 1) // 2):
                             self.nodes[i], self.nodes[length - i] = self.nodes[length - i], self.nodes[i]
@@ -605,10 +605,10 @@ cdef class MatchingFlow:
                         break
                 for i in range(length + 1):
                     self.place[_spot(self.nodes[i], n)] = -1
-                # Without an item at its ends a path is as good as a cycle: there is nothing to draw for.
+                # A path without an item at its ends is like a cycle: nothing has to be drawn.
                 moves = first < 0 and (self.nodes[0] >= 0 or self.nodes[length] >= 0)
                 first = max(first, 0)
-                # By how much every other share can rise, the ones in between falling; and the reverse.
+                # How far every other share can rise while those in between fall; and the reverse.
                 up = down = UNIT
                 for i in range(first, length):
                     share = self.share[self.path[i]]

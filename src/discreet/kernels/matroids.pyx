@@ -1,7 +1,7 @@
 """Independence in graphic, transversal and linear matroids, and exchanges between two bases.
 
 An oracle has the table of a matroid, checked when it is made, and memory for one growing independent set. It
-serves one caller at a time: `fresh` gives another one with the same table.
+serves one caller at a time: `fresh` returns another oracle with the same table.
 
 Exchanges (`merge`) are those of swap rounding. They repeat, until two bases are equal: the smallest item that
 only the first has trades places with the smallest item of the second that both bases allow, and a random bit
@@ -16,7 +16,7 @@ cdef extern from *:
     """
     #define CLOSED INT64_MAX
     """
-    const int64_t CLOSED  # no search has so high a number
+    const int64_t CLOSED  # above the number of any search
 
 
 cdef int64_t[::1] _empty(Py_ssize_t size):
@@ -24,7 +24,7 @@ cdef int64_t[::1] _empty(Py_ssize_t size):
 
 
 cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cost) noexcept nogil:
-    """Let the entry at ``at`` sink: the smallest (cost, place) is at the top."""
+    """Restore the heap below ``at``: the smallest (cost, place) is at the top."""
     cdef int64_t moving = heap[at], lower, other
     cdef double weight = cost[moving]
     cdef Py_ssize_t child
@@ -44,7 +44,7 @@ cdef void _sink(int64_t *heap, Py_ssize_t size, Py_ssize_t at, const double *cos
 
 
 cdef class Oracle:
-    """An independence oracle: which items can join the independent set that was taken so far."""
+    """An independence oracle: which items can join the independent set taken so far."""
 
     cdef void clear(self) noexcept nogil:
         """Start with the empty set."""
@@ -59,7 +59,7 @@ cdef class Oracle:
         return made(*table)
 
     cdef int finish(self) except -1:
-        """Raise what went wrong since `clear`."""
+        """Raise any error that occurred since `clear`."""
         return 0
 
     cdef int check_items(self, const int64_t[::1] items) except -1:
@@ -84,7 +84,7 @@ cdef class Oracle:
     cdef int reserve(
         self, const int64_t[::1] items, const double[::1] cost, const int64_t[::1] ends
     ) except -1:
-        """Check what `offer_by_cost` is given and make room for it."""
+        """Check the arguments of `offer_by_cost` and allocate memory for it."""
         cdef Py_ssize_t size = items.shape[0], block
         self.check_items(items)
         if cost.shape[0] != size or (ends[ends.shape[0] - 1] if ends.shape[0] else 0) != size:
@@ -155,13 +155,13 @@ cdef class Oracle:
         return np.array(self.places[:number]), fits
 
     def merge(self, common, one, two, adopts):
-        """What is kept of two bases: ``common`` is in both, ``one`` in the first only, ``two`` in the second.
+        """Merge two bases: ``common`` is in both, ``one`` in the first only, ``two`` in the second only.
 
-        ``adopts`` has a bit for each item of ``one``: where it is true, the second base takes the item over.
+        ``adopts`` has a bit for each item of ``one``: if it is true, the second base takes over the item.
         """
         cdef int64_t[::1] shared = np.array(common, dtype=np.int64)
         cdef const uint8_t[::1] bits = np.asarray(adopts, dtype=np.bool_).view(np.uint8)
-        # Used up by the exchanges.
+        # Consumed by the exchanges.
         cdef int64_t[::1] first = np.array(one, dtype=np.int64), second = np.array(two, dtype=np.int64)
         cdef Py_ssize_t total = first.shape[0], done, left, partner, i
         cdef int64_t[::1] kept = _empty(total)
@@ -174,7 +174,7 @@ cdef class Oracle:
         with nogil:
             for done in range(total):
                 left = total - done
-                # What fits the first base without its smallest item: all of the second that may come.
+                # Items of the second base that fit the first base without its smallest item.
                 self._hold(shared, kept, done, first, left, 0)
                 for i in range(left):
                     fits[i] = self.offer(second[i], False)
@@ -188,7 +188,7 @@ cdef class Oracle:
                 if partner == left:
                     with gil:
                         raise ValueError("exchanges are between two bases of the matroid")
-                # The first item against the partner: both bases have one of them now.
+                # Exchange the first item and its partner: both bases now have the same one of them.
                 kept[done] = first[0] if bits[done] else second[partner]
                 for i in range(left - 1):
                     first[i] = first[i + 1]
@@ -213,7 +213,7 @@ cdef class Oracle:
 
 
 cdef class AskedOracle(Oracle):
-    """A function of a frozenset says whether it is independent."""
+    """Independence by a Python function of a frozenset."""
 
     def __init__(self, independent, Py_ssize_t n_items):
         self.independent, self.n_items, self.taken = independent, n_items, frozenset()
@@ -343,7 +343,7 @@ cdef class TransversalOracle(Oracle):
         self.searches = 0
 
     cdef int64_t search(self, int64_t item) noexcept nogil:
-        """A set that is free after a chain of moves starting with ``item``, or -1; who sought it is noted."""
+        """A set that is free after a chain of moves starting with ``item``, or -1; records the chain."""
         cdef Py_ssize_t height = 1, edge
         cdef int64_t mover, target
         self.searches += 1
@@ -379,7 +379,7 @@ cdef class TransversalOracle(Oracle):
             return False
         target = self.search(item)
         if target < 0:
-            # Nothing leads out of the sets just seen, whoever joins later: no search enters them again.
+            # Nothing leads out of the sets just seen for any later item: no search enters them again.
             for i in range(self.n_sets):
                 if self.seen[i] == self.searches:
                     self.seen[i] = CLOSED
@@ -431,8 +431,8 @@ cdef class LinearOracle(Oracle):
 
     A set is independent if it is so modulo one of the primes.
 
-    Memory: for each prime the number of columns taken, whether they tell anything, and each of
-    them, reduced, with the place of its leading 1; the items taken; the column at hand.
+    Memory: for each prime the number of columns taken, whether they are independent, and each of them,
+    reduced, with the index of its leading 1; the items taken; the current column.
     """
 
     def __init__(self, const int64_t[::1] primes, const int64_t[:, :, ::1] residues):
@@ -463,9 +463,9 @@ cdef class LinearOracle(Oracle):
         self.count = 0
 
     cdef bint offer(self, int64_t item, bint take) noexcept nogil:
-        """Primes are called upon in turn, the next one only where none before shows independence.
+        """Primes are tried in turn, the next one only if no earlier one shows independence.
 
-        Each first catches up with what others took; one modulo which that is dependent tells nothing.
+        Each first adds the items taken since its last use, and is ignored if these are dependent modulo it.
         """
         cdef Py_ssize_t size = self.rows, q, i, place
         cdef int64_t prime, chosen, factor, at

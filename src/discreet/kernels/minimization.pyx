@@ -12,8 +12,8 @@ from .rows cimport rising
 cdef class Cuts:
     """People who are cuts with prices: `objectives.Arcs`, checked once.
 
-    Tail and head of every arc; where a person's arcs start, which they are, and what they weigh; what the
-    items cost, in a row for each person or one for everybody.
+    Tail and head of every arc; the start of each person's arcs, their indices and weights; the items' prices,
+    in a row for each person or one for everybody.
     """
 
     cdef readonly Py_ssize_t n_people, n_items
@@ -72,7 +72,7 @@ cdef class Cuts:
         return cost
 
     def gradient(self, Py_ssize_t person, const double[::1] scores):
-        """What each item adds to the person's cut when items join by rising score, equal scores by item."""
+        """The marginal change of the person's cut as items join by rising score, equal scores by item."""
         cdef double[::1] out = np.empty(self.n_items)
         self.check(person, person + 1, scores.shape[0])
         if out.shape[0]:
@@ -80,7 +80,7 @@ cdef class Cuts:
         return np.asarray(out)
 
     def values(self, Py_ssize_t first, const double[::1] inside, double[::1] out):
-        """What the items that are 1 in ``inside`` cost people from ``first`` on, one for each output."""
+        """The cost of the items that are 1 in ``inside`` for people from ``first`` on, one per output."""
         cdef Py_ssize_t t
         self.check(first, first + out.shape[0], inside.shape[0])
         with nogil:
@@ -89,10 +89,10 @@ cdef class Cuts:
 
 
 cdef class Chain:
-    """The point clip(centre - sums / regularization, 0, 1), and the chain of sets that it passes through.
+    """The point clip(centre - sums / regularization, 0, 1), and the chain of its level sets.
 
-    ``order`` lists the items as the chain adds them, by rising sums, since the sums that were last asked for;
-    ties of the point are broken by the sums, those of the sums by item.
+    ``order`` lists the items as the chain adds them, by rising sums, for the sums last used; ties of the
+    point are broken by the sums, those of the sums by item.
     """
 
     _state = ("order",)
@@ -124,7 +124,7 @@ cdef class Chain:
         return 0
 
     cdef void sort(self, const double *scores) noexcept nogil:
-        """Put the order right, by rising score, equal scores by item."""
+        """Sort the order by rising score, equal scores by item."""
         rising(scores, self.n_items, &self.places[0], &self.merged[0])
 
     cdef double range_of(self, const double *gradient, bint empty_is_free) noexcept nogil:
@@ -146,7 +146,7 @@ cdef class Chain:
     def range(self, const double[::1] gradient, const double[::1] sums, bint empty_is_free):
         """The smallest range of a submodular function with this gradient along the chain of ``sums``.
 
-        Where the empty set is free: its smallest bound.
+        If the empty set costs nothing: its smallest bound.
         """
         self.check(gradient)
         self.sort_by(sums)
@@ -166,7 +166,7 @@ cdef class Chain:
         return np.asarray(out)
 
     def draw(self, const double[::1] sums, double exploration, double uniform):
-        """One set of the chain, by its weight and by ``exploration``: the set, its size, and its chance."""
+        """Draw a set of the chain by its weight and ``exploration``: the set, size and probability."""
         cdef double[::1] out = np.empty(self.n_items)
         cdef double above = 1.0, below, passed = 0.0, chance = 1.0
         cdef Py_ssize_t n = self.n_items, place = self.n_items, k
@@ -191,10 +191,10 @@ cdef class Chain:
     ):
         """Rounds ``first`` to ``stop`` of a stream; between them a sum is taken, with a row of noise.
 
-        ``totals`` are the running sum (None for a single round), its private sum so far, and the gradient
-        that no sum has yet. On entry ``shown`` is what is played in the first round; on return it is that of
-        the last, and so is the gradient. ``limits`` are the largest range of a gradient, infinite for people
-        who are known to keep to it, and whether the empty set is free. Answers how many were shortened.
+        ``totals`` are the running sum (None for a single round), its private sum so far, and the gradient not
+        yet added. On entry ``shown`` is the set played in the first round; on return it is that of the last,
+        and so is the gradient. ``limits`` are the largest range of a gradient, infinite for people known to
+        keep to it, and whether the empty set costs nothing. Returns how many gradients were shortened.
         """
         cdef PrefixSum steps = totals[0]
         cdef double[::1] sums = totals[1], pending = totals[2]

@@ -1,4 +1,4 @@
-"""Noise on a grid. What the constants mean, and why the outcome is exact: ``discreet.privacy.samplers``."""
+"""Noise on a grid. For the constants, and why the result is exact, see ``discreet.privacy.samplers``."""
 
 from libc.math cimport INFINITY, fabs, frexp, ldexp, rint, sqrt, trunc
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
@@ -65,7 +65,7 @@ cdef Py_ssize_t _attempt(
             continue
         low = <int64_t>(second & LOW_BITS)
         half = <int64_t>((second >> 22) & 1)
-        if second < PASSED:  # as nearly all are
+        if second < PASSED:  # nearly always
             out[i] = _signed((((cell << 22) + low) << 1) + half, second, coarser)
             continue
         test = <double>(second >> 24)
@@ -122,7 +122,7 @@ cdef struct Spare:
 
 
 cdef void *_reserve(Spare *spare, Py_ssize_t width) except NULL:
-    """Room for the attempts of one row; the caller frees what is returned."""
+    """Allocate memory for the attempts of one row; the caller frees it."""
     cdef char *memory = <char *>malloc(width * (5 * sizeof(int64_t) + 1) + 1)
     if not memory:
         raise MemoryError
@@ -137,10 +137,10 @@ cdef void *_reserve(Spare *spare, Py_ssize_t width) except NULL:
 cdef Py_ssize_t _row(
     const uint64_t *words, Py_ssize_t held, Table table, int coarser, int64_t *out, Py_ssize_t width, Spare *spare
 ) noexcept nogil:
-    """A row as `attempt_noise` and the attempts after it make it, from ``held`` words.
+    """One row, as by `attempt_noise` and further attempts, from ``held`` words.
 
-    Returns how many words it took; minus how many it takes at the least, where there are fewer; 0 where it
-    cannot be decided here.
+    Returns the number of words used; minus the least number needed, if there are fewer; 0 if the row cannot
+    be decided here.
     """
     cdef Py_ssize_t i, failed, left, needed = 2 * width
     if needed > held:
@@ -172,10 +172,10 @@ def noise_rows(
     const uint64_t[::1] words, const uint64_t[::1] cells, const uint16_t[::1] guide, bint gaussian,
     int64_t[:, ::1] out,
 ):
-    """Rows of whole steps, from words in a row.
+    """Rows of integer steps, from consecutive words.
 
-    Returns how many rows are done, how many words they took, and how many the next one takes at the least;
-    0 where it cannot be decided here.
+    Returns the number of rows done, of words used, and of words that the next row needs at least, or 0 if it
+    cannot be decided here.
     """
     cdef Py_ssize_t rows = out.shape[0], width = out.shape[1], at = 0, used = 0, row = 0
     cdef Table table = _table(cells, guide, gaussian)
@@ -193,7 +193,7 @@ def noise_rows(
 
 
 def sphere_rows(const uint64_t[::1] words, gaussian, exponential, int64_t[:, ::1] out):
-    """The same for rows of spherical noise (`samplers.spherical`): tables of both laws instead of one.
+    """The same for rows of spherical noise (`samplers.spherical_rows`), with tables of both laws.
 
     Sums of d numbers are off by d - 1 roundings, not by one: a coordinate by (12 + 1.5 d) u of itself.
     """
@@ -291,7 +291,7 @@ cdef int64_t _long_division(double value, int64_t divisor, int exponent) noexcep
 cdef cloned_wide _truncated(
     const double *values, Py_ssize_t size, double inverse, int64_t *out, uint8_t *unsure
 ) noexcept nogil:
-    """Quotients rounded towards zero, and whether that is certain without a division in integers."""
+    """Quotients rounded towards zero, and whether this is certain without integer division."""
     cdef Py_ssize_t i
     cdef double quotient, beyond, whole
     for i in range(size):
@@ -308,7 +308,7 @@ cdef void to_grid_of(
 ) noexcept nogil:
     cdef uint8_t unsure[256]
     cdef Py_ssize_t start, count, i
-    # Infinite, so that everything is divided in integers, where it might not have all its digits.
+    # Infinite if it might lose digits, so that everything is divided in integers.
     cdef double inverse = ldexp(1.0 / <double>mantissa, -exponent) if -900 < exponent < 900 else INFINITY
     for start in range(0, size, 256):
         count = min(<Py_ssize_t>256, size - start)
@@ -321,9 +321,9 @@ cdef void to_grid_of(
 def to_grid(const double[::1] values, int64_t mantissa, int exponent, int64_t[::1] out):
     """``out = trunc(values / (mantissa * 2^exponent))`` exactly, saturated at +-2^62.
 
-    A quotient in floating point would be off by whole units for large values, and that error would not be in
-    anybody's sensitivity. Below 2^40 it is off by less than 2^-11: where no whole number is as near as that,
-    it is rounded towards zero. All others are divided in integers. ``mantissa`` is in [2^31, 2^32).
+    A quotient in floating point would be off by entire steps for large values, and the sensitivity would not
+    cover that error. Below 2^40 it is off by less than 2^-11: if no integer is that close, it is rounded
+    towards zero. All others are divided in integers. ``mantissa`` is in [2^31, 2^32).
     """
     if out.shape[0] != values.shape[0] or not 1 << 31 <= mantissa < 1 << 32:
         raise ValueError("as many steps as values, of a mantissa from 2^31 to 2^32")

@@ -1,9 +1,9 @@
-"""Unit vectors of people and their products, summed up in whole units: what a private item model is made of.
+"""Unit vectors of people and their products, summed in integer units, for private item models.
 
-A row with weights x becomes q = floor(UNIT * x / |x|), entry by entry, so that q / UNIT is a vector of length
-at most 1 without a negative entry. That q is no longer than UNIT is made sure of in whole numbers, whatever
-the floats did. Sums of q, and of the products of its entries, are whole numbers: one person's part is exact,
-and how people are divided among threads or machines does not matter.
+A row with weights x becomes q = floor(UNIT * x / |x|), entry by entry, so that q / UNIT is a vector of norm
+at most 1 without a negative entry. That the norm of q is at most UNIT is enforced in integers, independently
+of floating-point rounding. Sums of q, and of the products of its entries, are integers: one person's part is
+exact, and the division of people among threads or machines does not matter.
 """
 
 from libc.math cimport floor, sqrt
@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 
 from .rows cimport Compressed, Matrix, at
 
-UNIT = 1 << 12  # to 1: a product has 2^24 units, and sums over 2^29 people are exact floats
+UNIT = 1 << 12  # units per 1: a product has 2^24 units, and sums over 2^29 people are exact floats
 
 cdef int64_t _UNIT = UNIT
 
@@ -20,7 +20,7 @@ cdef int64_t _UNIT = UNIT
 cdef Py_ssize_t _unit_row(
     const Matrix *rows, Py_ssize_t row, const int32_t *place, int32_t *items, int64_t *units
 ) noexcept nogil:
-    """The row on items with a place, as a vector of length at most UNIT; how many entries it has."""
+    """The row's items with a place, as a vector of norm at most UNIT; returns its number of entries."""
     cdef Py_ssize_t p, count = 0, i
     cdef double largest = 0.0, squares = 0.0, weight, scale
     cdef int64_t total = 0
@@ -42,7 +42,7 @@ cdef Py_ssize_t _unit_row(
             total += units[count] * units[count]
             count += 1
     i = 0
-    while total > _UNIT * _UNIT:  # the floats rounded up somewhere: take it back
+    while total > _UNIT * _UNIT:  # floats were rounded up: correct it
         if units[i] > 0:
             units[i] -= 1
             total -= 2 * units[i] + 1
@@ -68,9 +68,9 @@ def add_units(
     Compressed people not None, Py_ssize_t first, const uint8_t[::1] within_limit not None,
     const int32_t[::1] place not None, int64_t weight, int64_t[::1] sums not None,
 ):
-    """Add ``weight`` times the unit vectors of people from ``first`` on, those within their limit.
+    """Add ``weight`` times the unit vectors of people from ``first`` on who are within their limit.
 
-    ``place`` says which entry of the sums an item has, -1 for none: a vector is of the items with a place.
+    ``place`` is each item's entry in the sums, -1 for none; vectors are of the items with a place only.
     """
     _add(people, first, within_limit, place, weight, sums, None)
 

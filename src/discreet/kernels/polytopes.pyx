@@ -44,7 +44,7 @@ cdef cloned _back_substitute(
     cdef double a, b, c, d
     cdef const double *row
     for i in range(size - 1, -1, -1):
-        # Four sums at a time: one alone would wait for each of its additions.
+        # Four sums at a time, as a single one would wait for each addition.
         a, b, c, d = right[i], 0.0, 0.0, 0.0
         row = factor + i * stride
         last = i + 1 + (size - i - 1) // 4 * 4
@@ -61,7 +61,7 @@ cdef cloned _back_substitute(
 cdef void _drop(
     double *factor, Py_ssize_t stride, Py_ssize_t size, Py_ssize_t gone, double *half
 ) noexcept nogil:
-    """Take a column out of the upper Cholesky factor; rotations of rows make it triangular again.
+    """Remove a column from the upper Cholesky factor; rotations of rows make it triangular again.
 
     ``half``, the solution of factor' half = 1, turns with the rows.
     """
@@ -74,7 +74,7 @@ cdef void _drop(
         start = max(i - 1, gone)
         memmove(row + start, row + start + 1, (size - 1 - start) * sizeof(double))
         if i > gone:
-            # Below the diagonal of the row before it stands what was the diagonal of this one.
+            # The former diagonal of this row is now below the diagonal of the row before.
             before = row - stride
             length = hypot(before[i - 1], row[i - 1])
             c = before[i - 1] / length
@@ -101,7 +101,7 @@ cdef class NearestPointSearch:
 
     def __init__(self, Oracle oracle not None, Py_ssize_t n_items, Py_ssize_t rank):
         """For searches among up to ``n_items`` items, whose independent sets have up to ``rank`` of them."""
-        # Not a power of two, whose multiples would share a few lines of the cache.
+        # Not a power of two, whose multiples would compete for a few cache lines.
         cdef Py_ssize_t room = (1 << (n_items + 1).bit_length()) + 8
         self.oracle, self.n_items, self.rank = oracle, n_items, rank
         self.members = np.empty((room, rank), dtype=np.int64)
@@ -115,7 +115,7 @@ cdef class NearestPointSearch:
         self, const int64_t[::1] items, const double[::1] target, const int64_t[::1] ends, *,
         const int64_t[::1] below, Py_ssize_t tight, Py_ssize_t most, Py_ssize_t limit,
     ):
-        """Search, for ``x``, ``shares`` and `vertices`; answers the duality gap and the number of steps.
+        """Search, for ``x``, ``shares`` and `vertices`; returns the duality gap and the number of steps.
 
         Block b of the face's chain of tight sets ends before ``items[ends[b]]``; from block ``tight`` on
         items are free. The independent set ``below`` is contracted. No set has more than ``most`` items.
@@ -133,7 +133,7 @@ cdef class NearestPointSearch:
 
     @property
     def x(self):
-        """The point, in the order of the items of the last search, and then numbers without a meaning."""
+        """The point, in the order of the items of the last search, followed by unused entries."""
         return np.asarray(self.point)
 
     @property
@@ -185,7 +185,7 @@ cdef class NearestPointSearch:
                 distance += residual[i] * residual[i]
             if size:
                 gap[0] = scale - won
-                # Near the end a step lowers the distance by less than its rounding, but never for long.
+                # Near the end a step lowers the distance by less than its rounding, but only for a few steps.
                 stalled = stalled + 1 if distance >= best else 0
                 best = min(distance, best)
                 if gap[0] <= GAP * (1.0 + fabs(scale)) or stalled > STALLED_STEPS or steps >= limit:
@@ -205,7 +205,7 @@ cdef class NearestPointSearch:
                 column[i] = value
                 left -= value * value
                 last -= value * self.half[i]
-            # There are never more vertices than items and one, but for rounding.
+            # Except for rounding there are at most as many vertices as items, plus one.
             if size and (left <= 1e-13 * corner or size == n + 1):
                 break
             for i in range(count):
@@ -230,9 +230,9 @@ cdef class NearestPointSearch:
         return steps
 
     cdef Py_ssize_t _walk(self, Py_ssize_t size) noexcept nogil:
-        """From shares to those of the nearest point of the hull; vertices that lose theirs are dropped.
+        """Move to the nearest point of the hull; vertices whose share vanishes are dropped.
 
-        Answers how many are left.
+        Returns how many are left.
         """
         cdef Py_ssize_t stride = self.factor.shape[1], leaving, rows, kept, i, j
         cdef double total, step, drop, reach
@@ -250,7 +250,7 @@ cdef class NearestPointSearch:
                 ideal[i] /= total
                 if ideal[i] <= SMALLEST_SHARE:
                     drop = shares[i] - ideal[i]
-                    # A vertex that does not fall has share 0 already: it goes at once.
+                    # A vertex whose share does not fall has share 0 already and is dropped at once.
                     reach = shares[i] / drop if drop > 0.0 else 0.0
                     if reach < step:
                         step = reach
@@ -287,7 +287,7 @@ cdef class NearestPointSearch:
 def scale(const double[::1] log_w, const int64_t[::1] items, double total, double[::1] log_x):
     """min(0, log_w + s) with the s for which the exponentials sum to ``total``, less than there are items.
 
-    For ``items`` only. Whatever exceeds 1 is set to it, and the others share the rest, until none does.
+    For ``items`` only. Entries above 1 are set to 1, and the others share the rest, until none exceeds 1.
     """
     cdef Py_ssize_t i
     if log_x.shape[0] != log_w.shape[0]:
@@ -318,7 +318,7 @@ cdef void _scale(
         for i in range(size):
             if log_x[items[i]] < 0.0:
                 weight += exp(log_w[items[i]] - top)
-        # Where the capped ones leave nothing, the others stay as far below the last of them as they are.
+        # If the capped ones leave nothing, the others keep their distance below the last of them.
         left = total - capped
         level = reach + top
         if left > 0.0:

@@ -1,4 +1,4 @@
-"""What differs between compilers: see portable.h."""
+"""Differences between compilers: see portable.h."""
 
 from libc.stdint cimport uint64_t
 

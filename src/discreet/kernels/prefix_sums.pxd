@@ -1,7 +1,7 @@
 """A private running sum, for loops that add many vectors to it.
 
 Such a loop calls `PrefixSum.ready` once, with the interpreter's lock: it refuses vectors of another size, and
-more steps than there is noise for. Then it calls `step` so many times, without the lock. ``sums`` is the
+more steps than there is noise for. Then it calls `step` that many times, without the lock. ``sums`` is the
 private sum after the last step.
 """
 
@@ -38,7 +38,7 @@ cdef class FactorizedPrefix(PrefixSum):
 cdef struct Node:
     Py_ssize_t level  # it holds 2^level vectors
     Py_ssize_t slot  # where it is kept
-    Py_ssize_t before  # where the node is kept that ends where this one begins; -1 if none does
+    Py_ssize_t before  # the slot of the node that ends where this one begins; -1 if there is none
 
 
 cdef class TreePrefix(PrefixSum):

@@ -1,12 +1,12 @@
 # cython: auto_pickle=False
 """Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.prefix_sum``.
 
-A step has two halves. `encode` gives what is to be released for a vector, without its noise: the output of a
-filter, or the sums of the nodes of a tree that the vector completes. `decode` takes what was released; the
-``prefix`` becomes the private sum after the step. A loop that has noise for many steps takes both halves at
-once (`PrefixSum.step`, see the .pxd).
+A step has two halves. `encode` gives the values to release for a vector, before noise: the output of a
+filter, or the sums of the tree nodes that the vector completes. `decode` takes the released values and sets
+``prefix`` to the private sum after the step. A loop that has noise for many steps does both halves at once
+(`PrefixSum.step`, see the .pxd).
 
-Arrays are the caller's, who saves them; their shapes and types are checked where a sum is made.
+Arrays belong to the caller, who saves them; their shapes and types are checked when a sum is made.
 """
 
 import numpy as np
@@ -19,14 +19,14 @@ from .noise cimport to_grid_of
 from .portable cimport cloned_wide
 
 cdef enum:
-    TILE = 128  # coordinates at a time, all of whose numbers stay in the cache
+    TILE = 128  # coordinates at a time, so that all their numbers stay in the cache
 
 
 cdef class PrefixSum:
-    """What the methods share: the grid of the noise, the private sum so far, rows of noise for `step`.
+    """Base of the methods: the grid of the noise, the private sum so far, rows of noise for `step`.
 
-    ``grid`` is (mantissa, exponent, step), or None for no noise; nothing is rounded then. ``prefix`` is the
-    sum so far, and is overwritten.
+    ``grid`` is (mantissa, exponent, step), or None for no noise and no rounding. ``prefix`` is the sum so
+    far, and is overwritten.
     """
 
     def __init__(self, grid, double[::1] prefix not None):
@@ -41,7 +41,7 @@ cdef class PrefixSum:
         self.give(np.empty((0, self.size), dtype=np.int64))
 
     def give(self, const int64_t[:, ::1] noise not None):
-        """Rows of noise for the next steps of a loop, in place of those it was given before."""
+        """Set the rows of noise for the next steps of a loop, replacing earlier ones."""
         if noise.shape[1] != self.size:
             raise ValueError(f"noise has {noise.shape[1]} coordinates; the sum has {self.size}")
         self.noise, self.row = noise, 0
@@ -58,7 +58,7 @@ cdef class PrefixSum:
         pass
 
     def add(self, const double[:, ::1] vectors not None):
-        """Take a step with a row of noise for each vector, as a loop does."""
+        """Take a step with a row of noise for each vector, as loops do."""
         cdef Py_ssize_t i
         self.ready(vectors.shape[1], vectors.shape[0])
         with nogil:
@@ -67,7 +67,7 @@ cdef class PrefixSum:
 
 
 cdef cloned_wide _in_units(const int64_t *steps, Py_ssize_t size, double unit, double *out) noexcept nogil:
-    """Whole numbers as floats, rounded once, times ``unit``."""
+    """Integers as floats, rounded once, times ``unit``."""
     cdef Py_ssize_t i
     for i in range(size):
         out[i] = <double>steps[i] * unit
@@ -98,7 +98,7 @@ cdef cloned_wide _decode(
     double *buffers, Py_ssize_t stride, Py_ssize_t count, const double *decays, const double *weights,
     const double *released, Py_ssize_t size, double *prefix,
 ) noexcept nogil:
-    """Invert `_encode` on what was released, and add what it says about this step to ``prefix``."""
+    """Invert `_encode` on the released values, and add the result for this step to ``prefix``."""
     cdef double fresh[TILE]
     cdef double weight, decay
     cdef double *buffer
@@ -120,8 +120,8 @@ cdef cloned_wide _decode(
 cdef class FactorizedPrefix(PrefixSum):
     """A sum by a Toeplitz factorisation, whose filter is held as decaying buffers.
 
-    The filter gives ``vector + sum(weights * encoder)``; then ``encoder = decays * encoder + vector``. What
-    was released goes through the inverse filter, whose buffers are ``decoder``.
+    The filter gives ``vector + sum(weights * encoder)``; then ``encoder = decays * encoder + vector``. The
+    released values pass through the inverse filter, whose buffers are ``decoder``.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ cdef class FactorizedPrefix(PrefixSum):
         )
 
     def encode(self, const double[::1] vector not None):
-        """What is to be released for the vector: a row of steps of the grid, or of floats without noise."""
+        """The values to release for the vector: a row of steps of the grid, or of floats without noise."""
         if vector.shape[0] != self.size:
             raise ValueError(f"a vector of {vector.shape[0]} coordinates does not fit a sum of {self.size}")
         if not self.noisy:
@@ -227,7 +227,7 @@ ctypedef fused outcome:
 cdef void _sum_nodes(
     const number *vector, Py_ssize_t size, Node node, Py_ssize_t rows, number *true_sums, number *out
 ) noexcept nogil:
-    """The sums of the nodes that ``vector`` completes, level after level; or of the last one alone."""
+    """The sums of the nodes that ``vector`` completes, level by level; or of the last one alone."""
     cdef Py_ssize_t level, i
     cdef number *last = out
     for i in range(size):
@@ -248,9 +248,9 @@ cdef void _release_node(
     const number *released, Py_ssize_t size, Node node, const double *own_weights, outcome *estimates,
     outcome *prefixes,
 ) noexcept nogil:
-    """Keep what was released of a node, and the sum of everything up to its end.
+    """Store the release of a node, and the sum of everything up to its end.
 
-    With ``own_weights``, a node's own release has this weight, and what is known of its two halves the rest.
+    With ``own_weights``, a node's own release has this weight, and the estimates of its halves the rest.
     """
     cdef Py_ssize_t level, i
     cdef outcome *estimate = estimates + node.slot * size
@@ -275,10 +275,10 @@ cdef class TreePrefix(PrefixSum):
     """A sum by a binary tree: each finished block of 2^level vectors is released once.
 
     Nodes that later sums need are kept in slots, one for each level and a second one for the last:
-    ``true_sums`` are what they hold, ``estimates`` what is released of that, ``prefixes`` the estimates of
-    everything up to their end. All are whole steps of the grid; floats where there is no noise. With
-    ``own_weights``, by level, an estimate is a mean of a node's own release, which has this weight, and of
-    what is known of its halves: each level that a vector completes is released then, and they are floats.
+    ``true_sums`` are their sums, ``estimates`` the released sums, ``prefixes`` the estimates of everything up
+    to their end. All are integer steps of the grid, or floats without noise. With ``own_weights``, by level,
+    an estimate is a weighted mean of a node's own release, which has this weight, and of the estimates of its
+    halves: then each level that a vector completes is released, and estimates and prefixes are floats.
 
     Vectors of a loop are shortened to a ``norm`` (1 or 2) of ``norm_bound``.
     """
@@ -320,7 +320,7 @@ cdef class TreePrefix(PrefixSum):
         while node.level < top and (self.taken >> node.level) & 1:
             node.level += 1
         node.slot = node.level + full if node.level == top else node.level
-        node.before = node.level + 1  # the next smaller one that is kept
+        node.before = node.level + 1  # the latest kept node before it
         while node.before < top and not (self.taken >> node.before) & 1:
             node.before += 1
         if node.before >= top:
@@ -333,7 +333,7 @@ cdef class TreePrefix(PrefixSum):
         return 0
 
     def encode(self, double[::1] vector not None):
-        """What is to be released for the vector: a row for each node it completes that is."""
+        """The values to release for the vector: a row for each released node that it completes."""
         if vector.shape[0] != self.size:
             raise ValueError(f"a vector of {vector.shape[0]} coordinates does not fit a sum of {self.size}")
         self._room()
@@ -413,7 +413,7 @@ cdef class TreePrefix(PrefixSum):
 
 
 cdef void _shorten(double *vector, Py_ssize_t size, int norm, double longest, double *parts) noexcept nogil:
-    """Shorten a vector that is longer than was declared; the length as `privacy.prefix_sum` takes it."""
+    """Shorten a vector that exceeds the declared norm, computed as in `privacy.prefix_sum`."""
     cdef double largest = 0.0, length, factor
     cdef int exponent
     cdef Py_ssize_t i, left = size, half

@@ -1,8 +1,8 @@
-"""What one person of a row family gains: the one place where the kinds of rows are written.
+"""Gains of one row: the only place where the formulas of the kinds of rows are written.
 
-A row is one person (or one topic). It carries one number of state, and each item in it has one weight. How an
-item's gain follows from those two is the *kind*. Functions take it as an argument: where they are called with
-a literal kind, the compiler leaves the others out.
+A row is one person (or one topic). It has one number of state, and each item in it has one weight. The *kind*
+determines an item's gain from these two. Functions take it as an argument: if they are called with a literal
+kind, the compiler removes the others.
 """
 
 from libc.math cimport floor, log1p, sqrt
@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cpdef enum:
     COVER = 0  # served or not; an item serves its rows
-    SURVIVE = 1  # the chance of not being served
+    SURVIVE = 1  # the probability of not being served
     BEST = 2  # the largest weight so far
     SQRT = 3  # the root of the sum of weights
     LOG = 4  # log(1 + sum)
@@ -18,7 +18,7 @@ cpdef enum:
 
 
 cdef inline double gain(int kind, double state, double weight, double cap) noexcept nogil:
-    """What an item of this weight adds to a row in this state."""
+    """The gain of an item of this weight in a row in this state."""
     cdef double after, roots
     if kind == COVER:
         return 1.0 - state
@@ -27,7 +27,7 @@ cdef inline double gain(int kind, double state, double weight, double cap) noexc
     if kind == BEST:
         return weight - state if weight > state else 0.0
     if kind == SQRT:
-        # The difference of the two roots without their cancelling; roots of positive floats exceed 1e-200.
+        # The difference of the two roots without cancellation; roots of positive floats exceed 1e-200.
         roots = sqrt(state + weight) + sqrt(state)
         return weight / (1e-200 if roots < 1e-200 else roots)
     if kind == LOG:
@@ -66,10 +66,10 @@ cdef inline double height(int kind, double total, double cap) noexcept nogil:
 
 
 cdef inline double whole_steps(double gain, double per_unit, double left) noexcept nogil:
-    """A gain as a whole number of steps of ``1 / per_unit``: rounded down, from 0 to ``left``.
+    """A gain as an integer number of steps of ``1 / per_unit``: rounded down, from 0 to ``left``.
 
-    Steps are kept as floats without a fraction, which add up exactly below 2^53 and, unlike integers, are cut
-    and compared several at a time. What is no number counts 0.
+    Steps are integers in floats, which add up exactly below 2^53 and, unlike 64-bit integers, can be clipped
+    and compared in vector registers. NaN counts 0.
     """
     cdef double steps = floor(gain * per_unit)
     steps = steps if steps > 0.0 else 0.0
@@ -85,7 +85,7 @@ cdef inline int64_t whole_units(double amount, double per_unit, int64_t most) no
 
 
 cdef struct Numbers:
-    # An array without gaps (step 1), or one number in memory for all places (step 0).
+    # A contiguous array (step 1), or one number for all places (step 0).
     const double *first
     Py_ssize_t step
 
@@ -121,11 +121,11 @@ cdef class RowTable:
 
 
 cdef inline Py_ssize_t place_of(const Matrix *rows, Py_ssize_t row, int64_t item) noexcept nogil:
-    """Where ``item`` stands among the entries of a sorted row; the row's end if it is not there."""
+    """The index of ``item`` among the entries of a sorted row; the row's end if it is not there."""
     cdef Py_ssize_t start = rows.indptr[row], stop = rows.indptr[row + 1]
     cdef Py_ssize_t low = start, left = stop - start, half
-    # Without branches on what is read: those are guessed wrongly half of the time. As long as more than one
-    # place is left, the item stands among them or nowhere.
+    # Without branches on the data, half of which would be mispredicted. As long as more than one place is
+    # left, the item is among them or absent.
     while left > 1:
         half = left >> 1
         low += half * <Py_ssize_t>(rows.indices[low + half - 1] < item)
@@ -136,7 +136,7 @@ cdef inline Py_ssize_t place_of(const Matrix *rows, Py_ssize_t row, int64_t item
 cdef inline double value_of(
     RowTable people, Py_ssize_t row, const int32_t *items, Py_ssize_t count
 ) noexcept nogil:
-    """What a set is worth to one of compressed rows."""
+    """The value of a set to one of compressed rows."""
     cdef const Matrix *rows = &people.rows
     cdef double state = people.fresh, value = 0.0, weight
     cdef double share = at(&people.share, row), cap = at(&people.cap, row)

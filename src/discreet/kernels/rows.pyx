@@ -1,7 +1,7 @@
-"""Loops over people x items arrays: gains, sums of gains in whole steps, and multilinear gradients.
+"""Loops over people x items arrays: gains, sums of gains in integer steps, and multilinear gradients.
 
-A person's gain is rounded down to a whole number of steps before it is added to others' (`whole_steps`): one
-person's part of a sum is then exact, and whole numbers add up the same in any order.
+A person's gain is rounded down to an integer number of steps before it is added to others' (`whole_steps`):
+one person's part of a sum is then exact, and integers add up the same in any order.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -15,7 +15,7 @@ import numpy as np
 cpdef enum:
     # An expectation over all subsets of a row is a sum of 2^m terms for each of its m undecided items.
     ENUMERABLE = 12
-    # Up to this many are gone through where a mean over random sets would do.
+    # Up to this many are enumerated even if a mean over random sets would suffice.
     SHORT = 8
 
 cdef enum Loop:
@@ -40,7 +40,7 @@ cdef Numbers numbers_of(const double[:] array, Py_ssize_t size, str name) except
 
 
 cdef bint _sound(const Matrix *matrix, Py_ssize_t n_entries) noexcept nogil:
-    """Whether no index leads out of an array."""
+    """Whether all indices are within their arrays."""
     cdef Py_ssize_t i
     cdef bint right = matrix.indptr[0] == 0 and matrix.indptr[matrix.n_rows] == n_entries
     for i in range(matrix.n_rows):
@@ -51,7 +51,7 @@ cdef bint _sound(const Matrix *matrix, Py_ssize_t n_entries) noexcept nogil:
 
 
 cdef class Compressed:
-    """A sparse matrix in compressed rows, checked once: no index of it leads out of an array."""
+    """A sparse matrix in compressed rows, checked once: all its indices are within their arrays."""
 
     def __init__(self, indptr, indices, data, Py_ssize_t n_columns):
         cdef const int64_t[::1] ends = indptr
@@ -71,9 +71,9 @@ cdef class Compressed:
         return Compressed, (*self._arrays, self.matrix.n_columns)
 
     def transposed(self):
-        """The same entries by column: where each column starts, the rows that hold it in order, and weights.
+        """The same entries by column: the start of each column, its rows in order, and the weights.
 
-        Where the weights are one number in memory, None stands for them.
+        The weights are None if they are one number stored once.
         """
         cdef const Matrix *m = &self.matrix
         cdef Py_ssize_t i, p, place, n_entries = m.indptr[m.n_rows]
@@ -105,7 +105,7 @@ cdef class Compressed:
         return *made, weights
 
     def falling(self):
-        """Columns and weights of each row in order of falling weight; of equal ones the first comes first."""
+        """Columns and weights of each row in order of falling weight, ties by column."""
         cdef const Matrix *m = &self.matrix
         cdef Py_ssize_t n_entries = m.indptr[m.n_rows], i, p, most = longest_row(m, 0, m.n_rows)
         made = np.empty(n_entries, dtype=np.int32), np.empty(n_entries)
@@ -129,7 +129,7 @@ cdef class Compressed:
 
 
 cdef void rising(const double *scores, Py_ssize_t count, int64_t *order, int64_t *spare) noexcept nogil:
-    """Places by rising score, equal scores by place: short runs are sorted, then pairs of runs merged."""
+    """Indices by rising score, ties by index: short runs are sorted, then pairs of runs merged."""
     cdef Py_ssize_t i, j, size = 16, start, left, right, middle, stop, place
     for i in range(count):
         j = i
@@ -144,7 +144,7 @@ cdef void rising(const double *scores, Py_ssize_t count, int64_t *order, int64_t
             right = middle = min(start + size, count)
             stop = min(start + 2 * size, count)
             for place in range(start, stop):
-                # Of equal scores the left run holds the earlier places.
+                # For equal scores the left run has the smaller indices.
                 if left < middle and (right >= stop or not scores[order[right]] < scores[order[left]]):
                     spare[place] = order[left]
                     left += 1
@@ -158,7 +158,7 @@ cdef void rising(const double *scores, Py_ssize_t count, int64_t *order, int64_t
 
 
 cdef Py_ssize_t longest_row(const Matrix *rows, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
-    """How many entries the longest of some rows has."""
+    """The number of entries of the longest of some rows."""
     cdef Py_ssize_t i, longest = 0
     for i in range(first, last):
         longest = max(longest, rows.indptr[i + 1] - rows.indptr[i])
@@ -168,7 +168,7 @@ cdef Py_ssize_t longest_row(const Matrix *rows, Py_ssize_t first, Py_ssize_t las
 # --- growing sets -----------------------------------------------------------------------------------------
 
 cdef struct Job:
-    # Rows, and the same entries by column where an item is chosen; or a dense array.
+    # Rows, and the same entries by column if an item is chosen; or a dense array.
     const Matrix *rows
     const Matrix *columns
     const double *dense
@@ -177,7 +177,7 @@ cdef struct Job:
     Py_ssize_t n_items
     Numbers share
     Numbers cap
-    # What was chosen so far: the state of each row, and the steps that it may still add.
+    # For the items chosen so far: the state of each row, and the steps that it may still add.
     double *state
     double *left
     double per_unit
@@ -187,7 +187,7 @@ cdef struct Job:
 
 
 cdef inline inlined _sums(int kind, bint dense, bint single, bint stepped, Job *job) noexcept nogil:
-    """Every row's gains, in whole steps or as they are."""
+    """Every row's gains, in integer steps or unrounded."""
     cdef const int32_t *indices = job.rows.indices
     cdef const double *weights = job.rows.data.first
     cdef const float *singles = job.singles
@@ -214,7 +214,7 @@ cdef inline inlined _sums(int kind, bint dense, bint single, bint stepped, Job *
 
 
 cdef inline inlined _choose(int kind, bint dense, bint stepped, Job *job) noexcept nogil:
-    """One item is chosen: its rows move, and what they add; in whole steps, or as it is."""
+    """Choose one item: update the states and gains of its rows, in integer steps or unrounded."""
     cdef const int32_t *indices = job.rows.indices
     cdef const double *weights = job.rows.data.first
     cdef double *out = job.out
@@ -273,7 +273,7 @@ cdef inline inlined _looped(int kind, bint dense, Loop loop, Job *job) noexcept 
 
 
 cdef inline inlined _of_kind(int kind, bint dense, Loop loop, Job *job) noexcept nogil:
-    """Each loop once for each kind, which is a constant in it."""
+    """Dispatch to the loop compiled for this kind as a constant."""
     if kind == COVER:
         _looped(COVER, dense, loop, job)
     elif kind == SURVIVE:
@@ -300,7 +300,7 @@ cdef void add_row_sums(
     int kind, const double *weights, const float *singles, Py_ssize_t n_items, double share, double cap,
     double state, double left, double per_unit, double *out,
 ) noexcept nogil:
-    """Add the gains of one dense row to ``out``, in whole steps of ``1 / per_unit`` and at most ``left``.
+    """Add the gains of one dense row to ``out``, in integer steps of ``1 / per_unit``, at most ``left``.
 
     Weights are floats of 64 bits, or of 32 (``singles``).
     """
@@ -316,20 +316,20 @@ cdef void add_row_sums(
 
 
 cdef enum Use:
-    # What becomes of the slopes of a row: they are added to floats, or in whole steps, or kept entry by entry.
+    # The use of a row's slopes: added to floats, added in integer steps, or kept entry by entry.
     FLOATS
     STEPS
     KEPT
 
 
 cdef struct Slopes:
-    # Where the gradient is taken, and what it is added to.
+    # The point of the gradient, and the array that it is added to.
     const double *x
     void *out
     double per_unit
     int64_t most
-    # Products before an item, and factors of them; all sums that undecided items can make, at most 2^limit,
-    # and how likely each is; what a row sums up to in each of the random sets (samples x items).
+    # Products before an item, and their factors; all sums of undecided items, at most 2^limit, and their
+    # probabilities; a row's sum in each of the random sets (samples x items).
     double *before
     double *missed
     double *sums
@@ -355,7 +355,7 @@ cdef Job _job(RowTable table, double[::1] state) except *:
 
 
 cdef int _limit(Job *job, double[::1] left, double per_unit) except -1:
-    """The steps that rows may still add."""
+    """Set the steps that rows may still add."""
     if left.shape[0] != job.n_rows:
         raise ValueError("left has one number of steps for each row")
     job.left = &left[0] if job.n_rows else NULL
@@ -364,7 +364,7 @@ cdef int _limit(Job *job, double[::1] left, double per_unit) except -1:
 
 
 cdef int _turn(Job *job, Compressed columns, Py_ssize_t item) except -1:
-    """The item that is chosen, and the rows that hold it."""
+    """Set the chosen item, and the rows that hold it."""
     if not 0 <= item < job.n_items:
         raise IndexError("there is no such item")
     job.item = item
@@ -394,14 +394,14 @@ cdef int _run(int kind, Loop loop, Job *job, double[::1] out) except -1:
 
 
 cdef inline double _taken(int kind, Py_ssize_t row, double weight, Job *job) noexcept nogil:
-    """What an item of this weight adds to a row, whose state moves."""
+    """The gain of an item of this weight in a row; updates the row's state."""
     cdef double state = job.state[row]
     job.state[row] = step(kind, state, weight)
     return at(&job.share, row) * gain(kind, state, weight, at(&job.cap, row))
 
 
 cdef int check_people(RowTable people, Py_ssize_t first, Py_ssize_t count) except -1:
-    """Refuse what are not compressed rows, or not this many from the first on."""
+    """Refuse rows that are not compressed, or fewer than ``count`` from the first on."""
     if people.dense != NULL:
         raise ValueError("people are compressed rows")
     if count < 0 or not 0 <= first <= people.n_rows - count:
@@ -418,10 +418,10 @@ cdef int check_items(const int32_t *items, Py_ssize_t count, Py_ssize_t n_items)
 
 
 cdef class RowTable:
-    """Rows of one kind, as loops go through them; all of it is checked here, once.
+    """Rows of one kind in the form that loops use; everything is checked here, once.
 
     ``matrix``: compressed rows (with sorted columns), or a dense rows x items array. ``share`` is the factor
-    of each row and ``cap`` its cap. Arrays of state have one number for each row, and move along as items
+    of each row and ``cap`` its cap. Arrays of state have one number for each row, and are updated as items
     are chosen.
     """
 
@@ -452,9 +452,9 @@ cdef class RowTable:
         _run(self.kind, GAINS, &job, out)
 
     def add(self, Py_ssize_t item, double[::1] state, double[::1] out, Compressed columns=None):
-        """Choose one item: the states of its rows move, and the gains of everything those rows touch.
+        """Choose one item: update the states of its rows, and the gains of all items in those rows.
 
-        What it adds is returned.
+        Returns its gain.
         """
         cdef Job job = _job(self, state)
         _turn(&job, columns, item)
@@ -462,7 +462,7 @@ cdef class RowTable:
         return job.added
 
     def sums(self, double[::1] state, double[::1] left, double per_unit, double[::1] out):
-        """Add every row's gains to ``out``, in whole steps of ``1 / per_unit`` and at most ``left`` each."""
+        """Add every row's gains to ``out``, in integer steps of ``1 / per_unit``, at most ``left`` each."""
         cdef Job job = _job(self, state)
         _limit(&job, left, per_unit)
         _run(self.kind, SUMS, &job, out)
@@ -471,10 +471,9 @@ cdef class RowTable:
         self, Py_ssize_t item, double[::1] state, double[::1] left, double per_unit, double[::1] out,
         Compressed columns=None,
     ):
-        """Choose one item: its rows move, and everything those rows touch changes by the difference.
+        """Choose one item: update its rows' states, and the sums of all their items by the difference.
 
-        What a row added before is worked out again from the same numbers, so it is taken off to the last
-        step.
+        A row's earlier gains are computed again from the same numbers, so they are subtracted exactly.
         """
         cdef Job job = _job(self, state)
         _limit(&job, left, per_unit)
@@ -482,9 +481,9 @@ cdef class RowTable:
         _run(self.kind, CHOOSE, &job, out)
 
     def chain(self, const int64_t[::1] order, double[::1] state, double[::1] out, Compressed columns=None):
-        """Choose items one after the other: ``out`` is what each adds. The rows' states move along.
+        """Choose items in turn: ``out`` is the gain of each. Updates the rows' states.
 
-        Few rows need no columns: their items are found in them.
+        Few rows need no columns: items are searched in them.
         """
         cdef Job job = _job(self, state)
         cdef Py_ssize_t t, i, j, p, q
@@ -516,7 +515,7 @@ cdef class RowTable:
                         out[t] += _taken(self.kind, i, at(&self.rows.data, p), &job)
 
     def contributions(self, const int64_t[::1] items, double[::1] state, double[::1] out, Compressed columns):
-        """f(S) - f(S without j) for each j of S, in ``out``; of rows that remember a sum, where it is exact."""
+        """f(S) - f(S without j) for each j of S, in ``out``; for rows whose state is a sum, exactly."""
         cdef Job job = _job(self, state)
         cdef Py_ssize_t t, i, q
         cdef double weight, rest, total
@@ -529,7 +528,7 @@ cdef class RowTable:
             total = 0.0
             for q in range(held.indptr[items[t]], held.indptr[items[t] + 1]):
                 i, weight = held.indices[q], at(&held.data, q)
-                # The sum may come back a rounding error below zero once the weight is taken out again.
+                # Subtracting the weight may leave a rounding error below zero.
                 rest = max(job.state[i] - weight, 0.0)
                 total += at(&self.share, i) * gain(self.kind, rest, weight, at(&self.cap, i))
             out[t] = total
@@ -548,8 +547,8 @@ cdef class RowTable:
     def extension(self, const double[::1] x, double[::1] out, Py_ssize_t first, Py_ssize_t last):
         """The multilinear extension at ``x`` of some rows, returned; their gradient is added to ``out``.
 
-        Of rows of the largest weight (BEST) the entries come in order of falling weight. Rows of sums have
-        at most ENUMERABLE entries.
+        Rows of kind BEST have their entries in order of falling weight. Rows of sums have at most ENUMERABLE
+        entries.
         """
         cdef double total = 0.0
         if x.shape[0] != self.n_items or out.shape[0] != self.n_items:
@@ -569,11 +568,10 @@ cdef class RowTable:
         self, const double[::1] x, const uint8_t[:, ::1] inside, double per_unit, int64_t most, int64_t[::1] out,
         Py_ssize_t first, Py_ssize_t last,
     ):
-        """Add the gradients at ``x`` of some rows to ``out``, each in whole steps between 0 and ``most``.
+        """Add the gradients at ``x`` of some rows to ``out``, each in integer steps between 0 and ``most``.
 
-        Rows of sums with few undecided items go through all subsets of those; others take the mean over the
-        sets in ``inside`` (samples x items). Which of the two is a row's own affair: nobody's decides how
-        another's is computed.
+        For rows of sums with few undecided items all subsets of these are enumerated; for others the mean
+        over the sets in ``inside`` (samples x items) is used. The choice depends on the row alone.
         """
         cdef double total = 0.0
         if x.shape[0] != self.n_items or out.shape[0] != self.n_items or inside.shape[1] != self.n_items:
@@ -591,11 +589,11 @@ cdef class RowTable:
         self, Py_ssize_t first, const uint8_t[::1] within_limit, const double[:, ::1] points,
         const double[::1] shares, double scale, int64_t most, int64_t[:, ::1] totals,
     ):
-        """Add to ``totals[k]`` the gradient at ``points[k]`` of each person within the limit, from ``first`` on.
+        """Add to ``totals[k]`` the gradient at ``points[k]`` of each person in the limit, from ``first`` on.
 
-        ``shares[k]`` of it, and the rest of the gradient where everything is chosen (the least it ever is).
-        Gradients are counted in whole units, ``scale`` to 1 and at most ``most``, rounded down, so that one
-        person's share in the sums is exact. Not of rows of sums.
+        It is mixed: ``shares[k]`` of it, and the rest of the gradient at the full set (the least gradient).
+        Gradients are counted in integer units, ``scale`` to 1 and at most ``most``, rounded down, so that one
+        person's part of the sums is exact. Not for rows of sums.
         """
         cdef Py_ssize_t experts = points.shape[0], last = first + within_limit.shape[0], i, k, p, start, length
         cdef bint distorted = False
@@ -632,7 +630,7 @@ cdef class RowTable:
 cdef Slopes _reserve(
     const Matrix *rows, Py_ssize_t first, Py_ssize_t last, int limit, const uint8_t[:, ::1] inside
 ) except *:
-    """Room for the slopes of one row at a time; the caller frees its memory."""
+    """Allocate memory for the slopes of one row at a time; the caller frees it."""
     cdef Slopes room
     cdef Py_ssize_t subsets = 1 << limit
     memset(&room, 0, sizeof(Slopes))
@@ -735,8 +733,7 @@ cdef inline inlined _best(
 ) noexcept nogil:
     """The expected maximum, and its gradient; the row's items come in order of falling weight.
 
-    An item matters when nothing better was drawn, and then adds its weight less the expected best of the
-    rest.
+    An item matters if nothing better was drawn, and then adds its weight minus the expected best of the rest.
     """
     cdef Py_ssize_t start = rows.indptr[row], length = rows.indptr[row + 1] - start, t, stride = rows.data.step
     cdef const int32_t *items = rows.indices + start
@@ -760,9 +757,9 @@ cdef inline inlined _best(
 cdef inline Py_ssize_t _open_sums(
     const Matrix *rows, Py_ssize_t row, Py_ssize_t skip, const double *x, double base, double *sums, double *likely
 ) noexcept nogil:
-    """Every sum that a row's undecided items (0 < x < 1, without ``skip``) can make with ``base``; how many.
+    """All sums of ``base`` and undecided items (0 < x < 1, without ``skip``); returns their number.
 
-    ``likely`` receives how likely each is.
+    ``likely`` receives their probabilities.
     """
     cdef Py_ssize_t p, q, size = 1
     cdef double chance, weight
@@ -786,8 +783,8 @@ cdef inline inlined _concave(
 ) noexcept nogil:
     """The expected concave function of a random sum, and its gradient.
 
-    By all subsets of the undecided items, or by the mean over random sets where these are too many: without a
-    value then.
+    By all subsets of the undecided items or, if there are too many, by the mean over random sets, without a
+    value.
     """
     cdef Py_ssize_t start = rows.indptr[row], stop = rows.indptr[row + 1], p, q, size, undecided = 0
     cdef const double *x = room.x
@@ -854,7 +851,7 @@ cdef inline inlined _mean_slopes(
 
 
 def gains_alone(int kind, const double[::1] weights, const double[:] caps, double[::1] out):
-    """``out[i]`` = what an item of ``weights[i]`` adds to a row of sums in which nothing was chosen."""
+    """``out[i]`` = the gain of an item of ``weights[i]`` in a row of sums in which nothing was chosen."""
     cdef Numbers cap = numbers_of(caps, weights.shape[0], "caps")
     cdef Py_ssize_t i
     if not SQRT <= kind <= CAP or out.shape[0] != weights.shape[0]:

@@ -1,7 +1,7 @@
-"""What people gain from sets and from further items, in whole units, and rounds of learners that sum it up.
+"""People's gains from sets and from further items, in integer units, and rounds of learners that sum them.
 
-Gains are counted in whole units and rounded down: sums of them are whole numbers, and one person's part in
-them is exact.
+Gains are counted in integer units and rounded down: their sums are integers, and one person's part of them is
+exact.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ cdef inline double _norm_weight(double squares) noexcept nogil:
 
 
 def norm_weight(double squares):
-    """What a vector with this sum of squares is multiplied by to have a norm of at most 1."""
+    """A factor that gives a vector with this sum of squares a norm of at most 1."""
     return _norm_weight(squares)
 
 
@@ -41,7 +41,7 @@ def norm_weight(double squares):
 
 
 cdef double _row_weight(RowTable people, Py_ssize_t row, double bound) noexcept nogil:
-    """A person's weight, so that what the items of the row add alone has an L2 norm of at most ``bound``."""
+    """A person's weight, such that the gains of items alone have an L2 norm of at most ``bound``."""
     cdef const Matrix *rows = &people.rows
     cdef double squares = 0.0, alone, cap = at(&people.cap, row)
     cdef Py_ssize_t p
@@ -66,10 +66,10 @@ def row_weights(RowTable people not None, double bound, double[::1] out not None
 
 @cython.auto_pickle(True)  # sent to workers of Dask
 cdef class UnitGains:
-    """Gains in whole units, ``units`` to 1 and at most ``most``, rounded down.
+    """Gains in integer units, ``units`` to 1 and at most ``most``, rounded down.
 
-    With ``weighted`` people are weighted so that what a person's items add alone has an L2 norm of at most
-    ``bound``.
+    With ``weighted`` people are weighted so that the gains of a person's items alone have an L2 norm of at
+    most ``bound``.
     """
 
     cdef readonly double bound
@@ -84,7 +84,7 @@ cdef class UnitGains:
         self, RowTable people not None, Py_ssize_t first, const uint8_t[::1] within_limit not None,
         const int32_t[::1] shown not None, int64_t[:, ::1] totals not None,
     ):
-        """Add to ``totals[i, a]`` what item a adds to the first i shown, for people within the limit."""
+        """Add to ``totals[i, a]`` the gain of item a after the first i shown, for people within the limit."""
         cdef Py_ssize_t count = within_limit.shape[0]
         cdef Work work
         check_people(people, first, count)
@@ -100,7 +100,7 @@ cdef class UnitGains:
 
 
 cdef struct Work:
-    # Room for one person's gains.
+    # Memory for one person's gains.
     Py_ssize_t experts
     int64_t *gains
     Py_ssize_t *last
@@ -134,7 +134,7 @@ cdef inline inlined _add_person(
     cdef double scale = how.units, state = people.fresh, cap = at(&people.cap, row)
     if how.weighted:
         scale = how.units * _row_weight(people, row, how.bound)
-    # Up to which expert an item of the row adds something: the one that shows it, or the last of all.
+    # The last expert for which an item of the row has a gain: the one that shows it, or the last of all.
     for p in range(start, stop):
         last[p] = experts
     for i in range(experts):
@@ -142,7 +142,7 @@ cdef inline inlined _add_person(
         if p < stop:
             last[p] = i
     while begin < experts:
-        # Experts up to the next that shows an item of the row meet the same state.
+        # Experts up to the next that shows an item of the row have the same state.
         end = experts - 1
         chosen = stop
         for p in range(start, stop):
@@ -150,7 +150,7 @@ cdef inline inlined _add_person(
                 end = last[p]
                 chosen = p
             gains[p] = whole_units(gain(kind, state, at(&rows.data, p), cap), scale, how.most)
-        # Whom an item adds something to at the first of these experts, it does to all of them.
+        # An item with a gain for the first of these experts has it for all of them.
         for i in range(begin, end + 1):
             for p in range(start, stop):
                 if begin <= last[p]:
@@ -175,7 +175,7 @@ cdef void _add_gains(
     const int32_t *shown, int64_t *totals, Work *work,
 ) noexcept nogil:
     cdef int kind = people.kind
-    if kind == COVER:  # a constant there: most people are of this kind
+    if kind == COVER:  # as a constant: this kind is the most common
         _add_people(COVER, how, people, first, count, within_limit, shown, totals, work)
     else:
         _add_people(kind, how, people, first, count, within_limit, shown, totals, work)
@@ -188,10 +188,11 @@ def add_leave_one_out(
     RowTable people not None, Py_ssize_t first, const uint8_t[::1] within_limit not None,
     const int32_t[::1] shown not None, double bound, double units, int64_t[::1] totals not None,
 ):
-    """Add to ``totals`` what each item adds to the others that are shown, for people within the limit.
+    """Add to ``totals`` the gain of each item on top of the other items shown, for people within the limit.
 
-    Gains are in units of the bound, at most what the item adds alone. Each person's are weighted so that what
-    the items add alone has an L2 norm of at most 1, and counted in whole units, ``units`` to 1, rounded down.
+    Gains are in units of the bound, at most the item's gain alone. Each person's gains are weighted so that
+    those of items alone have an L2 norm of at most 1, and counted in integer units, ``units`` to 1, rounded
+    down.
     """
     cdef Py_ssize_t count = within_limit.shape[0], j, i
     cdef uint8_t *inside
@@ -227,7 +228,7 @@ cdef void _leave_one_out(
     cdef int kind = people.kind
     cdef double fresh = people.fresh, cap = at(&people.cap, row), before = fresh, state, alone, added, weight
     weight = units * _row_weight(people, row, bound)
-    # The states of the shown items from the i-th on; those before it are joined to them.
+    # The states of the shown items from the i-th on, to be joined with those before it.
     for p in range(start, stop):
         place += inside[rows.indices[p]]
     after[place] = fresh
@@ -255,9 +256,9 @@ cdef double _add_list(
     RowTable people, Py_ssize_t row, const int32_t *items, Py_ssize_t count, double per_one, int64_t most,
     int64_t *sums, bint by_item,
 ) noexcept nogil:
-    """What each item adds to those before it, into the sum of its item or of its place; all of it together.
+    """Add each item's gain on top of those before it to the sum of its item or place; returns the total.
 
-    Nobody adds more than ``most`` units: what rounding would put on top is cut from the last items.
+    Nobody adds more than ``most`` units: excess from rounding is cut from the last items.
     """
     cdef double state = people.fresh, value = 0.0, added, weight
     cdef double share = at(&people.share, row), cap = at(&people.cap, row)
@@ -280,9 +281,9 @@ def add_lists(
     stream, RowTable people not None, Py_ssize_t first, const int32_t[:, ::1] lists not None, units,
     int64_t[::1] sums not None, int64_t[::1] shows not None,
 ):
-    """What each item of a person's list adds to those before it, summed up by item; how often each was shown.
+    """Sums by item of the gains of a person's list, each on top of the items before; and counts of shows.
 
-    ``units`` are how many units make 1, and the most that one person adds.
+    ``units`` are the units per 1, and the most that one person adds.
     """
     cdef double per_one = units[0]
     cdef int64_t most = units[1]
@@ -309,7 +310,7 @@ def add_set(
     stream, RowTable people not None, Py_ssize_t first, const int32_t[::1] items not None, units,
     bint by_slot, int64_t[::1] sums not None,
 ):
-    """What one set is worth to one person after the other, summed up; or, ``by_slot``, what each item adds.
+    """The sum over people of the value of a set; or, ``by_slot``, of the gain of each item.
 
     ``units`` as in `add_lists`.
     """
@@ -351,13 +352,13 @@ def subtract_outer(
                 _subtract(&matrix[i, 0], &row[0], column[i], row.shape[0])
 
 
-# --- whole rounds -------------------------------------------------------------------------------------------
+# --- rounds -------------------------------------------------------------------------------------------------
 
 
 cdef class OrderedRounds:
     """Rounds of ordered experts that draw by a running sum of gains, a new set every ``every`` rounds.
 
-    ``pending`` are the gains of people whom no sum has yet: a row for each expert.
+    ``pending`` are the gains not yet added to a sum: a row for each expert.
     """
 
     cdef PrefixSum sums
@@ -382,9 +383,9 @@ cdef class OrderedRounds:
     ):
         """The rounds of ``stream``; between batches, ``rates.size`` sums and sets are taken.
 
-        ``people`` are rows as they are served, ``counted`` as they are learned from; those of the stream
-        begin at ``first``. On entry ``passed`` rounds of the first batch are over, maybe all, and ``shown``
-        is its set; on return ``shown`` and the sum are those of the last batch.
+        ``people`` are the rows for rewards, ``counted`` those to learn from; the stream's begin at ``first``.
+        On entry ``passed`` rounds of the first batch are over, possibly all, and ``shown`` is its set; on
+        return ``shown`` and the sum are those of the last batch.
         """
         cdef const uint8_t[::1] within_limit = stream.within_limit
         cdef double[::1] rewards = stream.rewards
@@ -449,9 +450,9 @@ cdef class OrderedRounds:
 
 
 cdef class FollowedRounds:
-    """Hedge over two, by a running sum of what the first earned beyond the second, in ``units`` to 1.
+    """Hedge over two, by a running sum of the first's rewards minus the second's, in ``units`` to 1.
 
-    ``odds`` are those of the second at a sum of 0. ``pending`` is what no sum has yet.
+    ``odds`` are those of the second at a sum of 0. ``pending`` is the part not yet added to a sum.
     """
 
     cdef PrefixSum sums
@@ -470,7 +471,7 @@ cdef class FollowedRounds:
     ):
         """Which of the two is followed in each round; between batches of ``every``, a sum for each uniform.
 
-        On entry ``passed`` rounds of the first batch are over, and ``follows[0]`` says who is followed in it.
+        On entry ``passed`` rounds of the first batch are over, and ``follows[0]`` is the one followed in it.
         """
         cdef Py_ssize_t count = follows.shape[0], start = 0, stop, batch, t
         cdef double vector

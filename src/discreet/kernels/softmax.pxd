@@ -7,12 +7,12 @@ cdef void exponentials_of(const double *arguments, Py_ssize_t count, double *res
 
 
 cdef extern from "blocks.h" nogil:
-    # Eight numbers: both halves added, then both halves of that, then the last two.
+    # The sum of eight numbers: halves are added, then halves of those, then the last two.
     double sum_of_block "discreet_sum_of_block"(const double *block)
 
 
 cdef struct Memory:
-    # Room for draws from so many items: see `reserve`.
+    # Memory for draws from this many items: see `reserve`.
     Py_ssize_t items
     double *left
     double *arguments

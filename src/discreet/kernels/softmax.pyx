@@ -1,7 +1,7 @@
 """Weights that are exponentials of scores, and draws by them: ordinary floating point.
 
 For scores that were released already. Draws that protect people are exact (`experts`, and
-``discreet.privacy.samplers``): `decided_choice` answers only where no rounding can matter.
+``discreet.privacy.samplers``): `decided_choice` returns an index only if rounding cannot matter.
 """
 
 import numpy as np
@@ -69,12 +69,12 @@ cdef void exponentials_of(const double *arguments, Py_ssize_t count, double *res
 def exponentials(const double[::1] arguments not None, double[::1] results not None):
     """``exp`` of each argument to 2 units in the last place; 0 below -708, and no more than exp(700).
 
-    x = m ln 2 + r with a whole m, and exp(r) by its power series: the thirteenth power is the last that
+    x = m ln 2 + r with an integer m, and exp(r) by its power series: the thirteenth power is the last that
     matters for |r| <= ln(2)/2. ln 2 is subtracted in two parts, the first of which has so few digits that its
-    multiples are exact. Adding 1.5 * 2^52 rounds to a whole number and leaves it in the lowest bits, from
-    where it is shifted into the exponent of a float: the one below which all numbers are 0, below -708. No
-    step depends on another argument, so that the compiler can take several at a time. Even and odd powers are
-    summed apart, each in half as many steps that wait for each other.
+    multiples are exact. Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest bits, from where
+    it is shifted into the exponent of a float; below -708 that exponent gives 0. Arguments are independent,
+    so the compiler can vectorise. Even and odd powers are summed separately, which halves the length of each
+    dependency chain.
     """
     if arguments.shape[0] != results.shape[0]:
         raise ValueError("each argument has one result")
@@ -108,7 +108,7 @@ cdef inline inlined _candidates(
     const double *left, Py_ssize_t blocks, double rate, double *tops, double *arguments, int64_t *candidates,
     Py_ssize_t *found,
 ) noexcept nogil:
-    """The blocks of eight items of which one is not negligible, and the arguments of their weights."""
+    """The blocks of eight items with at least one that is not negligible, and their weights' arguments."""
     cdef const double *block
     cdef double top = -INFINITY, argument
     cdef Py_ssize_t count = 0, b, a
@@ -120,7 +120,7 @@ cdef inline inlined _candidates(
         )
         top = _larger(top, tops[b])
     for b in range(blocks):
-        if rate * (tops[b] - top) >= NEGLIGIBLE:  # or nothing else in the block is
+        if rate * (tops[b] - top) >= NEGLIGIBLE:  # otherwise the block is negligible
             block = left + 8 * b
             for a in range(8):
                 argument = rate * (block[a] - top)
@@ -137,7 +137,7 @@ cdef inline inlined _block_sums(const double *numbers, Py_ssize_t blocks, double
 
 
 cdef inline inlined _draw(Memory *memory, double rate, double uniform, int32_t *drawn) noexcept nogil:
-    """One of the items that are left."""
+    """Draw one of the remaining items."""
     cdef Py_ssize_t found, place = 0, b, a
     cdef double weight, rest = 0.0
     _candidates(
@@ -183,8 +183,8 @@ cdef void draw_items(
 def draw_ordered(const double[:, ::1] scores not None, double rate, const double[::1] uniforms not None):
     """One item per row of ``scores``, with weights exp(rate * score), never one that was drawn before.
 
-    Weights below exp(-50) of the largest are left out. Weights are summed, and looked through, in blocks of
-    eight items.
+    Weights below exp(-50) of the largest are left out. Weights are summed, and searched, in blocks of eight
+    items.
     """
     cdef Py_ssize_t count = scores.shape[0], items = scores.shape[1]
     cdef Memory memory
@@ -204,7 +204,7 @@ def draw_ordered(const double[:, ::1] scores not None, double rate, const double
 
 
 cdef bint follows_first_of_two(double score, double odds, double uniform) noexcept nogil:
-    # Beyond 700 exponentials leave the range of floats, and the chance is 0 or 1 anyway.
+    # Beyond 700 exponentials overflow, and the probability is 0 or 1 anyway.
     score = 700.0 if score > 700.0 else score
     score = -700.0 if score < -700.0 else score
     return uniform * (1.0 + odds * exp(-score)) < 1.0
@@ -216,9 +216,9 @@ def follows_first(double score, double odds, double uniform):
 
 
 def decided_choice(const double[:] scores not None, double rate, uint64_t word):
-    """The index that ``word`` draws with weights exp(rate * score); -1 where that is too close to tell.
+    """The index that ``word`` draws with weights exp(rate * score); -1 if it is too close to call.
 
-    The error bound is in `privacy.samplers.exponential_choice`, which draws exactly where this does not tell.
+    The error bound is in `privacy.samplers.exponential_choice`, which then draws exactly.
     """
     cdef Py_ssize_t count = scores.shape[0], found = 0, i
     cdef double top = -INFINITY, total = 0.0, below = 0.0, difference, target, margin
@@ -233,7 +233,7 @@ def decided_choice(const double[:] scores not None, double rate, uint64_t word):
             difference = scores[i] - top
             if difference > -INFINITY:
                 arguments[i] = rate * difference
-            else:  # it overflows: in halves
+            else:  # the difference overflows: use halves
                 arguments[i] = 2.0 * (rate * (0.5 * scores[i] - 0.5 * top))
         _exponentials(arguments, count, weights)
         for i in range(count):

@@ -3,9 +3,9 @@
 Every hash is SipHash-2-4 (Aumasson and Bernstein 2012) under a secret of two words: of an identity's text in
 UTF-8 (an integer is hashed as its digits), of a person's key, or of that and an item.
 
-A sum over a bucket keeps nothing about anybody between two passes. What the chosen items have added for a
-person follows from the person's own row and from the order of choice: it is computed again, from the same
-numbers and in the same order as `rows` does it.
+A sum over a bucket keeps nothing about people between two passes. A person's earlier gains follow from their
+own row and the order of choice: they are computed again, from the same numbers and in the same order as in
+`rows`.
 """
 
 from libc.math cimport INFINITY
@@ -19,20 +19,20 @@ from .portable cimport cloned, cloned_wide, product
 from .rows cimport CAP, COVER, gain, step, whole_steps
 
 cpdef enum:
-    # What a text is: a name as it stands, nothing, or something to look at.
+    # Kinds of text: a name as written, a missing one, or one to normalise.
     FINE = 0
     MISSING = 1
     LOOK = 2
 
 cdef enum:
-    SIDE = 64  # texts that are hashed side by side
-    AHEAD = 64  # texts whose places in memory are touched before they are compared
+    SIDE = 64  # texts that are hashed in parallel
+    AHEAD = 64  # texts that are prefetched before they are compared
     FEW = 24  # rows that are sorted by insertion
     COARSE = 8  # bits of keys, at most, by which rows are sorted first
-    NEAR = 4096  # rows that are near enough to each other for the rest
+    NEAR = 4096  # rows that fit in the cache for the rest
     DIGIT = 11  # bits of items by which rows are sorted at a time
     CELL = 2  # rows that share the first bits of their keys, on average
-    BLOCK = 64  # entries that are searched at a time, without a branch for each
+    BLOCK = 64  # entries searched at a time, without a branch for each
 
 ctypedef fused end_type:
     int32_t
@@ -133,9 +133,9 @@ cdef uint64_t _hash(const uint8_t *text, Py_ssize_t size, const uint64_t *key) n
 cdef cloned_wide _side_by_side(
     const end_type *ends, const uint8_t *text, Py_ssize_t count, const uint64_t *key, uint64_t *keys
 ) noexcept nogil:
-    """The hashes of `SIDE` texts of ``count`` whole words each; eight bytes follow the last of them.
+    """The hashes of `SIDE` texts of ``count`` full words each; eight bytes follow the last of them.
 
-    Each step is done for all of them, which processors do for several at a time.
+    Each step is done for all texts, so that it can be vectorised.
     """
     cdef Sip s
     cdef uint64_t a[SIDE]
@@ -215,7 +215,7 @@ def hash_texts(const end_type[::1] ends not None, const uint8_t[::1] text not No
 
 
 def hash_integers(const integer[::1] values not None, const uint64_t[::1] key):
-    """The hash of each integer: that of the digits that a file would hold."""
+    """The hash of each integer: that of its decimal digits."""
     cdef Py_ssize_t count = values.shape[0], i, some, end
     cdef int32_t ends[SIDE + 1]
     cdef uint8_t text[SIDE * 20 + 8]
@@ -231,7 +231,7 @@ def hash_integers(const integer[::1] values not None, const uint64_t[::1] key):
 
 
 cdef Py_ssize_t _digits(const integer *values, Py_ssize_t count, int32_t *ends, uint8_t *text) noexcept nogil:
-    """Numbers in decimal digits, one after the other; where the last ends."""
+    """Write numbers in decimal digits, consecutively; returns the end of the last."""
     cdef uint8_t room[20]
     cdef uint64_t left
     cdef Py_ssize_t end = 0, at, i
@@ -256,7 +256,7 @@ cdef Py_ssize_t _digits(const integer *values, Py_ssize_t count, int32_t *ends, 
 
 
 def person_coins(const uint64_t[::1] keys not None, const uint64_t[::1] secret not None):
-    """A coin for each person's key, which nobody can tell from a random one without the secret."""
+    """A keyed hash of each person's key, indistinguishable from random words without the secret."""
     cdef Py_ssize_t i
     _check_key(secret)
     coins = np.empty(keys.shape[0], dtype=np.uint64)
@@ -278,7 +278,7 @@ cdef inline bint _digit(uint8_t letter) noexcept nogil:
 
 
 cdef bint _odd_number(const uint8_t *text, Py_ssize_t size) noexcept nogil:
-    """Whether a text may be a number that is written in another way than Python writes integers: 007, 7.0."""
+    """Whether a text may be a number not written as Python writes integers: 007, 7.0."""
     cdef Py_ssize_t at, first = text[0] == c"-"
     cdef bint plain = first < size and (text[first] != c"0" or size == 1)
     for at in range(size):
@@ -290,19 +290,19 @@ cdef bint _odd_number(const uint8_t *text, Py_ssize_t size) noexcept nogil:
 
 
 cdef int _kind(const uint8_t *text, Py_ssize_t size) noexcept nogil:
-    """What a text is."""
+    """The kind of a text."""
     if not size:
         return MISSING
     cdef uint8_t first = text[0], last = text[size - 1]
     if size == 3 and (first == c"N" or first == c"n") and text[1] == c"a" and last == first:
         return MISSING
     if _around(first) or _around(last) or first >= 0x80 or last >= 0x80:
-        return LOOK  # blanks, also of other alphabets, and NULs are no part of a name
+        return LOOK  # blanks, also of other scripts, and NULs are stripped from names
     return LOOK if first <= c"9" and _odd_number(text, size) else FINE
 
 
 def kinds_of(const end_type[::1] ends not None, const uint8_t[::1] text not None):
-    """What each text is: `FINE`, `MISSING` or `LOOK`."""
+    """The kind of each text: `FINE`, `MISSING` or `LOOK`."""
     _check_texts(ends, text)
     cdef Py_ssize_t count = ends.shape[0] - 1, i
     cdef const uint8_t *letters = &text[0] if text.shape[0] else NULL
@@ -315,7 +315,7 @@ def kinds_of(const end_type[::1] ends not None, const uint8_t[::1] text not None
 
 
 cdef class TextNumbers:
-    """Numbers of different texts, in the order in which they come."""
+    """Numbers of distinct texts, in order of appearance."""
 
     cdef readonly Py_ssize_t count
     cdef const uint64_t[::1] key
@@ -353,7 +353,7 @@ cdef class TextNumbers:
         return numbers
 
     def texts(self, Py_ssize_t first):
-        """Where the texts from a number on end, and their letters."""
+        """The ends and bytes of the texts from a number on."""
         if not 0 <= first <= self.count:
             raise IndexError(f"there are {self.count} texts")
         ends, known = self.arrays
@@ -444,9 +444,9 @@ cdef void _scatter(
     cdef Py_ssize_t i, place
     cdef uint64_t b, lower, inverse = <uint64_t>-1 // buckets
     if buckets > 1 and not buckets & (buckets - 1):
-        inverse += 1  # exact for powers of two: nothing is left to correct, and no branch to guess
+        inverse += 1  # exact for powers of two: no correction, hence no mispredicted branch
     for i in range(size):
-        # The remainder of a division that is too slow: the quotient is at most 2 too low.
+        # The remainder without a slow division: the quotient is at most 2 too low.
         b = keys[i] - product(keys[i], inverse, &lower) * buckets
         while b >= buckets:
             b -= buckets
@@ -466,7 +466,7 @@ def scatter(
     const uint64_t[::1] keys not None, const item_type[::1] items not None, const double[::1] weights not None,
     uint64_t buckets,
 ):
-    """Rows by bucket: where each bucket begins, and the keys, items and weights in the order of buckets."""
+    """Rows by bucket: the start of each bucket, and the keys, items and weights in the order of buckets."""
     cdef Py_ssize_t size = keys.shape[0]
     _check_rows(keys, items, weights)
     if not 1 <= buckets < 1 << 32:
@@ -497,7 +497,7 @@ cdef inline bint _before(
 cdef void _heap_sort(
     uint64_t *keys, item_type *items, double *weights, Py_ssize_t start, Py_ssize_t stop
 ) noexcept nogil:
-    """No order of rows that somebody may have arranged makes it slow."""
+    """A sort that no adversarial order of rows makes slow."""
     cdef Py_ssize_t first = start + (stop - start) // 2 - 1, last = stop - 1, root, child
     while last > start:
         if first >= start:
@@ -543,9 +543,9 @@ cdef void _spread(
     bint by_item, int down, int64_t *starts, Py_ssize_t cells, uint64_t *to_keys, item_type *to_items,
     double *to_weights,
 ) noexcept nogil:
-    """Rows by some bits of their keys, or of their items; those that agree in them keep their order.
+    """A stable sort of rows by some bits of their keys, or of their items.
 
-    ``starts`` gets the first place of each cell, and the last one's end.
+    ``starts`` gets the start of each cell, and the end of the last.
     """
     cdef uint64_t mask = cells - 1, cell
     cdef Py_ssize_t i, place
@@ -571,11 +571,11 @@ cdef void _sort(
     item_type *to_items, double *to_weights, uint64_t *spare_keys, item_type *spare_items,
     double *spare_weights, int coarse, int bits, int64_t *starts,
 ) noexcept nogil:
-    """Rows in the order of key and item: by the first bits of the key, then each cell by itself.
+    """Sort rows by key and item: by the first bits of the key, then within each cell.
 
-    By few bits at first, so that what comes next goes on within the fast memory of a processor. There by
-    item and then by further bits of the key, after which nearly all rows are in order. ``spare_...`` is room
-    for as many rows, ``starts`` for all cells.
+    By few bits at first, so that each cell fits in the cache. There by item and then by further bits of the
+    key, after which nearly all rows are in order. ``spare_...`` is memory for as many rows, ``starts`` for
+    all cells.
     """
     cdef Py_ssize_t cells = (<Py_ssize_t>1) << coarse, finer = (<Py_ssize_t>1) << (bits - coarse)
     cdef Py_ssize_t start, stop, outer, inner, at
@@ -624,11 +624,11 @@ def people_of(
     const uint64_t[::1] keys not None, const item_type[::1] items not None, const double[::1] weights not None,
     uint64_t nothing, Py_ssize_t cap, const uint64_t[::1] coins not None, const uint64_t[::1] marks not None,
 ):
-    """The people of one bucket's rows, whatever order the rows come in: keys, ends, items and weights.
+    """The people of one bucket's rows, in any order: keys, ends, items and weights.
 
-    Of equal rows the largest weight stays, 0 leaves no entry, and neither does the item ``nothing``: the
-    person is somebody all the same. Of more than ``cap`` items those with the lowest coins stay (0 is no
-    cap): coins of the person and of the item's number, or of its mark where ``marks`` has one for each.
+    Of a person's rows with one item the largest weight is kept; weight 0 and the item ``nothing`` give no
+    entry, but the person still counts. Of more than ``cap`` items those with the lowest keyed hash are kept
+    (0 is no cap): of the person and the item's number, or its mark if ``marks`` has one for each item.
     """
     cdef Py_ssize_t size = keys.shape[0], people = 0, entries = 0, i = 0, begin, kept, j
     cdef bint weighted = weights.shape[0] > 0
@@ -705,7 +705,7 @@ def broken_rule(
     const double[::1] weights not None, uint64_t buckets, uint64_t number, uint64_t n_items, Py_ssize_t cap,
     double highest,
 ):
-    """What is wrong with a bucket: 0 for nothing, else the number of the rule that it breaks."""
+    """The number of the rule that a bucket breaks; 0 if it breaks none."""
     cdef Py_ssize_t size = keys.shape[0], i, j, start, stop
     cdef bint weighted = weights.shape[0] > 0
     cdef int rule = 0
@@ -756,17 +756,17 @@ cdef struct Row:
     Py_ssize_t start
     Py_ssize_t stop
     double limit
-    double state  # once the chosen items of the row are there
+    double state  # after the chosen items of the row
     double left  # the steps that the row may still add
     Py_ssize_t held  # how many chosen items it has
 
 
 cdef class Scan:
-    """What is asked of the rows of a bucket, given items that were ``chosen`` in this order.
+    """Sums of gains over the rows of a bucket, given items ``chosen`` in this order.
 
-    A row's function is of a ``kind``, with the factor ``share`` and a cap: ``cap`` for everybody or, above 0,
-    the share ``saturation`` of the row's weights. One person adds at most ``most`` steps of ``1 / per_unit``.
-    With a ``secret`` of two words only people whose coin is below ``keep`` count.
+    A row's function is of a ``kind``, with the factor ``share`` and a cap: ``cap`` for everybody or, if above
+    0, the fraction ``saturation`` of the row's total weight. One person adds at most ``most`` steps of
+    ``1 / per_unit``. With a ``secret`` of two words only people whose keyed hash is below ``keep`` count.
     """
 
     cdef int kind
@@ -801,9 +801,9 @@ cdef class Scan:
         const double[::1] weights not None, const uint64_t[::1] keys not None, Py_ssize_t first,
         Py_ssize_t last, bint chosen=False,
     ):
-        """What every item would add to the chosen ones, in steps, for the rows first..last-1.
+        """The gain of every item on top of the chosen ones, in steps, for the rows first..last-1.
 
-        With ``chosen``: what each chosen item added when it was chosen, in their order.
+        With ``chosen``: the gain of each chosen item when it was chosen, in order.
         """
         found = np.zeros(self.chosen if chosen else self.n_items, dtype=np.int64)
         cdef int64_t[::1] out = found
@@ -833,7 +833,7 @@ cdef class Scan:
         const double[::1] weights not None, const uint64_t[::1] keys not None, Py_ssize_t first,
         Py_ssize_t last, Py_ssize_t item,
     ):
-        """How `sums` move once ``item`` is chosen as well: only rows that hold it are looked at."""
+        """The change of `sums` if ``item`` is chosen next; only rows that hold it are processed."""
         found = np.zeros(self.n_items, dtype=np.int64)
         cdef int64_t[::1] out = found
         cdef Place[::1] places = self._places()
@@ -918,7 +918,7 @@ cdef void _open(
     Scan scan, Py_ssize_t start, Py_ssize_t stop, const item_type *items, const double *weights, Place *places,
     Row *row,
 ) noexcept nogil:
-    """A row as its chosen items leave it, in the order of choice."""
+    """The state of a row after its chosen items, in the order of choice."""
     cdef Py_ssize_t p, at, count = 0
     cdef int64_t rank
     cdef double weight, total = 0.0
@@ -951,7 +951,7 @@ cdef void _open(
 cdef cloned _add_row(
     Scan scan, const item_type *items, const double *weights, const Row *row, int64_t *out
 ) noexcept nogil:
-    # In variables: for all the compiler knows, a number that is added to ``out`` might change the scan.
+    # Local copies: the compiler cannot rule out that writing to ``out`` changes the scan.
     cdef int kind = scan.kind
     cdef double state = row.state, left = row.left, limit = row.limit, share = scan.share
     cdef double per_unit = scan.per_unit
@@ -970,7 +970,7 @@ cdef cloned _add_row(
 
 
 cdef cloned _next(const item_type *items, Py_ssize_t *place, Py_ssize_t stop, item_type item) noexcept nogil:
-    """Move to where the item stands next, or to ``stop``; many entries are searched without branches."""
+    """Move to the next entry of the item, or to ``stop``; many entries are searched without branches."""
     cdef Py_ssize_t p = place[0], r
     cdef item_type found
     while p + BLOCK <= stop:
@@ -988,7 +988,7 @@ cdef cloned _next(const item_type *items, Py_ssize_t *place, Py_ssize_t stop, it
 def extent(
     const int64_t[::1] ends not None, const double[::1] weights not None, Py_ssize_t first, Py_ssize_t last
 ):
-    """The most items of a row, its largest total and its largest weight; and 1 if a weight is no weight."""
+    """The most items of a row, the largest total, the largest weight, and 1 if a weight is invalid."""
     cdef Py_ssize_t i, p
     cdef double weight, total, longest = 0.0, heaviest = 0.0, largest = 0.0
     cdef bint wrong = False

@@ -1,8 +1,8 @@
-"""Checks of what people's functions answer, before anything is made of it.
+"""Checks of the values that people's functions return, before they are used.
 
-Functions that are not the library's own may return anything. Learners and selectors look at every answer
-here, before they change: numbers of the right shape, finite, and within what was declared. What misses a
-bound by the rounding of a sum is cut to it. An error names the answer; what it was is in its ``details``.
+Functions that are not the library's own may return anything. Learners and selectors check every value here
+before they change state: numbers of the right shape, finite, and within the declared bounds. A value that
+exceeds a bound by the rounding of a sum is clipped. An error names the quantity; the value is in ``details``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Values are sums of some dozen terms, or of weights that were normalised: they may miss a bound by this much.
+# Relative tolerance of bounds, for rounding in values that are sums of some dozen terms or normalised
+# weights.
 ROUNDING = 1e-9
 
 
@@ -45,7 +46,7 @@ def number(name: str, answer: Any, low: float = -math.inf, high: float = math.in
 
 
 def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: float = math.inf) -> Floats:
-    """``length`` numbers within [low, high], as an array of our own."""
+    """``length`` numbers within [low, high], as a new array."""
     wanted = f"{name} must be {length} finite numbers"
     try:
         found = checks.vector(name, answer, length=length)
@@ -60,7 +61,7 @@ def vector(name: str, answer: Any, length: int, low: float = -math.inf, high: fl
 
 
 def gains_along(person: Population, items: Sequence[int], bound: float) -> Floats:
-    """What every item adds to the first 0, 1, ... of ``items``: a row for each of them, within [0, bound]."""
+    """The gain of every item on top of the first 0, 1, ... of ``items``: one row each, within [0, bound]."""
     state, rows = person.start(), []
     for item in items:
         rows.append(vector("gains", state.gains(), person.n_items, 0.0, bound))
@@ -69,15 +70,14 @@ def gains_along(person: Population, items: Sequence[int], bound: float) -> Float
 
 
 def squared_length(answer: Floats) -> float:
-    """The sum of squares, one after the other: as compiled loops have it, wherever the numbers lie."""
+    """The sum of squares, added in order as in compiled loops, for any memory layout."""
     return float(np.add.accumulate(answer * answer)[-1])
 
 
 def leave_one_out(person: Population, items: Sequence[int], bound: float) -> tuple[Floats, Floats]:
-    """What every item adds alone, and what it adds to those of ``items`` that are others, within [0, bound].
+    """The gain of every item alone, and on top of the others of ``items``, both within [0, bound].
 
-    Submodularity says that nothing adds more than alone, and functions are held to that: what is answered
-    beyond it is cut off.
+    By submodularity no item adds more than alone; this is enforced by clipping.
     """
     alone = vector("gains", person.gains([]), person.n_items, 0.0, bound)
     gains = vector("gains", person.gains(items), person.n_items, 0.0, bound)
@@ -101,7 +101,7 @@ def _details(error: Exception) -> str:
 
 
 def probabilities(name: str, point: Floats) -> Floats:
-    """A vector that was given, if its entries lie in [0, 1]."""
+    """The given vector, refused unless its entries lie in [0, 1]."""
     outside = (point < 0) | (point > 1)
     if outside.any():
         j = int(np.argmax(outside))

@@ -1,4 +1,4 @@
-"""People whose rows are a dense array of any library, on the device where it lives."""
+"""People whose rows are a dense array of any library, on the array's device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Steps = NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class DeviceRows:
-    """People on a device; ``tile`` of them are worked on at a time. ``share`` is the factor of the whole."""
+    """People on a device, processed ``tile`` at a time. ``share`` is a factor of their functions."""
 
     device: Device
     tile: int
@@ -34,20 +34,20 @@ class DeviceRows:
         return replace(self, share=factor * self.share)
 
     def sums(self, chosen: Sequence[int], most: float, per_unit: float) -> Floats:
-        """What every item adds to the chosen ones, in steps."""
+        """The gain of every item on top of the chosen ones, in steps."""
         growing = self.growing(most, per_unit)
         for item in chosen:
             growing.move(item)
         return growing.summed()
 
     def chain(self, chosen: Sequence[int], most: float, per_unit: float) -> Floats:
-        """What each of these items adds when they are chosen in this order, in steps."""
+        """The gain of each of these items when they are chosen in this order, in steps."""
         growing = self.growing(most, per_unit)
         return np.array([growing.move(item) for item in chosen], dtype=np.float64)
 
 
 class GrowingArray:
-    """A growing set (`fixed_point.Growing`); sums are a function of the people's states alone."""
+    """A growing set (`fixed_point.Growing`); its sums depend on the people's states alone."""
 
     _added: Floats
 
@@ -61,11 +61,11 @@ class GrowingArray:
         sums += self._added - before
 
     def move(self, item: int) -> int:
-        """Choose an item; what it adds, in steps."""
+        """Choose an item; returns its gain in steps."""
         raise NotImplementedError
 
     def summed(self) -> Floats:
-        """What every item adds, in steps."""
+        """The gain of every item, in steps."""
         raise NotImplementedError
 
 
@@ -100,14 +100,14 @@ class ArrayRows(DeviceRows):
         return self.device.cast(self.matrix[:, item], "float64")
 
     def gain_sums(self, state: Any, left: Any, per_unit: float, rows: Any = None) -> Floats:
-        """What every item adds, in steps, to rows in these states with these steps left."""
+        """The gain of every item, in steps, for rows in these states with these steps left."""
         numbers = (state, left, self.caps)
         asked = GainSums(self.kind.code, self.matrix, numbers, self.share, per_unit, self.tile)
         with self.room():
             return self.device.numpy(self.device.gain_sums(asked, rows))
 
     def room(self) -> Any:
-        """Within it, a lack of memory names the tile, and not how many people there are."""
+        """A context in which out-of-memory errors name the tile, and not the number of people."""
         size = 40 * self.tile * self.n_items / 1e6
         return self.device.room_for(
             f"a tile of {self.tile:,} people x {self.n_items:,} items (up to {size:,.0f} MB); give a smaller"
@@ -119,7 +119,7 @@ class ArrayRows(DeviceRows):
     def gradient_steps(self, x: Floats, per_unit: float, most: int, seed: int, samples: int) -> Steps:
         """The sum of gradients at ``x``, each person's entries in integer steps from 0 to ``most``.
 
-        A person's gradient is worked out entry by entry, in an order that depends on their own row alone.
+        A person's gradient is computed entry by entry, in an order that depends on their own row alone.
         """
         inside = random_rows(x, seed, samples) if self.kind.of_sums else np.zeros((0, x.size), dtype=np.bool_)
         depth = max(1, len(inside))
@@ -142,7 +142,7 @@ class ArrayRows(DeviceRows):
         return self.device.xp.stack([some[:, t] for t in range(self.n_items)])
 
     def _of_best(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
-        """Of the expected maximum, from each person's items in order of falling weight."""
+        """Gradient of the expected maximum, from each person's items in order of falling weight."""
         xp = self.device.xp
         order = xp.argsort(-some, axis=1, stable=True)
         falling = self._by_item(xp.take_along_axis(some, order, axis=1))
@@ -160,7 +160,7 @@ class ArrayRows(DeviceRows):
         return xp.sum(xp.take_along_axis(xp.stack(found, axis=1), places, axis=1), axis=0)
 
     def _of_products(self, some: Any, x: Any, per_unit: float, most: float) -> Any:
-        """Of 1 - prod(1 - x w), from the products before and after each item."""
+        """Gradient of 1 - prod(1 - x w), from the products before and after each item."""
         xp, weights = self.device.xp, self._by_item(some)
         product, before = xp.ones_like(weights[0, :]), []
         for t in range(self.n_items):
@@ -173,7 +173,7 @@ class ArrayRows(DeviceRows):
         return xp.stack(found)
 
     def _of_sums(self, some: Any, cap: Any, inside: Any, per_unit: float, most: float) -> Any:
-        """The mean over random sets of what each item adds, each gain in integer steps."""
+        """The mean over random sets of each item's gain, each gain in integer steps."""
         xp, device = self.device.xp, self.device
         drawn = device.array(inside, "bool")
         weights = xp.minimum(self._by_item(some), xp.expand_dims(cap, axis=0))
@@ -196,8 +196,7 @@ class ArrayRows(DeviceRows):
 class GrowingMatrix(GrowingArray):
     """One number of state for each row, and the steps that it may still add.
 
-    Where few rows have changed, what those added before is taken off and what they add now is put in its
-    place, both to the last step.
+    If few rows have changed, their old gains are subtracted from the sums and their new ones added, exactly.
     """
 
     def __init__(self, rows: ArrayRows, most: float, per_unit: float) -> None:
@@ -237,15 +236,15 @@ class GrowingMatrix(GrowingArray):
 class ArrayPopulation(StepPopulation):
     """People in the rows of an array, as functions of one family; made by ``from_array`` of the family.
 
-    The array stays where it is: on the device, in 32 or 64 bits. ``value`` and ``gains`` are in whole steps:
-    for each chosen item they may be lower than those of the same people in memory by one step, which is
-    2^-40 of the bound for few people. ``people[i]`` is one person in memory, slices stay on the device.
+    The array stays on its device, in 32 or 64 bits. ``value`` and ``gains`` are in integer steps: for each
+    chosen item they may be lower than those of the same people in memory by one step, which is 2^-40 of the
+    bound for few people. ``people[i]`` is one person in memory, slices stay on the device.
 
-    Formal guarantee. As for the family: each person's part of each score is worked out from their own row,
-    cut to [0, bound] and to integer steps, and only then added up, in integers. So one person moves a
-    score by at most the bound, however the device rounds. All parts are made of operations that every device
-    rounds correctly, and agree on all of them bit for bit; with the same people in memory they agree too, but
-    for logarithms, which may differ by a step.
+    Formal guarantee. As for the family: each person's part of each score is computed from their own row,
+    clipped to [0, bound], rounded down to integer steps, and only then added up, in integers. So one person
+    moves a score by at most the bound, however the device rounds. All parts consist of operations that every
+    device rounds correctly, so all devices agree bit for bit; they also agree with the same people in memory,
+    except for logarithms, which may differ by a step.
     """
 
     def __init__(
@@ -294,7 +293,7 @@ class ArrayPopulation(StepPopulation):
 
     @property
     def tile(self) -> int:
-        """How many people are worked on at a time."""
+        """How many people are processed at a time."""
         return int(self._rows.tile)
 
     def __repr__(self) -> str:
@@ -330,7 +329,7 @@ class ArrayPopulation(StepPopulation):
 
 
 def _reach(kind: Kind, some: Any, xp: Any) -> Any:
-    """All of each row's weights together; of facility location the largest; of chances 1."""
+    """Each row's total weight for sums, the largest for facility location, 1 for probabilities."""
     if kind.of_sums:
         return row_sums(xp, some)
     return xp.max(some, axis=1) if kind is BEST else xp.ones_like(some[:, 0])
@@ -341,7 +340,7 @@ def whole_tile(tile: Any) -> int:
 
 
 def matrix_of(name: str, array: Any, device: Any) -> Any:
-    """A copy on the device, in 32 or 64 bits as it was given."""
+    """A copy on the device, in 32 or 64 bits as given."""
     given = array if hasattr(array, "dtype") else numbers(name, array)
     kind = str(given.dtype).split(".")[-1]
     if kind not in ("float32", "float64"):
@@ -364,9 +363,9 @@ def check_finite(name: str, matrix: Any, tile: int, xp: Any, largest: float) -> 
 
 
 def numbers(name: str, values: Any) -> Any:
-    """What is not an array yet, as one."""
+    """The values as a NumPy array of floats."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        pass  # NumPy's words may hold an entry
+        pass  # NumPy's message may hold an entry
     raise TypeError(f"{name} must be an array of numbers, one row for each")

@@ -33,7 +33,7 @@ _NOT_ASKED = np.zeros(0)
 class State:
     """A growing set: ``gains()`` of all items, ``add(item)``, ``items`` and ``value`` so far.
 
-    This one asks the population again after each addition; families that can, keep the gains up to date.
+    This class recomputes gains from the population after each addition; some families update them instead.
     """
 
     def __init__(self, people: Population) -> None:
@@ -51,7 +51,7 @@ class State:
         return now
 
     def add(self, item: Any) -> float:
-        """Put ``item`` (a number, or a label) into the set; what it added is returned."""
+        """Put ``item`` (a number, or a label) into the set and return its marginal gain."""
         if self._people.labels is not None and not isinstance(item, int | np.integer):
             (item,) = self._people.item_numbers([item])
         chosen = whole("item", item, at_least=0, at_most=self._people.n_items - 1)
@@ -89,7 +89,7 @@ def expected(values: Floats, x: Floats) -> tuple[float, Floats]:
 def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> list[NDArray[np.int64]]:
     """``samples`` sets that hold item j with probability x[j].
 
-    They are drawn from the point, never from the data: public randomness, free of privacy cost.
+    They depend on the point and public randomness, never on the data, so they have no privacy cost.
     """
     count = whole("samples", samples, at_least=2)
     if rng is not None and not isinstance(rng, np.random.Generator):
@@ -99,9 +99,9 @@ def random_sets(x: Floats, rng: np.random.Generator | None, samples: int) -> lis
 
 
 def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
-    """Which items each of some random sets holds, each item j with probability x[j]; one row per set.
+    """Random sets as rows of booleans, which hold item j with probability x[j].
 
-    They follow from the seed alone, and are the same for everybody.
+    They depend on the seed and ``x`` alone, and are the same for everybody.
     """
     inside = np.zeros((samples, x.size), dtype=np.bool_)
     rng = PublicRandomness.seeded(seed).generator
@@ -113,19 +113,19 @@ def random_rows(x: Floats, seed: int, samples: int) -> NDArray[np.bool_]:
 def sampled_sets(
     x: Floats, rng: np.random.Generator | None, samples: int
 ) -> tuple[list[NDArray[np.int64]], NDArray[np.intp]]:
-    """The different ones of ``samples`` random sets, each to be asked about once; which of them each is."""
+    """The distinct ones of ``samples`` random sets, and for each sample the index of its set."""
     numbers: dict[bytes, int] = {}
     drawn = random_sets(x, rng, samples)
     which = np.array([numbers.setdefault(items.tobytes(), len(numbers)) for items in drawn])
     return [drawn[place] for place in np.unique(which, return_index=True)[1]], which
 
 
-# Values of one person on every set lie in [0, 1] unless another bound is declared.
+# One person's values on all sets lie in [0, 1] unless another bound is declared.
 FAMILY_BOUND = 1.0
 # With this many items a sum over all sets is as cheap as the usual sample.
 ENUMERABLE_ITEMS = 10
 NORMS = ("value", "coordinate", "l1", "l2", "range")
-# Where the list of items came from, and what an account has to say about it.
+# Where the list of items came from, and the caveats of accounts for each.
 _CHOSEN = (
     "the list of items was chosen privately from the people's data: the cost of that is in this account"
     " only if it is among the releases above"
@@ -150,35 +150,35 @@ class Population(ABC):
     """Many people's set functions over items 0..n_items-1.
 
     ``value`` and ``gains`` are averages over the people; ``people[i]`` is one person's function, slices and
-    index arrays are smaller populations, ``len(people)`` counts everybody, also those whom no item touches.
+    index arrays give smaller populations, ``len(people)`` counts everybody, also people without items.
 
-    ``bound`` is a public number that no person's function exceeds in absolute value. It is declared or it is
-    the family's own (1); it is never read off the data, because a bound that depends on a person is not
-    public. People are held to it: a declared bound is checked when the population is built, an undeclared one
-    when it is first asked for. An excess of one part in 1e9, the rounding of weights that were normalised, is
-    let pass and counted in ``sensitivity``. Whatever arrays come in are copied.
+    ``bound`` is a public number that no person's function exceeds in absolute value. It is declared, or the
+    family's default (1); it is never computed from the data, because a bound that depends on a person is not
+    public. It is enforced: a declared bound is checked when the population is built, the default one when it
+    is first used. A relative excess of 1e-9, the rounding of normalised weights, is tolerated and included in
+    ``sensitivity``. Arrays that are passed in are copied.
 
-    ``catalogue`` says where the list of items came from: ``"public"`` (a list that was given, or the columns
-    of a matrix, which are taken for public), ``"private"`` (`discreet.data.private_catalogue`), ``"seeded"``
-    (the same with a seed) or
-    ``"from data"`` (the items that occur in a table of events). ``caveats`` is what every account about these
-    people says of it: a guarantee says nothing of what the list of items itself gives away.
+    ``catalogue`` says where the list of items came from: ``"public"`` (a given list, or the columns of a
+    matrix, which are assumed public), ``"private"`` (`discreet.data.private_catalogue`), ``"seeded"`` (the
+    same with a seed) or ``"from data"`` (the items that occur in a table of events). ``caveats`` are the
+    sentences about it in every account of these people: a guarantee does not cover what the list of items
+    itself reveals.
     """
 
     n_items: int
     monotone: bool = True
     labels: tuple[Any, ...] | None = None
     items_per_person: int | None = None
-    at_most: int | None = None  # the bound is that of sets of at most this many items; None: of all sets
-    # Whether everybody has a function of their own, ``people[i]``: not in a mixture of unlike populations.
+    at_most: int | None = None  # the bound is for sets of at most this many items; None: for all sets
+    # Whether each person has a function, ``people[i]``: not so in a mixture of unlike populations.
     one_by_one: bool = True
-    built_in: bool = False  # whether only the library's own arithmetic is asked: no unknown function
+    built_in: bool = False  # whether only the library's own arithmetic is used: no function of the user's
     stored: bool = False  # whether the people live in a store, and not in memory
     catalogue: str = "public"
     _declared: float | None = None
     __array_ufunc__ = None  # NumPy numbers leave ``2 * people`` to the population
 
-    # -- what a family supplies ------------------------------------------------------------------------------
+    # -- implemented by families -----------------------------------------------------------------------------
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -197,15 +197,15 @@ class Population(ABC):
 
     @abstractmethod
     def _largest(self) -> Floats:
-        """For each person, a number that the absolute value of their function nowhere exceeds."""
+        """For each person, an upper bound of the absolute value of their function."""
 
     def _reached(self, bound: float) -> Floats:
-        """`_largest`, or less work where a rough number is already within ``bound``."""
+        """`_largest`, or a cheaper upper bound where that is already within ``bound``."""
         del bound
         return self._largest()
 
     def _chain(self, order: Items) -> Floats:
-        """What each item adds when they are chosen in this order."""
+        """The marginal gain of each item when they are chosen in this order."""
         return np.diff([self._value(order[:t]) for t in range(order.size + 1)])
 
     def _contributions(self, items: Items) -> Floats:
@@ -214,9 +214,9 @@ class Population(ABC):
         return np.array([whole_value - self._value(np.delete(items, t)) for t in range(items.size)])
 
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
-        """The multilinear extension and its gradient without sampling, or None where that is out of reach.
+        """The multilinear extension and its gradient without sampling, or None where that is infeasible.
 
-        With few items every set can be asked; families with a closed form of their own do better.
+        With few items all sets are evaluated; families with a closed form of their own do better.
         """
         return None if self.n_items > ENUMERABLE_ITEMS else expected(self._corners(), x)
 
@@ -233,11 +233,11 @@ class Population(ABC):
         return self.one_by_one
 
     def check_picks(self, picks: int) -> None:
-        """An error where picking this many items may need more than can be computed."""
+        """Raise an error if picking this many items may be infeasible."""
         del picks
 
     def _additions(self) -> int:
-        """At most how many additions in a row lead to one number of ``value`` or ``gains``."""
+        """An upper bound of the successive additions behind one number of ``value`` or ``gains``."""
         return len(self) + 2 * self.n_items + 64
 
     def _most_items(self) -> int:
@@ -249,7 +249,7 @@ class Population(ABC):
         return None
 
     def row_source(self) -> StepSource | None:
-        """Rows to be summed up in integer steps, in memory or elsewhere; None for families without."""
+        """Rows to be summed up in integer steps, in memory or elsewhere; None for families without rows."""
         return self.as_rows()
 
     def sampled(self, release: Release, keep: int) -> Population | None:
@@ -260,22 +260,22 @@ class Population(ABC):
         return self._take(rows) if rows.size else None
 
     def kept(self, secret: NDArray[np.uint64], keep: int) -> Self:
-        """Those of a store whose coin under a secret of two words is below ``keep``."""
+        """The people of a store whose random word under a secret of two words is below ``keep``."""
         raise NotImplementedError
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What an account of a release about these people has to say of their list of items."""
+        """Caveats about the list of items, for accounts of releases about these people."""
         return CATALOGUES[self.catalogue]
 
     # -- sets ------------------------------------------------------------------------------------------------
 
     def item_numbers(self, items: Any) -> list[int]:
-        """The numbers of items that are named by label, or by number; a label wins where it is a number too.
+        """The numbers of items given by label or number; an integer that is a label is read as the label.
 
-        For constraints, which know numbers only: ``PartitionMatroid([people.item_numbers(["tea", "milk"])],
-        1)``. ``value``, ``gains`` and ``contributions`` take labels themselves; integers are numbers of
-        items there, as in ``selection.items``, also where labels are integers.
+        For constraints, which need numbers: ``PartitionMatroid([people.item_numbers(["tea", "milk"])], 1)``.
+        ``value``, ``gains`` and ``contributions`` accept labels themselves; there integers are always numbers
+        of items, as in ``selection.items``, even if labels are integers.
         """
         return item_numbers("items", items, self.n_items, self.labels, public=self.catalogue != "from data")
 
@@ -300,15 +300,14 @@ class Population(ABC):
         return State(self)
 
     def least_gains(self) -> Floats:
-        """What each item adds once everything else is chosen: the least that it ever adds."""
+        """The gain of each item on top of all others: the least that it ever adds."""
         return self._contributions(np.arange(self.n_items))
 
     def total_curvature(self) -> float:
         """1 - min_j (f(V) - f(V without j)) / f({j}), over the items that add anything alone.
 
-        0 for a modular function, 1 where some item becomes worthless next to the others (Sviridenko, Vondrak
-        and Ward 2017). It is a fact about these people's data: releasing it, or tuning by it, needs privacy
-        of its own.
+        0 for a modular function, 1 if some item adds nothing on top of the others (Sviridenko, Vondrak and
+        Ward 2017). It depends on these people's data: releasing it, or tuning by it, must be made private.
         """
         if not self.monotone:
             raise ValueError("total curvature is defined for monotone functions only")
@@ -325,11 +324,11 @@ class Population(ABC):
     ) -> float:
         """E f(R), where R holds each item j independently with probability x[j].
 
-        Exact where the family has a closed form, or there are no more than ten items; otherwise the mean over
-        ``samples`` random sets. Those come from ``rng`` (a fresh generator if none is given) and never from
-        the data, and are the same for everybody, so one person moves the result by no more than they can move
-        f. Concave functions of sums have a closed form for up to twelve items a person where that is declared
-        (`cap_items`): nobody's items decide how everybody's function is computed.
+        Exact if the family has a closed form, or there are at most ten items; otherwise the mean over
+        ``samples`` random sets. Those are drawn from ``rng`` (a fresh generator by default), never from the
+        data, and are the same for everybody, so one person moves the result by no more than they can move f.
+        Concave functions of sums have a closed form for up to twelve items a person if that cap is declared
+        (`cap_items`): one person's items must not decide how everybody's function is computed.
         """
         point = self._point(x)
         closed = self._extension(point)
@@ -360,7 +359,7 @@ class Population(ABC):
         return self._value(np.arange(0)) + float(self.lovasz_gradient(point) @ point)
 
     def lovasz_gradient(self, x: ArrayLike) -> Floats:
-        """A subgradient of the Lovasz extension: what each item adds in order of falling x."""
+        """A subgradient of the Lovasz extension: the gain of each item in order of falling x."""
         point = vector("x", x, length=self.n_items)
         order = np.argsort(-point, kind="stable").astype(np.int64)
         gradient = np.empty(self.n_items)
@@ -386,34 +385,34 @@ class Population(ABC):
     def sensitivity(
         self, neighbours: str = "replace", norm: str = "coordinate", items_per_person: int | None = None
     ) -> float:
-        """How far one person can move the average value, or the gains or an extension's gradient, anywhere.
+        """The sensitivity of the average value, or of the gains or an extension's gradient, on all inputs.
 
-        ``neighbours="replace"``: one person is exchanged for another. ``"add_remove"``: one person comes or
-        goes while the divisor stays len(self): the released thing is the *sum* over people divided by a
-        public number, not an average whose own divisor would move. Somebody who is gone is an empty row.
+        ``neighbours="replace"``: one person is exchanged for another. ``"add_remove"``: one person is added
+        or removed while the divisor stays len(self): the release is the *sum* over people divided by a public
+        number, not an average whose divisor would change. A removed person is an empty row.
 
         ``norm``: ``"value"`` for f(S); for the gains ``"coordinate"`` (largest change of one entry),
-        ``"l1"``, ``"l2"``, and ``"range"`` (largest minus smallest change, which is what the exponential
-        mechanism pays for).
+        ``"l1"``, ``"l2"``, and ``"range"`` (largest minus smallest change, by which the exponential
+        mechanism is charged).
 
-        ``items_per_person``: a cap m on the items a person touches (see ``cap_items``), which leaves at most
-        m entries (2 m under replacement) that can move. People who touch more are an error.
+        ``items_per_person``: a cap m on the items a person touches (see ``cap_items``), so that at most m
+        entries (2 m under replacement) can move. A person with more items is an error.
 
         Monotone functions with f(empty set) = 0 have gains in [0, bound], so a replacement moves an entry by
-        at most bound / N, not twice that. Otherwise a gain may be negative, down to the drop from the highest
-        to the lowest value, and in a gradient all entries of one person can be that low at once.
+        at most bound / N, not twice that. Otherwise a gain may be negative, as low as the lowest minus the
+        highest value, and in a gradient all entries of one person can be that low at once.
 
         The result holds for the numbers as computed, not only for real ones (Casacuberta et al. 2022): it is
         the exact sensitivity times 1 + 1e-9 + 4 c N g. Here g = m u / (1 - m u) with u = 2^-53 and m at least
         the number of additions in a row, about N + 2 n_items; c = 1 for monotone families and 6 for others.
-        Proof. An entry is a sum of numbers that each depend on one person, up to m roundings in a fixed
-        order. Its error is at most g times the sum of their sizes, that is g c N bound (a person's arcs
-        count up to twice in a cut, and up to twice again in what they take back; the modular part at most
-        twice). Two neighbours differ by two such errors, and the range of two entries by four: 4 c g bound
-        after division by N, where every sensitivity below is at least bound / N for each entry that moves.
-        Entries that neither person touches are sums of the same numbers in the same order, and do not move.
-        The 1e-9 is the excess over the bound that people are allowed. A growing :class:`State` and an
-        extension estimated from samples round further and are not covered; sum in fixed point to be safe.
+        Proof. An entry is a sum of numbers that each depend on one person, with up to m roundings in a fixed
+        order. Its error is at most g times the sum of their absolute values, that is g c N bound (a person's
+        arcs count up to twice in a cut, and up to twice again in what they take back; the modular part at
+        most twice). Two neighbours differ by two such errors, and the range of two entries by four: 4 c g
+        bound after division by N, where every sensitivity below is at least bound / N for each entry that
+        moves. Entries that neither person touches are sums of the same numbers in the same order, and do not
+        move. The 1e-9 is the tolerated excess over the bound. A growing :class:`State` and an extension
+        estimated from samples round further and are not covered; sum in fixed point to be safe.
         """
         one_of("neighbours", neighbours, ("replace", "add_remove"))
         one_of("norm", norm, NORMS)
@@ -432,7 +431,7 @@ class Population(ABC):
         return moved / len(self) * self._rounded_up()
 
     def _rounded_up(self) -> float:
-        """The factor of ``sensitivity`` for what floating-point sums and the tolerance of the bound add."""
+        """The factor in ``sensitivity`` for floating-point rounding and the tolerance of the bound."""
         roundings = self._additions() * 2.0**-53
         if roundings >= 0.5:
             raise ValueError("there are too many people for sums of floats; release several parts")
@@ -440,15 +439,15 @@ class Population(ABC):
         return 1.0 + ROUNDING + 4.0 * sizes * len(self) * roundings / (1.0 - roundings)
 
     def ranges(self) -> tuple[float, float, float, float]:
-        """One person's lowest and highest value, the most an item can add, and all can take away."""
+        """One person's lowest and highest value, the most an item can add, and the most it can subtract."""
         bound = self.bound
         if self.monotone:
             return 0.0, bound, bound, 0.0
-        # f(empty set) = 0, so by submodularity no item ever adds more than it adds alone: at most the bound.
+        # f(empty set) = 0, so by submodularity no item ever adds more than alone: at most the bound.
         return -bound, bound, bound, 2.0 * bound
 
     def touched_items(self, items_per_person: int | None = None) -> int:
-        """At most how many items a person touches: the declared cap, which people are held to."""
+        """The most items that a person touches: the declared cap, which is enforced."""
         if items_per_person is None:
             return self.n_items if self.items_per_person is None else self.items_per_person
         cap = min(whole("items_per_person", items_per_person, at_least=1), self.n_items)
@@ -498,7 +497,7 @@ class Population(ABC):
         return Mixture([(1.0, self), (1.0, other)]) if isinstance(other, Population) else NotImplemented
 
     def __radd__(self, other: object) -> Self:
-        """0 + people, which is how ``sum([...])`` starts."""
+        """0 + people, with which ``sum([...])`` starts."""
         return self if type(other) is int and other == 0 else NotImplemented
 
     def __mul__(self, factor: float) -> Mixture:
@@ -553,7 +552,7 @@ class Population(ABC):
 
 
 def value_to_each(people: Population, items: Sequence[Any]) -> Floats:
-    """The value of ``items`` to every person, in order. These are facts about single people.
+    """The value of ``items`` to every person, in order. These values are private.
 
     >>> from discreet.objectives import Coverage
     >>> value_to_each(Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]]), [0, 2])
@@ -574,10 +573,10 @@ def value_to_rows(rows: Rows, items: Sequence[int]) -> Floats:
 
 
 def greedy(people: Population, k: int) -> tuple[list[int], NDArray[np.float64]]:
-    """The k items chosen, each one that adds most on average (the first of equals), and what each added.
+    """The k items of largest average gain, chosen in turn (the first of equals), and the gain of each.
 
     At least 1 - 1/e of the best k items' value for monotone submodular functions (Nemhauser, Wolsey and
-    Fisher 1978). It reads the data in the clear and spends no budget: use it to compare with, not to publish.
+    Fisher 1978). It is not private and spends no budget: use it for comparison, not for publication.
 
     >>> from discreet.objectives import Coverage
     >>> greedy(Coverage([[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 1]]), k=2)
@@ -600,16 +599,16 @@ def greedy(people: Population, k: int) -> tuple[list[int], NDArray[np.float64]]:
 class Mixture(Population):
     """f(S) = sum of factor x part(S); made by ``+`` and ``*``.
 
-    All parts speak of the same items and, as a rule, person by person of the same people. The bound is the
-    same combination of the parts' bounds, and so is the sensitivity. Where a part's bound is one of sets of
-    at most this many items (``at_most``), so is that of the mixture.
+    All parts have the same items and, as a rule, the same people in the same order. The bound is the same
+    combination of the parts' bounds, and so is the sensitivity. If a part's bound only holds for sets of
+    limited size (``at_most``), so does that of the mixture.
 
     Parts may also have different numbers of people, such as a facility location over many rows and one graph
     cut. Each is then an average over its own people; a sum over rows is ``len(part) * part``. Such a mixture
-    is one function of everybody's data, no sum over people: ``people[i]`` is refused, so online learners
-    refuse it, and `PrivateGreedy` takes it under ``neighbours="replace"`` only, where the numbers of people
-    are public. The sensitivity is for a person who has one row in every part. In a part with a single row
-    that may be all of it, so that the part counts with its whole range.
+    is one function of everybody's data rather than a sum over people: ``people[i]`` is refused, so online
+    learners refuse it, and `PrivateGreedy` accepts it under ``neighbours="replace"`` only, where the numbers
+    of people are public. The sensitivity is for a person with one row in every part. In a part with a single
+    row that may be all the data, so the part enters with its full range.
 
     >>> from discreet.objectives import Coverage, FacilityLocation
     >>> both = 0.5 * Coverage([[1, 0], [0, 1]]) + 0.5 * FacilityLocation([[0.2, 0.4], [1.0, 0.0]])
@@ -661,8 +660,8 @@ class Mixture(Population):
     ) -> float:
         """The combination of the parts' sensitivities: norms of a sum are at most the sum of norms.
 
-        Adding the parts up rounds once more for each: c units of the bound, as in `Population.sensitivity`,
-        in both of two neighbours and in both of two entries.
+        Adding up the parts rounds once more for each part: c units of the bound, as in
+        `Population.sensitivity`, for both neighbours and both entries.
         """
         together = sum(f * part.sensitivity(neighbours, norm, items_per_person) for f, part in self._parts)
         rounding = 4.0 * 6.0 * len(self._parts) * 2.0**-53 * self.bound_of(self.at_most or self.n_items)
@@ -679,11 +678,11 @@ class Mixture(Population):
 
     @property
     def parts(self) -> tuple[tuple[float, Population], ...]:
-        """The (factor, population) pairs; mixtures of mixtures are laid flat."""
+        """The (factor, population) pairs; nested mixtures are flattened."""
         return tuple(self._parts)
 
     def __len__(self) -> int:
-        """The number of people, or the largest number that a part has."""
+        """The number of people; if parts differ, the largest."""
         return max(len(part) for _, part in self._parts)
 
     def _value(self, items: Items) -> float:
@@ -728,7 +727,7 @@ class Mixture(Population):
 
 
 def _in_one_store(parts: Sequence[Population]) -> bool:
-    """Whether all parts live in a store, which must then be one and the same."""
+    """Whether all parts are in a store, which must then be the same one."""
     stores = [part.store.digest if part.stored else None for part in parts]  # type: ignore[attr-defined]
     if any(one != stores[0] for one in stores):
         raise ValueError("a mixture is in memory or in one store: its parts must be about the same people")

@@ -1,4 +1,4 @@
-"""Monotone DR-submodular functions of a point: what people value when amounts are chosen, not sets.
+"""Monotone DR-submodular functions of a point, for choosing amounts instead of sets.
 
 A differentiable function is DR-submodular when its gradient never grows: x <= y implies gradient(x) >=
 gradient(y). Every family here is also monotone (gradients >= 0) on its box [0, upper], and 0 at 0.
@@ -29,9 +29,9 @@ from .rows import SparseMatrix, checked
 class ContinuousPopulation(ABC):
     """Many people's DR-submodular functions on the box [0, upper]; values and gradients are averages.
 
-    Declared bounds, never read off the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
+    Declared bounds, never computed from the data: ``bound`` (no value exceeds it), ``gradient_bound`` (no
     person's gradient is longer, in L2) and ``smoothness`` (Lipschitz constant of a person's gradient, in L2).
-    People are held to the first two when a population is built.
+    The first two are checked for every person when a population is built.
     """
 
     dimension: int
@@ -86,10 +86,10 @@ class ContinuousPopulation(ABC):
 
 
 class MultilinearExtension(ContinuousPopulation):
-    """E f(R), R holding item j with chance x[j], for the monotone set functions f of a population.
+    """E f(R), R holding item j with probability x[j], for the monotone set functions f of a population.
 
-    Without a closed form it is the mean over ``samples`` sets drawn with randomness of ``seed`` and the point
-    alone, so that one person moves it no more than they can move f.
+    Without a closed form it is the mean over ``samples`` sets, drawn from ``seed`` and the point alone, so
+    one person moves it no more than they can move f.
 
     >>> from discreet.objectives import Coverage
     >>> people = MultilinearExtension(Coverage([[1, 1, 0]]))
@@ -118,7 +118,7 @@ class MultilinearExtension(ContinuousPopulation):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Those of the population."""
+        """The caveats of the population."""
         return self.people.caveats
 
     def _value(self, x: Floats) -> float:
@@ -145,8 +145,8 @@ class ConcaveOfLinear(ContinuousPopulation):
     """f(x) = concave(<w, x>) with weights w >= 0: coverage by amounts, with falling returns.
 
     ``weights``: people x coordinates. ``concave`` is ``"saturating"`` (1 - e^-s), ``"log"`` (ln(1 + s)) or
-    ``"ratio"`` (s / (1 + s)). ``total`` is a public bound of <w, upper>, which every person is held to; then
-    values are at most concave(total), gradients at most total / min(upper) long.
+    ``"ratio"`` (s / (1 + s)). ``total`` is a public bound of <w, upper>, checked for every person; values are
+    then at most concave(total), and gradients at most total / min(upper) long.
 
     >>> people = ConcaveOfLinear([[0.5, 0.5], [1.0, 0.0]], "ratio")
     >>> people.value([1.0, 1.0]), people[1].gradient([0.0, 0.0]).tolist()
@@ -203,9 +203,9 @@ class ConcaveOfLinear(ContinuousPopulation):
 class BudgetAllocation(ConcaveOfLinear):
     """Budget allocation over channels: f(x) = 1 - product over s of (1 - p_s)^x_s.
 
-    ``chances``: people x channels, in [0, 1): the chance that one unit spent on channel s reaches the person
-    (Alon, Gamzu and Tennenholtz 2012; Soma and Yoshida 2015). ``upper`` is the most that may be spent on
-    each channel; ``total`` a public bound of sum_s -ln(1 - p_s) upper_s.
+    ``chances``: people x channels, in [0, 1): the probability that one unit spent on channel s reaches the
+    person (Alon, Gamzu and Tennenholtz 2012; Soma and Yoshida 2015). ``upper`` is the most that may be spent
+    on each channel; ``total`` a public bound of sum_s -ln(1 - p_s) upper_s.
 
     >>> round(BudgetAllocation([[0.5, 0.0]], total=2.0, upper=[2.0, 1.0]).value([2.0, 0.0]), 6)
     0.75
@@ -226,7 +226,7 @@ class QuadraticProgram(ContinuousPopulation):
     """f(x) = <h, x> + x' H x / 2 with H <= 0 in every entry, and h + H upper >= 0, so that f never falls.
 
     ``hessians``: people x d x d, symmetric; ``linear``: people x d. ``bound`` and ``gradient_bound`` are
-    public bounds of <h, upper> and of |h|; people are held to both. Monotony makes the rows of H sum to at
+    public bounds of <h, upper> and of |h|, checked for every person. By monotonicity the rows of H sum to at
     most |h| / min(upper) in absolute value, which bounds the smoothness.
 
     >>> people = QuadraticProgram([[[0.0, -0.25], [-0.25, 0.0]]], [[0.5, 0.5]])
@@ -247,7 +247,7 @@ class QuadraticProgram(ContinuousPopulation):
         people, self.dimension = self._h.shape
         try:
             self._H = np.array(hessians, dtype=np.float64, order="C")
-        except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many there are
+        except (TypeError, ValueError, OverflowError):  # its message holds an entry, or the number of people
             raise TypeError("hessians must hold numbers, in matrices of one size") from None
         if self._H.shape != (people, self.dimension, self.dimension):
             raise ValueError(
@@ -300,7 +300,7 @@ class QuadraticProgram(ContinuousPopulation):
 
 
 def _dense(name: str, matrix: Any) -> Floats:
-    """People x coordinates, non-negative and finite, as a dense array of its own."""
+    """People x coordinates, non-negative and finite, as a new dense array."""
     found = checked(name, matrix)
     return found.toarray() if isinstance(found, SparseMatrix) else found
 

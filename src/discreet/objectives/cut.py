@@ -18,8 +18,9 @@ from .rows import SparseMatrix, as_sparse, checked, rows_of
 class Arcs(NamedTuple):
     """Cuts of many people as arrays: one list of arcs for everybody, and a sparse row of weights for each.
 
-    Arc a leads from ``tail[a]`` to ``head[a]``. Person p minds the arcs ``arc[start[p]:start[p + 1]]``, by as
-    much as the same places of ``weight`` say. ``modular`` has a row for each person, or one for everybody.
+    Arc a leads from ``tail[a]`` to ``head[a]``. Person p has the arcs ``arc[start[p]:start[p + 1]]``, with
+    the weights at the same indices of ``weight``. ``modular`` has a row for each person, or one for
+    everybody.
     """
 
     tail: NDArray[np.int64]
@@ -37,7 +38,7 @@ class GraphCut(Population):
     weights nonnegative, ``[u, v]`` the arc from u to v. Undirected graphs, the default, must be symmetric,
     and an edge that is cut counts once. Loops never leave a set and are ignored. ``modular``: one number per
     item, for everybody or one row per person; of either sign. ``bound``: a public bound M of |f|, 1 unless
-    declared; people are held to it by the total weight of their edges, since the largest cut itself is hard
+    declared; it is checked against the total weight of each person's edges, as the largest cut itself is hard
     to find.
 
     Submodular but not monotone: values may be negative, and adding an item may cost.
@@ -118,7 +119,7 @@ class GraphCut(Population):
         return fix(people)
 
     def as_arcs(self) -> Arcs:
-        """These people as `Arcs`, an edge as two arcs: the population's own arrays, read only."""
+        """These people as `Arcs`, an edge as two arcs: the population's own arrays, read-only."""
         w = self._weights
         tail, head, modular = (read_only(a) for a in (self._tail, self._head, self._modular))
         return Arcs(tail, head, w.indptr, w.indices, w.data, modular)
@@ -128,7 +129,7 @@ class GraphCut(Population):
 
     @cached_property
     def _average(self) -> tuple[SparseMatrix, SparseMatrix, Floats]:
-        """The average graph, the same with every arc in both directions, and what each item adds alone."""
+        """The average graph, the same with every arc in both directions, and the gain of each item alone."""
         import scipy.sparse as sp
 
         weights = np.bincount(self._weights.indices, self._weights.data, minlength=self._weights.n_columns)
@@ -149,7 +150,7 @@ class GraphCut(Population):
         return self._grown(order)[0]
 
     def _grown(self, order: Items) -> tuple[Floats, Floats]:
-        """What each item adds in this order, and what every item adds then."""
+        """The gain of each item in this order, and the gain of every item after them."""
         _, both, alone = self._average
         now, added = alone.copy(), np.zeros(order.size)
         for t, item in enumerate(order.tolist()):
@@ -159,8 +160,8 @@ class GraphCut(Population):
         return added, now
 
     def _contributions(self, items: Items) -> Floats:
-        # Taking j out again gives back what its neighbours in S cost it: the gain on top of S, which no loop
-        # moves.
+        # f(S) - f(S without j) is the entry of j in the gains on top of S: without loops, j does not change
+        # it.
         return self._gains(items)[items]
 
     def _extension(self, x: Floats) -> tuple[float, Floats]:
@@ -179,8 +180,7 @@ class GraphCut(Population):
     def _largest(self) -> Floats:
         w = self._weights
         low, high = np.minimum(self._tail, self._head), np.maximum(self._tail, self._head)
-        # Of an arc and its reverse at most one is cut: a person's cut is at most the sum of the larger of the
-        # two.
+        # At most one of an arc and its reverse is cut: a person's cut is at most the sum of the larger ones.
         _, pair = np.unique(low * self.n_items + high, return_inverse=True)
         cells, where = np.unique(w.row_of * max(pair.size, 1) + pair[w.indices], return_inverse=True)
         larger = np.zeros(cells.size)
@@ -216,7 +216,7 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
     if not several and not sp.issparse(adjacency):
         try:
             several = np.ndim(adjacency) == 3
-        except ValueError:  # whose words hold how many there are
+        except ValueError:  # its message holds the number of people
             raise ValueError(
                 "adjacency must be items x items, or several such matrices of one size"
             ) from None
@@ -233,7 +233,7 @@ def _graphs(adjacency: Any) -> list[SparseMatrix]:
 
 
 def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the arcs start and lead to: copies, after every arc has been found to lead from item to item."""
+    """Tails and heads of the arcs: copies, after checking that every arc joins two items."""
     tail, head = whole_numbers("tail", arcs.tail), whole_numbers("head", arcs.head)
     if tail.size != head.size:
         raise ValueError(f"tail has {tail.size} entries and head {head.size}; every arc has both")
@@ -252,7 +252,7 @@ def _ends(arcs: Arcs, n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _minded(arcs: Arcs) -> SparseMatrix:
-    """People's weights: copies, sorted by arc, without zeros; what somebody names twice is added up."""
+    """People's weights: copies, sorted by arc, without zeros; duplicates of a person are added up."""
     import scipy.sparse as sp
 
     start, arc = whole_numbers("start", arcs.start), whole_numbers("arc", arcs.arc)
@@ -284,7 +284,7 @@ def _modular_part(modular: ArrayLike | None, people: int, n_items: int) -> NDArr
         return np.zeros((1, n_items))
     try:
         part = np.atleast_2d(np.array(modular, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+    except (TypeError, ValueError, OverflowError):  # its message holds an entry, or the number of rows
         raise TypeError("modular must hold numbers, in rows of one length") from None
     if part.shape not in ((1, n_items), (people, n_items)):
         raise ValueError(

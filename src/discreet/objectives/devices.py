@@ -1,18 +1,18 @@
-"""Where arrays live: NumPy's on the processor, others' on their device; and sums over people.
+"""Devices of arrays (NumPy's on the processor, others' on their own device), and sums over people on them.
 
 Two families of sums: gains of a people x items array in integer steps (`Device.gain_sums`), and products of
 embeddings in integers (`Device.product_sums`). `Device` has both in operations of the Array API standard, for
-every library of arrays, a tile at a time; `Processor` as compiled loops for NumPy's arrays, and
-`gpu.TritonDevice` as kernels for NVIDIA's devices, with the same numbers: what a row gains is written here as
-in `discreet.kernels.rows`, in another language. Nothing is moved from a device but what is asked for.
+every array library, a tile at a time; `Processor` as compiled loops for NumPy's arrays, and
+`gpu.TritonDevice` as kernels for NVIDIA's devices, with the same numbers: gains of rows are computed by the
+formulas of `discreet.kernels.rows`. Only results are moved off a device.
 
-All arithmetic on people's numbers is entry by entry: nobody's depends on who else is there, nor on where they
-stand. Steps are 64-bit floats without a fraction, which add up exactly below 2^53, in any order. Logarithms
-are made of operations that every device rounds correctly, so that they are the same everywhere: what somebody
-adds to a score, and what is taken off what they may still add, must be one number.
+All arithmetic on people's numbers is entry by entry: nobody's result depends on other people or on positions.
+Steps are integers in 64-bit floats, which add up exactly below 2^53, in any order. Logarithms consist of
+operations that every device rounds correctly, so that they are the same everywhere: the amount a person adds
+to a score, and the amount deducted from what they may still add, must be equal.
 
-Products of at most 1,024 pairs of bytes are below 2^24, so that they are exact in 32-bit floats, also where a
-device keeps ten digits of each factor only; longer ones are computed in 64 bits.
+Products of at most 1,024 pairs of bytes are at most 2^24, so they are exact in 32-bit floats, also where a
+device keeps only ten bits of each factor; longer ones are computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from ..kernels.arrays import RATIO
 from ..kernels.rows import BEST, LOG, SQRT, SURVIVE
 
 NAMES = ("numpy", "cupy", "torch")
-# What libraries call the lack of memory on their devices.
+# Names of out-of-memory errors in array libraries.
 _NO_ROOM = ("OutOfMemoryError", "OutOfMemory")
 LN_2, ROOT_2 = 0.6931471805599453, 1.4142135623730951
-# Of the series of log((1 + s) / (1 - s)) / (2 s) in s^2: for |s| < 0.172 the rest is below 2^-55.
+# Coefficients of log((1 + s) / (1 - s)) / (2 s) in s^2: for |s| < 0.172 the remainder is below 2^-55.
 SERIES = tuple(1.0 / odd for odd in range(21, 0, -2))
 _EXACT_IN_32 = 1024
 
-# For functions that compute with people's numbers: a warning of an overflow would be a fact about somebody.
+# For functions that compute with people's numbers: an overflow warning would depend on private data.
 QUIET = np.errstate(all="ignore")
 
 
@@ -52,7 +52,7 @@ Cut = tuple[int, int] | None  # factor and shift
 
 
 class GainSums(NamedTuple):
-    """What is asked of a people x items array; ``numbers`` are its rows' states, steps left and caps."""
+    """Arguments of `Device.gain_sums`; ``numbers`` are the rows' states, steps left and caps."""
 
     code: int
     matrix: Any
@@ -64,7 +64,7 @@ class GainSums(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A library of arrays that follows the Array API standard, and the device on which its arrays live."""
+    """An array library that follows the Array API standard, and a device of it."""
 
     name: str
     xp: Any
@@ -74,7 +74,7 @@ class Device:
     products_tile: ClassVar[Tile] = (4096, 16384)
 
     def array(self, values: Any, dtype: str) -> Any:
-        """An array of this library on this device; one that is there already is not copied."""
+        """An array of this library on this device; not copied if it is there already."""
         return self.xp.asarray(values, dtype=getattr(self.xp, dtype), device=self.place)
 
     def zeros(self, size: int, dtype: str) -> Any:
@@ -97,14 +97,14 @@ class Device:
 
     @property
     def described(self) -> str:
-        """The device in a word, for messages."""
+        """A short name of the device, for messages."""
         if self.name == "cupy":
             return f"cuda:{getattr(self.place, 'id', 0)}"
         return "the processor" if self.name == "numpy" else str(self.place)
 
     @contextmanager
     def room_for(self, what: str) -> Iterator[None]:
-        """Within it, a lack of memory is an error that names what the memory was for."""
+        """A context in which out-of-memory errors name ``what`` the memory was for."""
         try:
             yield
         except MemoryError:
@@ -117,14 +117,14 @@ class Device:
     # --- gains ----------------------------------------------------------------------------------------------
 
     def logarithm(self, values: Any) -> Any:
-        """log of numbers from 1 on, to a few units of the last place, by the same operations everywhere.
+        """log of numbers >= 1, to a few units in the last place, by the same operations everywhere.
 
-        What is less, or no number, counts as 1: rounding next to huge numbers of one person stops nobody.
+        Smaller numbers and NaN count as 1, so that rounding in one person's huge numbers raises no error.
         """
         xp = self.xp
         values = xp.where(values > 1.0, values, xp.ones_like(values))
         powers = self.array(np.ldexp(1.0, -np.arange(1024)), "float64")
-        # The exponent may be guessed one off next to a power of two, and is corrected.
+        # The guessed exponent may be off by one next to a power of two, and is corrected.
         guess = xp.clip(xp.floor(xp.log2(values)), min=0.0, max=1023.0)
         places = xp.reshape(self.cast(guess, "int64"), (-1,))
         scaled = values * xp.reshape(xp.take(powers, places), values.shape)
@@ -141,7 +141,7 @@ class Device:
         return guess * LN_2 + (2.0 * part) * series
 
     def gain(self, code: int, state: Any, weight: Any, cap: Any) -> Any:
-        """What an item of this weight adds to a row in this state, as `discreet.kernels.rows` has it."""
+        """The gain of an item of this weight in a row in this state, as in `discreet.kernels.rows`."""
         xp = self.xp
         if code == SURVIVE:
             return state * weight
@@ -165,14 +165,14 @@ class Device:
         return state + (self.xp.minimum(weight, cap) if code not in (SQRT, LOG) else weight)
 
     def steps(self, gains: Any, per_unit: float, left: Any) -> Any:
-        """Gains in integer steps, from 0 to those that are left; what is not a number counts 0."""
+        """Gains in integer steps, clipped to [0, left]; NaN counts 0."""
         found = self.xp.floor(gains * per_unit)
         return self.xp.minimum(self.xp.where(found > 0.0, found, self.xp.zeros_like(found)), left)
 
     def gain_sums(self, asked: GainSums, rows: Any = None) -> Any:
         """Every item's sum over people of its gain, in steps.
 
-        ``rows``: the places of those who count, everybody if None.
+        ``rows``: the indices of those who count, everybody if None.
         """
         code, matrix, numbers, share, per_unit, tile = asked
         xp = self.xp
@@ -192,14 +192,14 @@ class Device:
     # --- products of embeddings -----------------------------------------------------------------------------
 
     def tile_bytes(self, tile: Tile, width: int) -> int:
-        """At most how much memory a pass takes besides its arguments and what it returns."""
+        """An upper bound of a pass's memory in bytes, besides its arguments and results."""
         size = 4 if width <= _EXACT_IN_32 else 8
         return (3 * tile[0] * tile[1] + (tile[0] + 2 * tile[1]) * width) * size + 8 * tile[0]
 
     def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:
         """For each item, the sum over people of min(max(product - low, 0), span), in 64-bit integers.
 
-        With ``cut`` = (factor, shift), of the steps between instead: a product p counts (p factor) >> shift.
+        With ``cut`` = (factor, shift), the difference in steps instead: a product p is (p factor) >> shift.
         """
         xp, parts = self.xp, []
         exact = "float32" if people.shape[1] <= _EXACT_IN_32 else "float64"
@@ -239,10 +239,10 @@ def _steps(xp: Any, whole: Any, cut: tuple[int, int]) -> Any:
 
 
 class Processor(Device):
-    """NumPy's arrays: loops of `discreet.kernels`, a piece of the people a thread.
+    """NumPy's arrays: loops of `discreet.kernels`, a piece of the people per thread.
 
-    Products are left to the library of linear algebra, a tile for each thread, and the rest is a loop over
-    the tile while it is in the cache.
+    Products are computed by the linear algebra library, one tile per thread; the rest is a loop over the tile
+    while it is in the cache.
     """
 
     gains_tile = 1 << 22  # of a thread
@@ -314,7 +314,7 @@ NUMPY = Processor("numpy", np, "cpu")
 
 
 def in_threads(work: Callable[[int], Any], starts: Sequence[int], *, alone: bool) -> list[Any]:
-    """What ``work`` makes of each start, in threads; linear algebra starts none in parallel with ours."""
+    """``work`` of each start, in threads; meanwhile linear algebra starts no threads of its own."""
     if alone:
         return [work(start) for start in starts]
     with _one_thread_each(), ThreadPoolExecutor(processors()) as pool:
@@ -327,7 +327,7 @@ def processors() -> int:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Within it, linear algebra starts no threads in parallel with ours, where that can be told to it."""
+    """A context in which linear algebra starts no threads of its own, if threadpoolctl is installed."""
     controller = _controller()
     if controller is None:
         yield
@@ -349,9 +349,9 @@ def _controller() -> Any:
 def row_sums(xp: Any, values: Any) -> Any:
     """The sum of each row of a two-dimensional array, in an order that depends on its width alone.
 
-    A library's own sums go another way with the number of rows and with where they lie in memory, which would
-    make the last digit of one person's number depend on who else is there. Here the right half of the columns
-    is added to the left half until one is left: additions entry by entry, which every device rounds alike.
+    The order of a library's own sums depends on the number of rows and the memory layout, so the last digit
+    of one person's number would depend on who else is there. Here the right half of the columns is added to
+    the left half until one is left: additions entry by entry, which every device rounds alike.
 
     >>> row_sums(np, np.array([[1.0, 2.0, 4.0], [0.5, 0.0, 0.25]])).tolist()
     [7.0, 0.75]
@@ -367,20 +367,20 @@ def row_sums(xp: Any, values: Any) -> Any:
 
 @QUIET
 def row_lengths(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The Euclidean length of each row, also where squares leave the range of floats; infinite beyond it."""
+    """The Euclidean length of each row, even if squares over- or underflow; inf if it overflows itself."""
     largest = np.maximum(np.abs(table).max(axis=1), 1e-300)
     return np.asarray(largest * np.sqrt(row_sums(np, (table / largest[:, None]) ** 2)))
 
 
 def slices(size: int, step: int) -> Iterator[slice]:
-    """Places 0..size-1 in chunks of ``step``, the last one as long as is left."""
+    """Slices of 0..size-1 of length ``step``; the last may be shorter."""
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
 def device_of(backend: str | ModuleType | Device | None, *arrays: Any) -> Device:
-    """The device of the first array that is not NumPy's, or the one that is named.
+    """The device of the first array that is not NumPy's, or that of ``backend``.
 
-    ``backend``: ``"numpy"``, ``"cupy"`` or ``"torch"`` (its first GPU, or the processor where it has none), a
+    ``backend``: ``"numpy"``, ``"cupy"`` or ``"torch"`` (its first GPU, or the processor if it has none), a
     module that follows the standard, or a `Device`. Without one, arrays stay where they are.
     """
     if isinstance(backend, Device):
@@ -414,7 +414,7 @@ def _home(array: Any) -> Device | None:
 
 
 def _device(name: str, xp: Any, place: Any) -> Device:
-    """Fused where Triton is, portable elsewhere."""
+    """A fused device if Triton is installed, otherwise a portable one."""
     portable = Device(name, xp, place)
     fuses = name in ("torch", "cupy") and "cuda" in portable.described
     if fuses and all(find_spec(module) is not None for module in ("triton", "torch")):

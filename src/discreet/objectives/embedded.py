@@ -1,4 +1,4 @@
-"""Facility location over embeddings: similarities are worked out as they are needed and never stored."""
+"""Facility location over embeddings: similarities are computed when needed and never stored."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .rows import BEST, Rows, constant
 
 Steps = NDArray[np.int64]
 
-# From this many steps to one unit of a similarity, that it is no integer number of them is rounded away.
+# With at least this many steps to a unit of similarity, their number is rounded down to an integer.
 _FINE = 1 << 16
-_HELD = 1 << 24  # similarities that are held at a time, for gradients
+_HELD = 1 << 24  # similarities in memory at a time, for gradients
 _GATHERED = 1 << 28  # bytes of embeddings that are gathered at a time
 _MOST_SHIFT = 30
 
 
 @dataclass(frozen=True, repr=False)
 class Similarities:
-    """max(0, product) of each person's and each item's integers, cut to ``cap``; each counts ``unit``.
+    """max(0, product) of each person's and each item's integers, at most ``cap``, in units of ``unit``.
 
-    ``people`` and ``items`` are arrays of bytes on ``device``. ``share`` is the factor of the whole.
+    ``people`` and ``items`` are arrays of bytes on ``device``. ``share`` is a factor of the functions.
     """
 
     device: Device
@@ -53,7 +53,7 @@ class Similarities:
 
     @property
     def memory(self) -> int:
-        """At most how many bytes a pass takes besides the embeddings and the numbers of its answer."""
+        """An upper bound of the bytes that a pass takes besides the embeddings and its result."""
         return int(self.device.tile_bytes(self.tile, int(self.people.shape[1])))
 
     def take(self, rows: Any) -> Similarities:
@@ -68,7 +68,7 @@ class Similarities:
     # -- integers --------------------------------------------------------------------------------------------
 
     def sums(self, low: Any, span: Any, cut: tuple[int, int] | None = None) -> Steps:
-        """For each item, the sum over people of what its similarity exceeds ``low`` by, at most ``span``."""
+        """For each item, the sum over people of its similarity's excess over ``low``, at most ``span``."""
         with self.room():
             found = self.device.product_sums(self.people, self.items, low, span, cut, self.tile)
             return self.device.numpy(found).astype(np.int64, copy=False)
@@ -101,7 +101,7 @@ class Similarities:
         return int(self.device.xp.sum(self.device.cast(amounts, "int64")))
 
     def room(self) -> Any:
-        """Within it, a lack of memory names the tile."""
+        """A context in which out-of-memory errors name the tile."""
         people, items = self.tile
         return self.device.room_for(
             f"a tile of {people:,} people x {items:,} items ({self.memory / 1e6:,.0f} MB), on top of the"
@@ -127,7 +127,7 @@ class Similarities:
         return total
 
     def piece(self, n_items: int) -> int:
-        """How many people's similarities with this many items may lie in memory at a time."""
+        """How many people's similarities with this many items may be in memory at a time."""
         return max(1, min(self.tile[0] * self.tile[1], _HELD) // max(1, n_items))
 
     def _on_the_device(self) -> ArrayRows:
@@ -147,11 +147,11 @@ class Similarities:
             yield Rows(BEST, matrix, constant(self.share, count), constant(np.inf, count))
 
     def steps(self, most: float, per_unit: float) -> tuple[int, int, tuple[int, int] | None]:
-        """How similarities count in steps: the cap, an integer factor, or else (factor, shift).
+        """How similarities convert to steps: the cap, an integer factor, and (factor, shift) or None.
 
-        A similarity s, cut to the cap, counts factor s steps; or (s factor) >> shift where steps are so
-        coarse that one unit of a similarity is less than many. Either way it never falls with s, and is at
-        most ``most``: what a person's chosen items add sums up to no more.
+        A similarity s, at most the cap, is factor s steps; or (s factor) >> shift if steps are so coarse that
+        a unit of similarity is less than many of them. Either is nondecreasing in s and at most ``most``, so
+        the gains of a person's chosen items sum to at most ``most``.
         """
         rate = self.unit * self.share * per_unit
         if rate >= _FINE or (rate >= 1.0 and rate == math.floor(rate)):
@@ -167,10 +167,10 @@ class Similarities:
 
 
 class GrowingSimilarities:
-    """A growing set: each person's best similarity, and only people whose best changes are looked at again.
+    """A growing set: each person's best similarity; only people whose best changes are processed again.
 
-    One person's part of each sum is a function of their own embedding and of what was chosen, an integer
-    from 0 to ``most``; the parts of the chosen items add up to no more than ``most``.
+    One person's part of each sum depends on their own embedding and the chosen items alone; it is an integer
+    from 0 to ``most``, and the parts of the chosen items sum to at most ``most``.
     """
 
     def __init__(self, rows: Similarities, most: float, per_unit: float) -> None:
@@ -208,34 +208,34 @@ class GrowingSimilarities:
 # A byte's 1: entries are integer multiples of scale / 128.
 _PARTS = 128
 _LONGEST = 1 << 16
-_NEARLY = 0.05  # lengths this close to 1 are 1: rounding to bytes changes them too
-# So few people's similarities may lie in memory for a loop over them.
+_NEARLY = 0.05  # lengths this close to 1 pass as 1: rounding to bytes changes them too
+# Most similarities that may be in memory for a loop over people.
 _FEW = 1 << 18
 
 
 class EmbeddedFacilityLocation(Population):
     """f(S) = the person's similarity to the item of S that is most like them, and 0 for the empty set.
 
-    ``people``: people x dimensions, private. ``items``: items x dimensions, public. The similarity of two is
-    their inner product, cut to [0, ``bound``]: the cosine for vectors of length 1. It is worked out when it
-    is needed and never stored; people whose best item has not changed are not looked at again.
+    ``people``: people x dimensions, private. ``items``: items x dimensions, public. Similarity is the inner
+    product, clipped to [0, ``bound``]: the cosine for vectors of length 1. It is computed when needed and
+    never stored; people whose best item has not changed are not processed again.
 
-    ``normalize=True`` divides each vector by its own length, so that similarities are cosines (a vector of
-    length 0 is like nothing). Squares are added up in an order that depends on the number of dimensions
-    alone, so that nobody's bytes depend on who else is there. Without it and with ``bound=1``, which is that
-    of cosines, an item whose length is not 1 is warned of. The lengths of people's vectors are private:
-    nothing is said of them, and people with a longer one are cut by ``bound`` all the same.
+    ``normalize=True`` divides each vector by its own length, so that similarities are cosines (0 for a vector
+    of length 0). Squares are added in an order that depends on the number of dimensions alone, so nobody's
+    bytes depend on who else is there. Without it and with ``bound=1``, the bound for cosines, there is a
+    warning for the first item whose length is not 1. The lengths of people's vectors are private, so there is
+    no warning for them; ``bound`` clips the similarities of longer ones all the same.
 
-    Embeddings are integers times ``scale`` / 128, from -128 to 127: given as such in arrays of int8, or
-    rounded to them. ``scale`` is public: chosen without looking at people, about the largest entry that there
-    may be; larger ones are cut. For vectors of length 1 in d dimensions 4 / sqrt(d) is a good choice.
+    Embeddings are integers from -128 to 127 times ``scale`` / 128: given as such in arrays of int8, or
+    rounded to them. ``scale`` is public: choose it independently of the people, about as large as the largest
+    possible entry; larger ones are clipped. For unit vectors in d dimensions 4 / sqrt(d) is a good choice.
 
-    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: n
-    people and items are worked on at a time by each thread; ``working_memory`` is what that takes.
+    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay on the arrays' device. ``tile``: the
+    numbers of people and items that each thread processes at a time; ``working_memory`` is its size in bytes.
 
-    Formal guarantee. All sums are sums of integers, and are the same on every device, in any order, for
-    any tile: one person's part of each is a function of their own embedding and of public things, and lies
-    in [0, bound]. There is no rounding error to allow for.
+    Formal guarantee. All sums are sums of integers, and are the same on every device, in any order, for any
+    tile: one person's part of each depends on their own embedding and public data alone, and lies in
+    [0, bound]. There is no rounding error to allow for.
 
     >>> people = EmbeddedFacilityLocation([[3.0, 4.0], [0.0, 0.1]], [[1.0, 0.0], [0.0, 2.0]], normalize=True)
     >>> round(people.value([0]), 2), round(people.value([0, 1]), 2)
@@ -279,7 +279,7 @@ class EmbeddedFacilityLocation(Population):
             self._check_lengths(items if hasattr(items, "dtype") else numbers("items", items))
 
     def _check_lengths(self, items: Any) -> None:
-        """Warn of the first item that is not a vector of length 1. Items are public; people are not asked."""
+        """Warn of the first item that is not a unit vector. Items are public; people are not checked."""
         device = self._rows.device
         unit = self.scale / _PARTS if str(items.dtype).split(".")[-1] == "int8" else 1.0
         for here in slices(self.n_items, max(1, (1 << 22) // items.shape[1])):
@@ -300,12 +300,12 @@ class EmbeddedFacilityLocation(Population):
 
     @property
     def tile(self) -> tuple[int, int]:
-        """How many people and items are worked on at a time."""
+        """How many people and items are processed at a time."""
         return self._rows.tile
 
     @property
     def working_memory(self) -> int:
-        """At most how many bytes a pass takes, besides the embeddings and a few numbers for each person."""
+        """An upper bound of the bytes that a pass takes, besides embeddings and a few numbers per person."""
         return self._rows.memory
 
     @property
@@ -320,7 +320,7 @@ class EmbeddedFacilityLocation(Population):
         return self._rows
 
     def as_rows(self) -> Rows | None:
-        # For learners, who are given few people at a time.
+        # For learners, which get few people at a time.
         if len(self) * self.n_items > _FEW and len(self) > 1:
             return None
         (rows,) = replace(self._rows, tile=(len(self), self.n_items)).pieces()
@@ -390,7 +390,7 @@ def _tile(tile: Any) -> tuple[int, int]:
 
 
 def _whole_numbers(name: str, values: Any, scale: float, device: Device, normalize: bool) -> Any:
-    """Embeddings as bytes on the device; a copy where they are not there already."""
+    """Embeddings as a new array of bytes on the device."""
     xp = device.xp
     if not hasattr(values, "dtype"):
         values = numbers(name, values)
@@ -412,14 +412,14 @@ def _whole_numbers(name: str, values: Any, scale: float, device: Device, normali
             some = _in_range(xp, some)
             length = xp.expand_dims(xp.sqrt(row_sums(xp, some * some)), axis=1)
             some = some / xp.where(length > 0.0, length, xp.ones_like(length))
-        some = xp.clip(some, -2.0 * scale, 2.0 * scale)  # what is cut below: nobody's numbers overflow
+        some = xp.clip(some, -2.0 * scale, 2.0 * scale)  # clipped below anyway; this prevents overflow
         steps = xp.clip(xp.round(some * (_PARTS / scale)), -_PARTS, _PARTS - 1)
         parts.append(xp.astype(steps, xp.int8))
     return xp.concat(parts, axis=0)
 
 
 def _in_range(xp: Any, some: Any) -> Any:
-    """The same directions, by powers of two, with squares that neither overflow nor vanish."""
+    """Vectors scaled by powers of two so that squares neither overflow nor vanish."""
     largest = xp.max(xp.abs(some), axis=1, keepdims=True)
     factor = xp.where(largest > 2.0**400, xp.full_like(largest, 2.0**-600), xp.ones_like(largest))
     return some * xp.where(largest < 2.0**-400, xp.full_like(largest, 2.0**600), factor)

@@ -14,7 +14,7 @@ from . import answers
 from .base import Floats, Items, Mixture, Population, State
 from .rows import function_rows
 
-# A gain is kept to this many binary places at most, and to fewer where a sum needs the room.
+# Most binary places of a gain; fewer are kept if a sum needs the bits.
 _PLACES = 40
 _EXACT_BITS = 52
 # Below this a step, or the number of steps to 1, is no longer an exact float.
@@ -22,7 +22,7 @@ _LEAST_EXPONENT = -1000
 
 
 def step(bound: float, length: int, spare_bits: int = 0) -> float:
-    """What gains of up to ``bound`` are rounded down to multiples of, when ``length`` people are summed up.
+    """The step to whose multiples gains of up to ``bound`` are rounded down, for sums over ``length`` people.
 
     The sum is then an integer number of steps below 2^53, also after a factor of up to 2^``spare_bits``.
 
@@ -37,37 +37,37 @@ def step(bound: float, length: int, spare_bits: int = 0) -> float:
 
 
 class Growing(Protocol):
-    """Rows on top of which a set grows: every item's sum over them, each row's part in integer steps."""
+    """A growing set over rows: every item's sum of gains, each row's part in integer steps."""
 
     def begin(self, sums: Floats) -> None:
-        """Add what each item adds to what was chosen so far: nothing, in the beginning."""
+        """Add each item's gain on top of the chosen items, initially none, to ``sums``."""
         ...
 
     def choose(self, item: int, sums: Floats) -> None:
-        """Choose an item: ``sums`` move."""
+        """Choose an item: update ``sums``."""
         ...
 
 
 class StepSource(Protocol):
-    """Rows in memory or elsewhere, which are asked for sums over all of them."""
+    """Rows in memory or elsewhere that provide sums over all of them."""
 
     def scaled(self, factor: float) -> StepSource:
         """The same rows, each times ``factor``."""
         ...
 
     def growing(self, most: float, per_unit: float) -> Growing:
-        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        """An empty growing set over the rows; each adds at most ``most`` steps of ``1 / per_unit``."""
         ...
 
     def gradient_steps(
         self, x: Floats, per_unit: float, most: int, seed: int, samples: int
     ) -> NDArray[np.int64]:
-        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        """The sum of multilinear gradients at ``x``, in steps; a row adds at most ``most`` to each entry."""
         ...
 
 
 class StepPopulation(Population):
-    """Averages over people who lie elsewhere, from sums in integer steps."""
+    """Averages over people in a store or on a device, from sums in integer steps."""
 
     built_in = True
     _rows: Any  # a StepSource
@@ -84,7 +84,7 @@ class StepPopulation(Population):
 
     @cached_property
     def _steps(self) -> tuple[float, float]:
-        """How many steps one person has, and how many there are to 1."""
+        """The most steps of one person, and the number of steps per 1."""
         bound = self.bound_of(self.at_most or self.n_items)
         per_unit = 1.0 / step(bound, len(self))
         return float(math.floor(bound * per_unit)), per_unit
@@ -119,13 +119,13 @@ class StepPopulation(Population):
 class FixedPointGains:
     """A growing set; ``scores()`` are the sums over people of every item's gain on top of it.
 
-    Formal guarantee: whatever the people's functions do, a person's part of each score lies in [0, bound]
-    and is an integer number of steps, and so do the parts of the chosen items' scores, at the time each was
-    chosen, when they are added up. Scores are integer numbers of steps below 2^53: exact, in any order of
-    people. A function that is not monotone is held to [-down, up] instead, per score only.
+    Formal guarantee: for any behaviour of people's functions, a person's part of each score is an integer
+    number of steps in [0, bound], and so is the sum of their parts of the chosen items' scores, each at the
+    time of choice. Scores are integer numbers of steps below 2^53: exact, in any order of people. The values
+    of a function that is not monotone are clipped to [-down, up] instead, per score only.
 
     ``parts`` are rows with the bound of each; the bounds add up to at most ``bound``. ``others`` are people
-    who are asked one by one: what they give is clipped, and where they fail they count as nothing.
+    whose functions are called singly: values are clipped, and a failure counts as 0.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class FixedPointGains:
         self._sums = np.zeros(n_items)
         for part in self._parts:
             part.begin(self._sums)
-        self._due: int | None = None  # an item whose choice the sums do not know yet
-        self._asked: Floats | None = None  # asked for when it is needed: after the last pick it is not
+        self._due: int | None = None  # a chosen item not yet in the sums
+        self._asked: Floats | None = None  # computed when needed: not after the last pick
 
     @classmethod
     def over(cls, people: Population, bound: float, unit: float) -> Self:
@@ -170,7 +170,7 @@ class FixedPointGains:
         return total
 
     def add(self, item: int) -> float:
-        """Put ``item`` into the set; its score is returned."""
+        """Put ``item`` into the set and return its score."""
         score = float(self._settled()[item] * self._unit)
         self._due = item
         if len(self._others):
@@ -207,7 +207,7 @@ class FixedPointGains:
 
 
 class StepState(State):
-    """A growing set over a `StepPopulation`: every addition moves the sums that there are."""
+    """A growing set over a `StepPopulation`: every addition updates the sums."""
 
     def __init__(self, people: StepPopulation) -> None:
         self._people, self.items, self.value = people, [], 0.0
@@ -241,7 +241,7 @@ def row_parts(people: Population) -> list[tuple[StepSource, float]] | None:
 
 
 def _limits(others: Sequence[Population], bound: float, per_unit: float) -> tuple[float, float]:
-    """Fewest and most steps of one of the others; functions that may fall have limits of their own."""
+    """Fewest and most steps of a person in ``others``; non-monotone functions have other limits."""
     low, high = 0.0, bound
     for person in others:
         if not person.monotone:

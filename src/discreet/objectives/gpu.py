@@ -1,12 +1,12 @@
-"""Sums over people as one Triton kernel each, for arrays of torch and CuPy on a GPU of NVIDIA's.
+"""Sums over people as one Triton kernel each, for arrays of torch and CuPy on NVIDIA GPUs.
 
 Gains of a people x items array take one pass over it. Their arithmetic is that of `Device`, operation by
-operation and never fused into others, so that integer steps agree to the last one.
+operation and without fusion, so that integer steps agree exactly.
 
 Products of embeddings are products of bytes in the tensor units, the rest of the work is in registers, and
-nothing is written but the sums. A program goes over a piece of the people with one block of items. Its sums
-are 32-bit integers, which the length of the piece keeps from overflowing; they are added to the 64-bit totals
-at its end. Integers add up the same in any order.
+only the sums are written. A program processes a piece of the people with one block of items. Its sums are
+32-bit integers, and the piece is short enough that they cannot overflow; they are added to the 64-bit totals
+at its end. Integer sums are the same in any order.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ..kernels.arrays import RATIO
 from ..kernels.rows import BEST, LOG, SQRT, SURVIVE
 from .devices import LN_2, ROOT_2, SERIES, Cut, Device, GainSums, Tile
 
-# People and items of a block, and warps; for products stages of loading, too.
+# People and items of a block, and warps; for products also pipeline stages.
 _GAINS_BLOCK = (16, 128, 4)
 _PRODUCTS_BLOCK = (64, 128, 4, 4)
 _GAINS_PROGRAMS, _PRODUCTS_PROGRAMS = 132 * 16, 132 * 64
 _CHUNK = 128
 _WHOLE = (1 << 31) - 1
-# In an array, as Triton would take Python's floats for those of 32 bits.
+# In an array, as Triton would treat Python's floats as 32-bit floats.
 _CONSTANTS = (LN_2, ROOT_2, *SERIES)
 _TERMS = tl.constexpr(len(SERIES))
 _SURVIVE, _BEST, _SQRT, _LOG, _RATIO = (tl.constexpr(code) for code in (SURVIVE, BEST, SQRT, LOG, RATIO))
 
 
 def _shared(*arrays: Any) -> list[Any]:
-    """The same memory as tensors of torch: CuPy's are shared with it, not copied."""
+    """The same memory as torch tensors: CuPy's arrays are shared, not copied."""
     found = [one if isinstance(one, torch.Tensor) else torch.from_dlpack(one) for one in arrays]
     return [one if one.is_contiguous() else one.contiguous() for one in found]
 
@@ -81,7 +81,7 @@ def _gain_sums(  # type: ignore[no-untyped-def]
         weight = tl.load(matrix + who[:, None] * m + columns[None, :], mask=here[:, None] & there, other=0.0)
         weight = weight.to(tl.float64)
         now = tl.load(state + who, mask=here, other=0.0)[:, None]
-        most = tl.load(left + who, mask=here, other=0.0)[:, None]  # who is not there adds nothing
+        most = tl.load(left + who, mask=here, other=0.0)[:, None]  # absent rows add nothing
         if KIND == _SURVIVE:
             added = now * weight
         elif KIND == _BEST:
@@ -105,7 +105,7 @@ def _gain_sums(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _kept(product, low, span):  # type: ignore[no-untyped-def]
-    """min(max(product - low, 0), span) for span >= 0, in one instruction where there is one for it."""
+    """min(max(product - low, 0), span) for span >= 0, with the instruction min.relu."""
     return tl.inline_asm_elementwise(
         "{ .reg .s32 t; sub.s32 t, $1, $2; min.relu.s32 $0, t, $3; }",
         "=r,r,r,r",
@@ -183,9 +183,9 @@ def _products(people, item, out, n, width, k, column, ROWS: tl.constexpr, WIDTH:
 
 
 class TritonDevice(Device):
-    """Arrays of torch or CuPy on a GPU of NVIDIA's."""
+    """Arrays of torch or CuPy on an NVIDIA GPU."""
 
-    gains_tile = 1 << 26  # entries, of gradients and factors; nothing of sums lies in memory
+    gains_tile = 1 << 26  # entries, of gradients and factors; sums need no memory for a tile
     products_tile = (1 << 20, 1 << 20)  # nothing of a tile lies in memory: what is gathered at a time
 
     def gain_sums(self, asked: GainSums, rows: Any = None) -> Any:
@@ -210,7 +210,7 @@ class TritonDevice(Device):
         return self._own(out)
 
     def tile_bytes(self, tile: Tile, width: int) -> int:
-        """At most how much memory a pass takes besides its arguments and what it returns."""
+        """An upper bound of a pass's memory in bytes, besides its arguments and results."""
         return tile[0] * (width + 16) + 8 * tile[1]
 
     def product_sums(self, people: Any, items: Any, low: Any, span: Any, cut: Cut, tile: Tile) -> Any:

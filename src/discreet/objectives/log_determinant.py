@@ -1,4 +1,4 @@
-"""Diversity: the log-determinant of what was chosen, with one public kernel and people's own qualities."""
+"""Diversity: the log-determinant of the chosen items, by a public kernel and people's own qualities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .fixed_point import StepPopulation
 from .rows import checked, largest_totals
 
 Steps = NDArray[np.int64]
-# So many entries of people's matrices are held at once, or those of one person.
+# Most entries of people's matrices in memory at once (one person's may be more).
 _ENTRIES = 1 << 20
 
 
@@ -29,22 +29,21 @@ class LogDeterminant(StepPopulation):
     nonnegative, private; left out, there is one person with quality 1 everywhere. Monotone, because of the
     identity that is added. ``bound``: a public bound of f, 1 unless declared.
 
-    ``at_most``: the bound is one of sets of at most k items and people are held to it there, as for
-    `ConcaveOverModular`. The largest value of k items is hard to find; people are held to the smaller of two
-    numbers that are never below it. By Hadamard's inequality, det(I + L_S) is at most the product of its
-    diagonal, so f(S) is at most the sum of the k largest log(1 + L_jj). And the i-th largest eigenvalue of a
-    principal submatrix is at most that of the matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over
-    the k largest eigenvalues x of L, which is the smaller one where items are alike.
+    ``at_most``: the bound is for sets of at most k items, as for `ConcaveOverModular`. The largest value of k
+    items is hard to find; the bound is checked against the smaller of two upper bounds of it. By Hadamard's
+    inequality, det(I + L_S) is at most the product of its diagonal, so f(S) is at most the sum of the k
+    largest log(1 + L_jj). And the i-th largest eigenvalue of a principal submatrix is at most that of the
+    matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over the k largest eigenvalues x of L, which is
+    smaller if items are alike.
 
-    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay where the arrays are. ``tile``: n
-    people are worked on at a time. ``value`` and ``gains`` are in whole steps: for each chosen item they may
-    be lower by one step, which is 2^-40 of the bound for few people.
+    ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None to stay on the arrays' device. ``tile``: how
+    many people are processed at a time. ``value`` and ``gains`` are in integer steps: for each chosen item
+    they may be lower by one step, which is 2^-40 of the bound for few people.
 
-    Memory is that of the kernel and the qualities, and as much again for each chosen item. To hold somebody
-    to the bound takes one pass over their qualities where Hadamard's inequality settles it, and otherwise the
-    Cholesky factor of the items that they have a quality for. With huge qualities (from about 1e8 on)
-    rounding leaves little of what items add to each other: whatever is computed of a person is cut to the
-    bound as well.
+    Memory is that of the kernel and the qualities, and as much again for each chosen item. Checking a
+    person's bound takes one pass over their qualities if Hadamard's inequality suffices, and otherwise the
+    Cholesky factor of the items with nonzero quality. With huge qualities (from about 1e8 on) gains may be
+    lost to rounding: all results of a person are therefore clipped to the bound.
 
     Formal guarantee. All arithmetic on people's numbers is entry by entry, in an order that depends on the
     items alone: nobody's numbers depend on who else is there. Selectors sum up integer steps, as for the
@@ -94,9 +93,9 @@ class LogDeterminant(StepPopulation):
         return self._averages(total)
 
     def _parts(self, people: Items, items: Items) -> Iterator[tuple[slice, Items, DeterminantRows]]:
-        """A few people at a time, whose matrices of these items fit; of many items, one person's own places.
+        """As many people at a time as fit in memory, or a single one with their items of nonzero quality.
 
-        An item of quality 0 changes nothing about the others, not even in their last digit.
+        Omitting an item of quality 0 does not change the others' results, not even in the last digit.
         """
         few = max(1, _ENTRIES // max(1, items.size) ** 2)
         for here in slices(people.size, few):
@@ -111,9 +110,9 @@ class LogDeterminant(StepPopulation):
         return self._upper_bounds(np.arange(len(self)))
 
     def _upper_bounds(self, people: Items) -> Floats:
-        """The most that each person's function can reach with up to ``at_most`` items, or a bound on it."""
-        # No item adds more than alone. Sums of pivots may miss that, where qualities are so large that
-        # rounding leaves nothing of the items that come later.
+        """Upper bounds of each person's function on sets of up to ``at_most`` items."""
+        # No value is below that of a single item; sums of pivots may be, if qualities are so large that
+        # rounding loses the later items.
         everything, numpy = np.arange(self.n_items), self._rows.device.numpy
         alone = numpy(FactorColumns(self._rows.take(people)).gains())
         if self.at_most is None:
@@ -132,7 +131,8 @@ class LogDeterminant(StepPopulation):
         return largest
 
     def _reached(self, bound: float) -> Floats:
-        # Hadamard: a determinant is at most the product of the diagonal. Only the others are worked out.
+        # Hadamard: a determinant is at most the product of the diagonal. Only if that exceeds the bound is
+        # more computed.
         reached, rows = np.empty(len(self)), self._rows
         for here in slices(len(self), rows.tile):
             alone = FactorColumns(replace(rows, quality=rows.quality[here, :])).gains()
@@ -149,7 +149,7 @@ class LogDeterminant(StepPopulation):
 
 
 def _on(name: str, array: Any, device: Device) -> Any:
-    """A copy on the device; what is in memory is checked entry by entry, and may be sparse."""
+    """A copy on the device; arrays in memory are checked entry by entry, and may be sparse."""
     if device.name != "numpy":
         return matrix_of(name, array, device)
     found = checked(name, array, low=-np.inf if name == "kernel" else 0.0)
@@ -168,7 +168,7 @@ def _semidefinite(kernel: Any, xp: Any) -> Any:
     lowest = float(lengths[0])
     if lowest < -1e-9 * largest:
         raise ValueError(f"kernel has the eigenvalue {lowest:g}; it must be positive semidefinite")
-    # A hair below zero is rounding, but large qualities would make much of it.
+    # Slightly negative eigenvalues are rounding, but large qualities would amplify them.
     return kernel if lowest >= 0.0 else (axes * xp.clip(lengths, min=0.0)) @ xp.matrix_transpose(axes)
 
 
@@ -176,8 +176,8 @@ def _semidefinite(kernel: Any, xp: Any) -> Any:
 class DeterminantRows(DeviceRows):
     """log det(I + L_S) of each person, L[u, v] = q_u K[u, v] q_v with their own qualities q.
 
-    All arithmetic is entry by entry: nobody's numbers depend on who else is there, nor on where they stand,
-    as those of a library's products of matrices might.
+    All arithmetic is entry by entry: unlike in a library's matrix products, nobody's numbers depend on who
+    else is there or on positions.
     """
 
     kernel: Any
@@ -213,7 +213,7 @@ class DeterminantRows(DeviceRows):
         return total.astype(np.int64)
 
     def _marginals(self, items: Steps) -> Any:
-        """What each item adds to the others of a set, for each of a few people."""
+        """The gain of each item on top of the others of a set, for each of a few people."""
         xp = self.device.xp
         part = FactorColumns(self)
         for item in items.tolist():
@@ -228,7 +228,7 @@ class DeterminantRows(DeviceRows):
         return gains
 
     def added(self, items: Steps) -> Any:
-        """What each item adds for each person when they are chosen in this order.
+        """The gain of each item for each person when they are chosen in this order.
 
         The same operations as `FactorColumns.choose`, for the entries of these items only.
         """
@@ -277,7 +277,7 @@ class DeterminantRows(DeviceRows):
         return -xp.stack([swept[:, k, k] for k in range(items.size)], axis=1)
 
     def room(self) -> Any:
-        """Within it, a lack of memory names the tile, and not how many people there are."""
+        """A context in which out-of-memory errors name the tile, and not the number of people."""
         return self.device.room_for(
             f"one more item of all people, worked out for a tile of up to {self.tile:,} people x"
             f" {self.n_items:,} items; choose fewer items, or give a smaller tile="
@@ -285,7 +285,7 @@ class DeterminantRows(DeviceRows):
 
 
 class FactorColumns:
-    """A few people's states: what is left of each diagonal entry, and a column of each factor per item."""
+    """A few people's states: the remainder of each diagonal entry, and a column of each factor per item."""
 
     def __init__(self, rows: DeterminantRows) -> None:
         self._device, self._kernel, self._quality = rows.device, rows.kernel, rows.quality
@@ -293,9 +293,9 @@ class FactorColumns:
         self._columns: list[Any] = []
 
     def choose(self, item: int) -> Any:
-        """What the item adds for each of them."""
+        """Choose an item; returns its gain for each person."""
         xp, q, this = self._device.xp, self._quality, slice(item, item + 1)
-        # The ratio is at least 1; rounding may leave it a hair below.
+        # The ratio is at least 1; rounding may leave it slightly below.
         ratio = xp.clip(self.rest[:, this], min=1.0)
         row = q[:, this] * self._kernel[item, :] * q
         for column in self._columns:
@@ -306,22 +306,22 @@ class FactorColumns:
         return self._device.gain(RATIO, None, ratio[:, 0], None)
 
     def gains(self) -> Any:
-        """What each item would add for each of them."""
+        """The gain of each item for each person."""
         return self._device.gain(RATIO, None, self.rest, None)
 
 
 def _column(xp: Any, row: Any, ratio: Any, rest: Any) -> Any:
-    """A column of the factor: what an item with this ratio explains of the others, of which ``rest`` is left.
+    """A column of the factor: the part of the others, of which ``rest`` is left, explained by an item.
 
-    Nothing explains more of an item than there is (Cauchy and Schwarz), so that ``rest`` stays at 1 or more.
-    With huge qualities rounding would have it otherwise, and grow until it leaves the range of floats.
+    By Cauchy-Schwarz an item explains at most what is left of another, so that ``rest`` stays at 1 or more.
+    With huge qualities rounding could violate this, and the error grow until it overflows.
     """
     most = xp.sqrt(xp.clip(rest - 1.0, min=0.0))
     return xp.maximum(xp.minimum(row / xp.sqrt(ratio), most), -most)
 
 
 class GrowingDeterminants(GrowingArray):
-    """A growing set over all people, who are all summed again."""
+    """A growing set over all people; every choice sums over all of them again."""
 
     def __init__(self, rows: DeterminantRows, most: float, per_unit: float) -> None:
         self._rows, self._per_unit = rows, per_unit

@@ -1,12 +1,12 @@
-"""Convex losses of people: one function of a point each, held together in arrays.
+"""Convex losses of people: one function of a point each, stored together in arrays.
 
-A population answers for all its people at once (``value`` and ``gradient`` are averages over them), for one
-of them (``people[i]``) and, for learners, for one of them at one point without making an object (``at``). Any
-other object with ``value(point)`` and ``gradient(point)``, or a pair of two such functions, is a cost too.
+A population evaluates all its people at once (``value`` and ``gradient`` are averages over them), one of them
+(``people[i]``) and, for learners, one of them at one point without making an object (``at``). Any other
+object with ``value(point)`` and ``gradient(point)``, or a pair of two such functions, is a cost too.
 
-Privacy rests on a declared bound of how steep a cost can be, which comes from public numbers: the length of
-a row is bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened
-when asked (``clip=True``).
+Privacy depends on a declared bound of gradients, which comes from public numbers: the norm of a row is
+bounded by ``row_norm``, which is never computed from the data. Longer rows are refused, or shortened on
+request (``clip=True``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Losses(ABC):
     """
 
     strong_convexity = 0.0
-    # Which cost it is to compiled loops (`kernels.convex`); None for one that they do not know.
+    # The cost's code in compiled loops (`kernels.convex`); None if they do not have it.
     _kind: ClassVar[int | None] = None
     _curvature: ClassVar[float] = 0.0  # the largest second derivative along a row of length 1
 
@@ -51,7 +51,7 @@ class Losses(ABC):
 
     @property
     def insecure_clipped(self) -> int:
-        """How many rows were shortened to ``row_norm``. It says something about people: do not publish it."""
+        """How many rows were shortened to ``row_norm``. This depends on private data: do not publish it."""
         return self._shortened
 
     def __len__(self) -> int:
@@ -70,13 +70,13 @@ class Losses(ABC):
         part = object.__new__(type(self))
         part.__dict__.update(self.__dict__)
         part._rows, part._numbers = _fixed(self._rows[chosen]), _fixed(self._numbers[chosen])
-        part._shortened = 0  # of a part, nobody has counted
+        part._shortened = 0  # not counted for a part
         return part
 
     def value(self, point: ArrayLike) -> float:
         """Average cost of ``point`` over the people."""
         if len(self) == 1 and self._kind is not None:
-            return self.at(0, self._point(point))[0]  # to the last digit what a stream of people is told
+            return self.at(0, self._point(point))[0]  # to the last digit as in a stream of people
         return float(self.values(self._point(point)).mean())
 
     def gradient(self, point: ArrayLike) -> Vector:
@@ -86,7 +86,7 @@ class Losses(ABC):
 
     @abstractmethod
     def values(self, point: Vector) -> Vector:
-        """What ``point`` costs each person."""
+        """Each person's cost of ``point``."""
 
     def _along(self, point: Vector) -> Vector:
         """The inner product of each row with ``point``, which depends on that row alone: see `row_sums`."""
@@ -102,14 +102,14 @@ class Losses(ABC):
         return found
 
     def compiled(self) -> RowLosses | None:
-        """These costs for compiled loops; None where they do not know them."""
+        """These costs for compiled loops; None if they do not have this kind."""
         if self._kind is None or type(self).at is not Losses.at:
             return None
         return RowLosses(self._kind, self._rows, self._numbers)
 
     @abstractmethod
     def lipschitz(self, domain: Domain) -> float:
-        """No gradient of anybody's function is longer than this on ``domain``."""
+        """A bound on the length of the gradient of any person's function on ``domain``."""
 
     def best(self, domain: Domain, steps: int = 2000) -> tuple[Vector, float]:
         """The point of ``domain`` with the smallest average cost, and that cost.
@@ -144,12 +144,12 @@ class Losses(ABC):
         return point, last
 
     def _smoothness(self) -> float:
-        """No average gradient changes faster than this; 0 for linear costs."""
+        """A Lipschitz constant of the average gradient; 0 for linear costs."""
         return self._curvature * float(np.linalg.norm(self._rows, 2)) ** 2 / len(self)
 
     @abstractmethod
     def _gradient_weights(self, point: Vector) -> tuple[Vector, Vector | float]:
-        """Each person's gradient as a multiple of their row, and what is added to the average."""
+        """The factors of people's rows in their gradients, and a term to add to the average."""
 
     def _point(self, point: ArrayLike) -> Vector:
         return checks.vector("point", point, length=self.dimension)
@@ -236,10 +236,9 @@ class Squared(Losses):
 
 
 class Linear(Losses):
-    """Linear costs ``<c, w>``, a row c per person: what each expert, action or direction costs them.
+    """Linear costs ``<c, w>``, a row c per person: their cost of each expert, action or direction.
 
-    ``box=(low, high)`` is the range of every entry, and a declared bound as well as ``row_norm``; give at
-    least one of them.
+    ``box=(low, high)`` is the declared range of every entry; give it or ``row_norm``, or both.
 
     >>> Linear([[1.0, 0.0], [0.5, 1.0]], box=(0.0, 1.0)).value([0.5, 0.5])
     0.625
@@ -317,7 +316,7 @@ class Distance(Losses):
 
 
 def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector], Any]]:
-    """``value`` and ``gradient`` of anything that is taken as one person's function of points."""
+    """``value`` and ``gradient`` of anything accepted as one person's function of points."""
     if isinstance(cost, tuple | list) and len(cost) == 2 and all(callable(part) for part in cost):
         return cost[0], cost[1]
     value, gradient = getattr(cost, "value", None), getattr(cost, "gradient", None)
@@ -332,7 +331,7 @@ def cost_functions(cost: Any) -> tuple[Callable[[Vector], Any], Callable[[Vector
 def _table(name: str, rows: ArrayLike) -> Vector:
     try:
         table = np.array(rows, dtype=np.float64, ndmin=2, order="C")
-    except (TypeError, ValueError, OverflowError):  # whose words hold an entry, or how many rows there are
+    except (TypeError, ValueError, OverflowError):  # its message holds an entry, or the number of rows
         raise TypeError(f"{name} must be a table of numbers, a row per person") from None
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
         raise ValueError(f"{name} must be a table with a row per person, and at least one row and column")
@@ -361,7 +360,7 @@ def _bounded(table: Vector, row_norm: float, clip: bool) -> tuple[Vector, int]:
 
 
 def _fixed(array: Vector) -> Vector:
-    """The numbers in the one form that compiled loops are made for: in order, and not to be changed."""
+    """The numbers in the form that compiled loops need: C-contiguous and read-only."""
     plain = np.ascontiguousarray(array)
     plain.setflags(write=False)
     return plain

@@ -17,14 +17,14 @@ class MatroidRank(Population):
     """f(S) = the largest total weight of an independent subset of S, by the person's own weights.
 
     ``matroid`` is public and the same for everybody; ``weights``: people x items, nonnegative, private. With
-    weights of 0 and 1 that is the rank of the items that a person likes: how many of them can be used at
-    once. Under `Cardinality(1)` it is `FacilityLocation`. Monotone submodular (paper 003, Section 1).
-    ``bound``: a public bound of f, 1 unless declared: no person's heaviest base may be heavier.
+    weights of 0 and 1 it is the rank of the items that a person likes: how many of them can be used at once.
+    Under `Cardinality(1)` it is `FacilityLocation`. Monotone submodular (paper 003, Section 1). ``bound``: a
+    public bound of f, 1 unless declared: no person's heaviest base may be heavier.
 
-    The heaviest independent subset B is found by weight, greedily. Item j adds what it weighs beyond the item
-    of B with which, going by falling weight, B comes to span it; all of its weight if B never does. A value
-    takes one pass over a person's items and gains as many questions to the matroid as B has items, so this
-    is for thousands of people rather than millions.
+    The heaviest independent subset B is found greedily by weight. Let b be the first item of B, by falling
+    weight, with which B spans item j: j adds its weight minus that of b, and all its weight if B never spans
+    it. A value takes one pass over a person's items, and gains take one call to the matroid for each item of
+    B, so this is for thousands of people rather than millions.
 
     >>> from discreet.constraints import PartitionMatroid
     >>> one_of_each = PartitionMatroid([[0, 1], [2, 3]], [1, 1])
@@ -70,7 +70,7 @@ class MatroidRank(Population):
         for weights in self._rows():
             heaviest = self._heaviest(weights, items)
             free = self.matroid.addable([])
-            taken = np.where(free, 0.0, weights)  # who depends on nothing adds nothing
+            taken = np.where(free, 0.0, weights)  # an item that is dependent by itself adds nothing
             for count, item in enumerate(heaviest.tolist(), 1):
                 left = self.matroid.addable(heaviest[:count])
                 taken[free & ~left] = weights[item]

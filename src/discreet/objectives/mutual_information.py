@@ -1,4 +1,4 @@
-"""Feature selection: how much a set of features says about a class, in a naive Bayes model."""
+"""Feature selection: the mutual information of features and a class, in a naive Bayes model."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LARGEST_TABLE = 1 << 22
 class MutualInformation(Population):
     """f(S) = I(class; features in S) in nats, under the naive Bayes model fitted to the people's table.
 
-    ``features``: people x features, integers from 0 (categories). ``classes``: one integer per
-    person, below the public ``n_classes``. ``n_values``: public, how many values each feature has, one number
-    for all of them or a list. Without it a choice of k features takes as many values of each as make a table
-    of at most 2^22 cells, and refuses a larger one.
+    ``features``: people x features, integers from 0 (categories). ``classes``: one integer per person, below
+    the public ``n_classes``. ``n_values``: public, the number of values of each feature, one number for all
+    of them or a list. Without it a choice of k features allows as many values of each as give a table of at
+    most 2^22 cells, and refuses more.
 
-    Features are taken to be independent given the class, with the frequencies observed; that is what makes f
-    submodular (Krause and Guestrin 2005) and it is the setting of Example 1 of paper 003. Exact, by a table
-    over all values of the chosen features, so for small S.
+    Features are assumed independent given the class, with the observed frequencies; this makes f submodular
+    (Krause and Guestrin 2005) and is the setting of Example 1 of paper 003. Values are exact, from a table
+    over all values of the chosen features, so S must be small.
 
-    This is not an average over people: ``people[rows]`` is the same question asked of fewer people, and the
-    influence of one person is not bound / N. See :meth:`sensitivity`.
+    This is not an average over people: ``people[rows]`` fits the model to fewer people, and the influence of
+    one person is not bound / N. See :meth:`sensitivity`.
 
     >>> people = MutualInformation([[0, 0], [0, 1], [1, 0], [1, 1]], classes=[0, 0, 1, 1])
     >>> round(people.value([0]), 6), round(people.value([1]), 6)    # log 2, and nothing
@@ -80,7 +80,7 @@ class MutualInformation(Population):
         return False
 
     def check_picks(self, picks: int) -> None:
-        """Refuse a table that is too large by what is public, and rows that do not keep to that."""
+        """Refuse a table that is too large by its public sizes, and rows that exceed these sizes."""
         if self._n_values is None:
             cells = LARGEST_TABLE // self._n_classes
             most = int(cells ** (1.0 / max(picks, 1))) + 1
@@ -96,7 +96,7 @@ class MutualInformation(Population):
             )
 
     def _hold(self, most: list[int], why: str) -> None:
-        """Refuse rows with values that are not below these: each row is looked at alone."""
+        """Refuse rows with values that are not below these; each row is checked alone."""
         if (wrong := self._table >= np.array(most)).any():
             row, item = (int(place) for place in np.argwhere(wrong)[0])
             raise DataError(
@@ -112,26 +112,25 @@ class MutualInformation(Population):
         *,
         set_size: int | None = None,
     ) -> float:
-        """How far one row of the table can move f(S), or the gains, for sets up to ``set_size`` items.
+        """How far one row of the table can move f(S), or the gains, for sets of up to ``set_size`` items.
 
-        For gains, ``set_size`` counts the item that is added. Write h for binary entropy, C for the classes,
-        and c(e) = h(e) + e log(C - 1) for e <= 1 - 1/C, log C beyond: no two distributions at total variation
-        distance e differ by more than c(e) in the entropy of a class, alone or given anything else (Alhejji
-        and Smith 2020). Exchanging a row within a class of M among N people moves the fitted distribution by
-        (M / N)(1 - (1 - 1/M)^k) at most, since what the other M - 1 rows say about k features stays; this
-        grows with M, so e = 1 - (1 - 1/N)^k serves for every class. Then f = H(class) - H(class | S) moves by
-        at most
+        For gains, ``set_size`` includes the item that is added. Write h for binary entropy, C for the number
+        of classes, and c(e) = h(e) + e log(C - 1) for e <= 1 - 1/C, log C beyond: distributions at total
+        variation distance e differ by at most c(e) in the entropy of the class, alone or given anything else
+        (Alhejji and Smith 2020). Replacing a row within a class of M among N people moves the fitted
+        distribution by at most (M / N)(1 - (1 - 1/M)^k), since the other M - 1 rows keep their part of the
+        frequencies of k features; this grows with M, so e = 1 - (1 - 1/N)^k is valid for every class. Then f
+        = H(class) - H(class | S) moves by at most
 
         - c(e) when the row keeps its class, and c(1/N) + c(2 e - 1/N) when it does not (replacement);
         - h(1/N) for k = 1 and two classes, under replacement, which is attained (Zhang et al. 2014);
-        - c(1/N) + c(e) when a row comes or goes. Here the model is fitted to the people who are there, with
+        - c(1/N) + c(e) when a row is added or removed. Here the model is fitted to the people present, with
           their own number, and no divisor is held fixed;
 
-        and never by more than log C. Twice the worst rounding of a value comes on top (`_rounding`), so that
-        this holds for the numbers as computed. Paper 003 gives no constant for its example. The tests compare
-        with every pair of neighbouring small tables: for k > 1 this is safe, and up to three times the worst
-        pair.
-        ``items_per_person`` changes nothing: everybody has every feature.
+        and never by more than log C. Twice the worst rounding of a value is added (`_rounding`), so that this
+        holds for the numbers as computed. Paper 003 gives no constant for its example. The tests compare
+        with every pair of neighbouring small tables: for k > 1 the bound is safe, and up to three times the
+        worst pair. ``items_per_person`` has no effect: everybody has every feature.
         """
         one_of("neighbours", neighbours, ("replace", "add_remove"))
         one_of("norm", norm, NORMS)
@@ -159,16 +158,16 @@ class MutualInformation(Population):
         for j in range(self.n_items):
             column = self._table[:, j]
             if column.max() >= len(self):
-                # Values that nobody has add nothing: the size of somebody's number is not that of a table.
+                # Values that nobody has add nothing: one person's large value must not enlarge the table.
                 column = np.unique(column, return_inverse=True)[1]
             counts = np.zeros((self._n_classes, int(column.max()) + 1))
             np.add.at(counts, (self._kinds, column), 1.0)
-            # A class without people has weight 0, and whatever its frequencies are, they do not count.
+            # A class without people has weight 0, so its frequencies have no effect.
             within.append(counts / np.maximum(classes, 1.0)[:, None])
         return classes / len(self), within
 
     def _joint(self, items: Items) -> Floats:
-        """The probability of each class together with each combination of values of the chosen features."""
+        """The joint probabilities of the class and the values of the chosen features."""
         classes, within = self._model
         joint = classes[:, None]
         for j in items:
@@ -218,10 +217,10 @@ def _entropy(chances: Floats) -> float:
 def _rounding(classes: int, size: int) -> float:
     """How far a computed value may be from the true one, for sets of ``size`` features.
 
-    A probability is a product of ``size`` + 1 quotients, and a sum of those over ``classes``: right to
-    classes + 2 size + 2 units of itself, and no sum of x log x moves by more than that times H + 1. Its terms
-    are right to 4 units each, and pairs of blocks of 128 of them are added up: within 40 units for a table of
-    2^22. So is each of three entropies, none of which exceeds the logarithm of the cells.
+    A probability is a product of ``size`` + 1 quotients, or a sum of those over ``classes``: accurate to
+    classes + 2 size + 2 relative units, and a sum of x log x moves by at most that times H + 1. Its terms are
+    accurate to 4 units each, and are summed pairwise in blocks of 128: within 40 units for a table of 2^22.
+    The same holds for each of the three entropies, none of which exceeds the logarithm of the cells.
     """
     units = classes + 2 * size + 64
     return 3.0 * units * 2.0**-53 * (math.log(LARGEST_TABLE) + 2.0)
@@ -248,10 +247,10 @@ def _movement(people: int, classes: int, size: int, neighbours: str) -> float:
 
 
 def _categories(name: str, values: Any, dimensions: int) -> NDArray[np.int64]:
-    """The numbers of categories that ``values`` are; which person's are wrong is a detail of the error."""
+    """``values`` as category numbers; an error names the wrong entry in its details only."""
     try:
         array = np.asarray(values)
-    except ValueError:  # whose words hold the number of rows
+    except ValueError:  # its message holds the number of rows
         raise ValueError(f"{name} has rows of different lengths; every person needs every feature") from None
     if array.ndim != dimensions:
         raise ValueError(f"{name} must have {dimensions} dimension(s), not {array.ndim}")

@@ -1,8 +1,8 @@
 """People as rows of a matrix: coverage, facility location and concave functions of sums.
 
-Each row of a people x items array (or topics x items) is a monotone submodular function whose memory of the
-chosen set is a single number: served or not, the chance of not being served, the best so far, the sum so far.
-The kind says how that number moves and what an item adds to it. Sums over rows are weighted by ``share``.
+Each row of a people x items array (or topics x items) is a monotone submodular function whose state for the
+chosen set is a single number: served or not, the probability of not being served, the best or the sum so far.
+The kind defines how that number changes and what an item adds. Sums over rows are weighted by ``share``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 # Below this many rows starting threads costs more than it saves. The number of parts is fixed, so that sums
-# are added up in the same order on every machine; how many entries rows have decides nothing, as one person's
-# would decide the order of everybody's.
+# are added in the same order on every machine; it does not depend on the number of entries, as one person's
+# entries would then decide the order of everybody's sum.
 _THREADED = 1 << 15
 _PARTS = 8
 _THREADED_ENTRIES = 1_000_000
@@ -47,24 +47,24 @@ _FILE_OPTIONS = ("separator", "columns", "items_columns", "items_item", "skip_ba
 
 # --- matrices: checked once, kept in one form, with errors that name row and column ---
 
-# The most entries, and rows, that are looked at at a time.
+# The most entries, and rows, that are processed at a time.
 CHUNK = 1 << 16
 
 
 @lru_cache(maxsize=1024)
 def constant(value: float, size: int) -> Floats:
-    """The same number ``size`` times, read only: one number in memory."""
+    """A read-only array of one number ``size`` times, stored once."""
     return np.ndarray((size,), np.float64, np.float64(value).tobytes(), 0, (0,))
 
 
 @lru_cache(maxsize=1024)
 def row_ends(size: int) -> NDArray[np.int64]:
-    """Where one row of ``size`` entries starts and ends; `SparseMatrix` makes it read only."""
+    """Where one row of ``size`` entries starts and ends; `SparseMatrix` makes it read-only."""
     return np.array([0, size], dtype=np.int64)
 
 
 def is_constant(array: Floats) -> bool:
-    """Whether it is one number in memory."""
+    """Whether an array is one number stored once."""
     return array.strides == (0,) and array.size > 0
 
 
@@ -74,9 +74,9 @@ def picked(array: Floats, rows: Any) -> Floats:
 
 
 def chunks(ends: NDArray[Any], most: int | None = None) -> Iterator[tuple[int, int]]:
-    """Rows cut into chunks: the first row, and the one after the last.
+    """Split rows into chunks, each given by its first row and the one after its last.
 
-    ``most``: of entries, and of rows, in each; CHUNK if not given.
+    ``most``: the most entries, and rows, of a chunk; CHUNK by default.
     """
     start, count = 0, ends.size - 1
     limit = CHUNK if most is None else most
@@ -90,7 +90,7 @@ def chunks(ends: NDArray[Any], most: int | None = None) -> Iterator[tuple[int, i
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Not to be written to.
+    """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Read-only.
 
     ``data`` may be one number for all entries (`constant`).
     """
@@ -114,17 +114,17 @@ class SparseMatrix:
 
     @cached_property
     def row_of(self) -> NDArray[np.int64]:
-        """The row each entry stands in."""
+        """The row of each entry."""
         return np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
 
     @cached_property
     def view(self) -> Any:
-        """The matrix as loops go through it; its indices are checked where it is made."""
+        """The matrix in the form that compiled loops use; it checks the indices."""
         return Compressed(self.indptr, self.indices, self.data, self.n_columns)
 
     @cached_property
     def by_column(self) -> SparseMatrix:
-        """The transposed matrix: for each column the rows that hold it. Built when first asked for."""
+        """The transposed matrix: for each column the rows that hold it. Built on first use."""
         ends, rows, data = self.view.transposed()
         if data is None:
             data = constant(float(self.data[0]), rows.size)
@@ -181,11 +181,11 @@ def checked(
     dense: bool = True,
     ones: bool = False,
 ) -> SparseMatrix | Floats:
-    """A dense array stays dense where ``dense`` allows it; everything else becomes sparse rows.
+    """A dense array stays dense if ``dense`` allows it; everything else becomes sparse rows.
 
-    What comes back is a copy, so that nobody's weights change once they have been checked. Every entry
-    must lie in [low, high]; the details of the error name the first that does not by row and column. With
-    ``ones`` sparse rows say only which entries there are.
+    The result is a copy, so that no weight changes after it has been checked. Every entry must lie in [low,
+    high]; the details of the error name the row and column of the first that does not. With ``ones`` the
+    weights of sparse rows are all 1.
     """
     import scipy.sparse as sp
 
@@ -203,15 +203,15 @@ def checked(
         raise TypeError(f"{name} must be a people x items array of numbers, got {entries.dtype.name}")
     _shape(name, entries.shape)
     if hasattr(entries, "check_format"):
-        entries.check_format(full_check=True)  # compiled code would follow indices out of the array
+        entries.check_format(full_check=True)  # compiled code does not check indices
     if entries.format != "csr":
-        # Floats first: entries that stand twice are added up, and small integers would wrap around.
+        # Floats first: duplicate entries are added up, and small integers would wrap around.
         entries = sp.csr_array(entries.astype(np.float64, copy=False))
     return rows_of(name, entries, low, high, ones)
 
 
 def rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> SparseMatrix:
-    """The rows of a scipy matrix: columns sorted, what stands twice added up, no zeros, all in range."""
+    """The rows of a scipy matrix: columns sorted, duplicates added up, zeros removed, ranges checked."""
     import scipy.sparse as sp
 
     ends, size = given.indptr, int(given.indptr[-1])
@@ -235,7 +235,7 @@ def rows_of(name: str, given: Any, low: float, high: float, ones: bool) -> Spars
         if not ones:
             data[done:last] = part.data
         done = last
-    # In place: what stood twice or was 0 leaves room at the end.
+    # In place: removed duplicates and zeros leave unused space at the end.
     indices.resize(done, refcheck=False)
     if not ones:
         data.resize(done, refcheck=False)
@@ -248,7 +248,7 @@ def _place(part: Any, start: int, p: int) -> tuple[int, int]:
 
 
 def as_sparse(matrix: SparseMatrix | Floats, *, ones: bool = False) -> SparseMatrix:
-    """Sparse rows of a dense array; sparse rows as they are. With ``ones``, which entries there are."""
+    """Sparse rows of a dense array (with ``ones``, weights of 1); sparse rows are returned as they are."""
     if isinstance(matrix, SparseMatrix):
         return matrix
     mask = matrix != 0
@@ -258,7 +258,7 @@ def as_sparse(matrix: SparseMatrix | Floats, *, ones: bool = False) -> SparseMat
 
 
 def column_sums(where: NDArray[Any], amounts: Floats, size: int) -> Floats:
-    """The sum of the amounts at each place; numbers also where there are none."""
+    """The sum of the amounts at each place, as floats even if there are none."""
     return np.bincount(where, amounts, minlength=size).astype(np.float64, copy=False)
 
 
@@ -273,7 +273,7 @@ def _numbers(name: str, matrix: Any) -> Floats:
             return given.astype(np.float64, order="C")
         kind = given.dtype.name.rstrip("0123456789") if given.dtype.kind in "US" else given.dtype.name
     except (TypeError, ValueError, OverflowError):
-        pass  # NumPy's words hold the entry, or how many rows there are
+        pass  # NumPy's message holds the entry, or the number of rows
     raise TypeError(f"{name} must be a people x items array of numbers: got {kind}")
 
 
@@ -287,10 +287,10 @@ def _shape(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _within(name: str, flat: Floats, low: float, high: float, place: Any) -> None:
-    """Refuse entries that are not finite or outside [low, high]; where one is stands in the details."""
+    """Refuse entries that are not finite or outside [low, high]; the details say where the first is."""
     if not flat.size:
         return
-    # Two passes without a temporary settle the usual case; NaN makes every comparison false.
+    # Two passes without a temporary decide the usual case; NaN makes every comparison false.
     lowest, highest = float(flat.min()), float(flat.max())
     if lowest >= low and highest <= high and highest - lowest < np.inf:
         return
@@ -313,17 +313,18 @@ def _within(name: str, flat: Floats, low: float, high: float, place: Any) -> Non
 
 # --- kinds of rows ---
 
-# Every kind that has a code, by its code. A kind enters itself: whoever reads saved rows misses none.
+# Every kind that has a code, by its code. A kind registers itself, so that saved rows of all kinds can be
+# read.
 KINDS: dict[int, Kind] = {}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How one row values a set: where its number starts, what an item adds, where the number goes.
+    """How one row values a set: the initial state, what an item adds, and the next state.
 
-    ``code`` names the kind in `discreet.kernels.rows`, where the formulas are, and in saved rows. It is -1
-    for a concave ``function`` in Python (`custom`), whose gains are asked with ``gain``.
-    ``of_sums``: whether the number is the sum of the chosen weights.
+    ``code`` identifies the kind in `discreet.kernels.rows`, where the formulas are, and in saved rows. It is
+    -1 for a concave ``function`` in Python (`custom`), whose gains are computed by ``gain``. ``of_sums``:
+    whether the state is the sum of the chosen weights.
     """
 
     code: int
@@ -337,7 +338,7 @@ class Kind:
             raise ValueError(f"there is a kind of rows with the code {self.code} already; take another one")
 
     def alone(self, totals: Floats, caps: Floats) -> Floats:
-        """What weights of these totals add to nothing, in rows of sums with these caps."""
+        """The value of weights with these totals, in rows of sums with these caps."""
         if self.gain is not None:
             return np.asarray(self.gain(0.0, totals, caps), dtype=np.float64)
         out = np.empty(totals.size)
@@ -355,7 +356,7 @@ CAP = Kind(kernels.CAP, of_sums=True)
 
 @dataclass(frozen=True)
 class Rows:
-    """A weighted sum of rows of one kind. Not to be written to."""
+    """A weighted sum of rows of one kind. Read-only."""
 
     kind: Kind
     matrix: SparseMatrix | Floats
@@ -382,17 +383,17 @@ class Rows:
 
     @cached_property
     def table(self) -> Any:
-        """The rows as loops go through them (`discreet.kernels.rows.RowTable`)."""
+        """The rows in the form that compiled loops use (`discreet.kernels.rows.RowTable`)."""
         return self._table(self.matrix.view if isinstance(self.matrix, SparseMatrix) else self.matrix)
 
     @cached_property
     def compressed(self) -> Any:
-        """The same, whatever the array is like, for loops over people one by one."""
+        """The same, always from sparse rows, for loops over single people."""
         return self.table if isinstance(self.matrix, SparseMatrix) else self._table(self.sparse.view)
 
     @cached_property
     def gradients(self) -> Any:
-        """The same for multilinear gradients, which want entries of the largest weight first (BEST)."""
+        """The same for multilinear gradients, which need the largest weights first for BEST."""
         return self._table(self.sparse.falling.view) if self.kind is BEST else self.compressed
 
     def _table(self, matrix: Any) -> Any:
@@ -400,7 +401,7 @@ class Rows:
 
     @property
     def columns(self) -> Any:
-        """By which the rows of an item are found; None for a dense array, which needs none."""
+        """The index from items to rows; None for a dense array, which needs none."""
         return self.matrix.by_column.view if isinstance(self.matrix, SparseMatrix) else None
 
     def take(self, rows: Items) -> Rows:
@@ -429,7 +430,7 @@ class Rows:
         return np.full(self.n_rows, self.kind.fresh)
 
     def chain(self, order: Items, state: Floats) -> Floats:
-        """What each item adds when they are chosen in this order; ``state`` moves along."""
+        """The gain of each item when they are chosen in this order; updates ``state``."""
         out = np.zeros(order.size)
         if self.kind.gain is None:
             self.table.chain(order, state, out, None if self.n_rows == 1 else self.columns)
@@ -443,7 +444,7 @@ class Rows:
         return out
 
     def gains(self, state: Floats) -> Floats:
-        """What every item adds on top of ``state``."""
+        """The gain of every item on top of ``state``."""
         out = np.zeros(self.n_items)
         if self.kind.gain is None:
             self.table.gains(state, out)
@@ -453,12 +454,12 @@ class Rows:
         return out
 
     def _each(self) -> Iterator[tuple[NDArray[np.int32], Floats]]:
-        """The items and weights of each row: a function in Python is asked for one person at a time."""
+        """The items and weights of each row: a Python function is called for one person at a time."""
         for start, stop in pairwise(self.sparse.indptr.tolist()):
             yield self.sparse.indices[start:stop], self.sparse.data[start:stop]
 
     def add(self, item: int, state: Floats, gains: Floats) -> float:
-        """Choose ``item``: ``state`` and ``gains`` move, and what it added is returned."""
+        """Choose ``item``: update ``state`` and ``gains``, and return its gain."""
         if self.kind.gain is None and self.n_rows > 1:
             return float(self.table.add(item, state, gains, self.columns))
         added = self.chain(np.array([item]), state)[0]
@@ -466,14 +467,14 @@ class Rows:
         return float(added)
 
     def contributions(self, items: Items, state: Floats) -> Floats:
-        """f(S) - f(S without j) for each j of S: exact for rows that remember a sum."""
+        """f(S) - f(S without j) for each j of S: exact for rows whose state is a sum."""
         out = np.zeros(items.size)
         if self.kind.gain is None:
             self.table.contributions(items, state, out, self.sparse.by_column.view)
             return out
         for i, (own, weights) in enumerate(self._each()):
             places, held = _places(own, items)
-            # The sum may come back a rounding error below zero once the weight is taken out again.
+            # Subtracting the weight may leave a rounding error below zero.
             rest = np.maximum(state[i] - weights[places], 0.0)
             out[held] += self.share[i] * self.kind.gain(rest, weights[places], self.cap[i])
         return out
@@ -491,13 +492,13 @@ class Rows:
         return sum(totals), outs.sum(axis=0)
 
     def growing(self, most: float, per_unit: float) -> GrowingTable | GrowingFunctions:
-        """The empty set over them; a row has at most ``most`` steps of ``1 / per_unit`` to add."""
+        """An empty growing set over the rows; each adds at most ``most`` steps of ``1 / per_unit``."""
         return (GrowingFunctions if self.kind.gain else GrowingTable)(self, most, per_unit)
 
     def gradient_steps(
         self, x: Floats, per_unit: float, most: int, seed: int, samples: int
     ) -> NDArray[np.int64]:
-        """The sum of multilinear gradients at ``x``, in steps, at most ``most`` of a row in each entry."""
+        """The sum of multilinear gradients at ``x``, in steps; a row adds at most ``most`` to each entry."""
         inside = random_rows(x, seed, samples if self.kind.of_sums else 0)
         threads = 1 if self.sparse.data.size < _THREADED_ENTRIES else processors()
         cuts = np.linspace(0, self.n_rows, threads + 1).astype(int).tolist()
@@ -521,13 +522,13 @@ class Rows:
     ) -> None:
         """Add the gradients of the rows first..last-1 to ``out``, in steps.
 
-        ``inside`` are the sets over which rows without a closed form take a mean (`random_rows`).
+        ``inside`` are the random sets over which rows without a closed form are averaged (`random_rows`).
         """
         self.gradients.gradient_steps(x, inside.view(np.uint8), per_unit, most, out, first, last)
 
 
 def _places(held: NDArray[np.int32], items: Items) -> tuple[Items, Items]:
-    """Which entries of a row with the items ``held`` are ``items``, and which of the items they are."""
+    """Where ``items`` are in ``held``, the items of a row, and which of them are."""
     if not held.size:
         return _NONE, _NONE
     places = np.searchsorted(held, items)
@@ -540,7 +541,7 @@ _LARGEST = float(np.finfo(np.float64).max)  # where an item that is in the set i
 
 
 def function_rows(people: Population) -> Rows | None:
-    """The rows of people whose concave function is in Python; None for others. Not to be written to."""
+    """The rows of people whose concave function is in Python; None for others. Read-only."""
     rows = getattr(people, "_rows", None)
     return rows if isinstance(rows, Rows) and rows.kind.code < 0 else None
 
@@ -548,8 +549,8 @@ def function_rows(people: Population) -> Rows | None:
 def custom(function: Function) -> Kind:
     """Any concave function of a sum, given as a Python function of arrays; slower than the named ones.
 
-    A row's cap is here the sum of all its weights. Up to there every height that is seen is held to rising
-    and to the height at the cap: a function can be looked at in advance only where one looks.
+    A row's cap here is the sum of all its weights. Up to the cap, every value computed is checked not to fall
+    and not to exceed that at the cap, as checks made in advance (`_look_at`) only cover sample points.
     """
 
     @QUIET
@@ -574,12 +575,12 @@ def custom(function: Function) -> Kind:
 
 @QUIET
 def heights(function: Function, totals: Any) -> Floats:
-    """A function of arrays, asked for an array whatever the shape, and held to finite numbers."""
+    """A user's function applied to an array of any shape; refused unless the values are finite numbers."""
     flat = np.array(totals, dtype=np.float64).reshape(-1)
     try:
         found = np.asarray(function(flat), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        if "array" not in str(error):  # as NumPy says it, where one number is needed
+        if "array" not in str(error):  # NumPy's message where a scalar is needed
             raise
         raise TypeError(
             "concave is given an array of totals, and fails with one; write it for arrays: np.exp instead of"
@@ -591,12 +592,12 @@ def heights(function: Function, totals: Any) -> Floats:
 
 
 def _wrong(reached: Floats, cap: Any, before: Any, after: Floats, most: Any) -> NDArray[np.bool_]:
-    """Where a height is below that of less weight, or above that of all items of the person."""
+    """Where a value is below that of less weight, or above that of all the person's items."""
     right: NDArray[np.bool_] = (after >= before) & (after <= most)
     if right.all():
         return ~right
     slack = 1e-9 * (np.abs(before) + np.abs(after) + np.abs(most))
-    # Items that are in the set already lead beyond the cap; their gains are never used.
+    # Items already in the set may lead beyond the cap; their gains are never used.
     meant = reached <= cap * (1.0 + 1e-12)
     wrong: NDArray[np.bool_] = meant & ~((after >= before - slack) & (after <= most + slack))
     return wrong
@@ -604,14 +605,14 @@ def _wrong(reached: Floats, cap: Any, before: Any, after: Floats, most: Any) -> 
 
 @QUIET
 def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """What every entry adds on top of its row's state, and which rows' functions answered as they must.
+    """The gain of every entry on top of its row's state, and which rows' functions gave valid answers.
 
-    A row whose function fails, or is not concave where it is looked at, adds nothing.
+    A row whose function fails, or is not concave at the points evaluated, adds nothing.
     """
     matrix, function = rows.sparse, rows.kind.function
     assert function is not None
     row_of = matrix.row_of
-    # Each row's question: the totals with every item, the total without, and the total of all.
+    # Evaluated for each row: its total with each item added, its total now, and the total of all items.
     ends = matrix.indptr + 2 * np.arange(matrix.n_rows + 1)
     places, states, caps = np.arange(row_of.size) + 2 * row_of, ends[1:] - 2, ends[1:] - 1
     asked = np.empty(int(ends[-1]))
@@ -627,14 +628,14 @@ def asked_by_row(rows: Rows, state: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 
 @QUIET
 def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, NDArray[np.bool_]]:
-    """A function's answers to one question after the other, and which of them were numbers, one for one."""
+    """A function's values, called row by row, and which rows got a finite number for each argument."""
     found, sound = np.zeros(asked.size), np.ones(ends.size - 1, dtype=np.bool_)
     for row, (start, stop) in enumerate(pairwise(ends.tolist())):
         try:
             answer = np.asarray(function(asked[start:stop]), dtype=np.float64)
             sound[row] = answer.shape == (stop - start,)
             found[start:stop] = answer if sound[row] else 0.0
-        except Exception:  # what it raises may hold somebody's data, and one person is not worth it
+        except Exception:  # its message may hold somebody's data; the row is skipped
             sound[row] = False
     if not np.isfinite(found).all():
         strange = np.flatnonzero(~np.isfinite(found))
@@ -644,7 +645,7 @@ def _answers(function: Function, asked: Floats, ends: Items) -> tuple[Floats, ND
 
 
 class GrowingTable:
-    """A growing set over rows (`fixed_point.Growing`): a state for each, and the steps it may still add."""
+    """A growing set over rows (`fixed_point.Growing`): each row's state, and the steps it may still add."""
 
     def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
         self._rows, self._per_unit = rows, per_unit
@@ -661,17 +662,17 @@ class GrowingTable:
 class GrowingFunctions:
     """A growing set over rows with a function in Python (`fixed_point.Growing`).
 
-    What a row adds changes only when an item of its own is chosen, so that only those rows are asked again.
-    A row whose function fails counts as nothing.
+    A row's gains change only when one of its own items is chosen, so only those rows are evaluated again. A
+    row whose function fails counts as 0.
     """
 
     def __init__(self, rows: Rows, most: float, per_unit: float) -> None:
         self._rows, self._per_unit = rows, per_unit
         self._state, self._left = rows.fresh(), np.full(rows.n_rows, most)
-        self._failed = np.zeros(rows.n_rows, dtype=bool)  # for good
-        self._sound = np.ones(rows.n_rows, dtype=bool)  # when they were asked last
+        self._failed = np.zeros(rows.n_rows, dtype=bool)  # permanently
+        self._sound = np.ones(rows.n_rows, dtype=bool)  # when last evaluated
         self._chosen = np.zeros(rows.n_items, dtype=bool)
-        self._steps = np.zeros(rows.sparse.data.size)  # beside every entry
+        self._steps = np.zeros(rows.sparse.data.size)  # one for every entry
 
     def begin(self, sums: Floats) -> None:
         matrix = self._rows.sparse
@@ -702,7 +703,7 @@ class GrowingFunctions:
         sums += np.bincount(items, self._steps[again], sums.size)
 
     def _asked(self, who: Items, part: Rows) -> Floats:
-        """The steps of every entry of some rows, as they are now."""
+        """The current steps of every entry of some rows."""
         gains, self._sound[who] = asked_by_row(part, self._state[who])
         row_of = part.sparse.row_of
         steps: Floats = np.maximum(np.floor(gains * self._per_unit), 0.0)
@@ -712,7 +713,7 @@ class GrowingFunctions:
 
 
 def _answers_for(rows: Rows, row: int, state: float, weight: float) -> bool:
-    """Whether a row's function says what one item of it adds."""
+    """Whether a row's function computes the gain of one of its items."""
     assert rows.kind.gain is not None
     try:
         rows.kind.gain(state, weight, rows.cap[row])
@@ -727,10 +728,10 @@ _HALF = 1 << 63
 
 
 def digests(names: Iterable[Any]) -> Words:
-    """A number for each name, which depends on that name and on nothing else.
+    """A number for each name, which depends on that name alone.
 
-    Names are the same by the rule of `core.names`. Two people with the same number share their random
-    choices, which harms nobody.
+    Names are compared by the rule of `core.names`. Two people with the same number share their random
+    choices, which does no harm.
 
     >>> digests([7, "ann"]).tolist() == digests(["7", "ann"]).tolist()
     True
@@ -742,7 +743,7 @@ def digests(names: Iterable[Any]) -> Words:
 
 
 def keyed(values: Words, key: Words) -> Words:
-    """The values, well mixed with the two words of a key: even where they are neighbours, or few."""
+    """The values hashed with the two words of a key; well mixed even for consecutive or few values."""
     return mixed(mixed(values ^ key[0]) + key[1])
 
 
@@ -754,7 +755,7 @@ def mixed(values: Words) -> Words:
 
 
 def _word(name: int | str | None) -> int:
-    """Integers themselves, modulo 2^64; of other names a hash."""
+    """Integers themselves, modulo 2^64; a hash of other names."""
     if isinstance(name, int) and -_HALF <= name < _HALF:
         return name % (2 * _HALF)
     text = "" if name is None else str(name)
@@ -762,7 +763,7 @@ def _word(name: int | str | None) -> int:
 
 
 _ONE, _NO_CAP = constant(1.0, 1), constant(np.inf, 1)
-# Sums that have lost this much of their size are summed afresh.
+# Sums that have shrunk to this fraction are computed afresh.
 _WORN = 1e-6
 
 
@@ -770,17 +771,17 @@ class RowPopulation(Population):
     """One row of a people x items matrix per person.
 
     ``indptr``, ``indices`` and ``data`` are the matrix in compressed sparse rows: person i touches the items
-    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. They cannot be written to.
+    ``indices[indptr[i]:indptr[i+1]]``, sorted, with the weights in ``data``. The arrays are read-only.
     """
 
-    # The largest entry that the family can make sense of.
+    # The largest entry that the family allows.
     _highest: ClassVar[float] = np.inf
     _dense: ClassVar[bool] = True
-    # Whether weights count, or only which items there are.
+    # Whether weights matter, or only which items a person has.
     _weighted: ClassVar[bool] = True
     # What the constructor calls the matrix.
     _argument: ClassVar[str] = "matrix"
-    # Of who each row is, where that is known.
+    # A digest of each person's identity, where it is known.
     _digests: Words | None = None
 
     def __init__(
@@ -794,7 +795,7 @@ class RowPopulation(Population):
         self.n_items = int(matrix.shape[1])
         kind, caps = self._kind(), self._caps(matrix)
         if kind is CAP:
-            # No weight counts beyond the cap, and sums of smaller numbers keep more digits.
+            # Weights beyond the cap have no effect, and sums of smaller numbers keep more digits.
             clip(matrix, caps)
         self._rows = Rows(kind, matrix, constant(1.0, caps.size), caps)
         self.built_in = kind.code >= 0
@@ -808,14 +809,14 @@ class RowPopulation(Population):
         return constant(np.inf, int(matrix.shape[0]))
 
     def _cap_rule(self) -> tuple[float, float]:
-        """The cap of every row, and the share of its weights that is the cap instead (0: it is not)."""
+        """The cap of every row, and the fraction of its total weight that is the cap instead (0: none)."""
         return np.inf, 0.0
 
     @classmethod
     def of_row(cls, n_items: int, items: NDArray[Any], weights: Floats | None = None) -> Self:
-        """One person, of rising item numbers and their weights (1 each), which have been checked.
+        """One person, from increasing item numbers and their weights (default 1), already checked.
 
-        For families whose values lie in [0, 1] whatever the weights are.
+        For families whose values lie in [0, 1] for all weights.
         """
         one = object.__new__(cls)
         data = constant(1.0, items.size) if weights is None else weights
@@ -825,7 +826,7 @@ class RowPopulation(Population):
     def _be(
         self, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> None:
-        """Be one person."""
+        """Set the attributes of a population of one person."""
         rows = Rows(kind, SparseMatrix(row_ends(items.size), items, data, n_items), _ONE, cap)
         self.__dict__.update(n_items=n_items, built_in=True, _declared=bound, _rows=rows, _fixed=True)
 
@@ -845,23 +846,21 @@ class RowPopulation(Population):
         """From a table of events, one row per (person, item), with an optional weight.
 
         ``events``: a pandas or polars frame, an Arrow table, a dict of columns, the path of a CSV (also
-        compressed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of paths, or rows that
-        are mappings, one after the other. People stand in the order of their first event; of a person's
-        events with one item the largest weight counts. ``labels`` holds the items: the catalogue ``items`` in
-        its own order (a list, or the path of a file with the column ``item``), or else the items that occur,
-        sorted. ``options`` are those of the constructor and, for files: ``separator`` between columns of text
-        (else found out from the header); ``columns``, their names where there is no header, and
-        ``items_columns`` those of the catalogue; ``items_item``, what ``item`` is called there; ``encoding``
-        of text; ``skip_bad`` leaves out rows that cannot be read, or whose item is not listed, each by what
-        it holds itself.
+        compressed: .gz, .zst), Parquet or Feather file, a pattern, a folder or a list of paths, or an
+        iterable of mappings. People are in the order of their first event; of a person's events with one item
+        the largest weight counts. ``labels`` are the items: the catalogue ``items`` in its own order (a list,
+        or the path of a file with the column ``item``), or else the items that occur, sorted. ``options`` are
+        those of the constructor and, for files: ``separator`` between columns of text (default: inferred from
+        the header); ``columns``, their names if there is no header, and ``items_columns`` those of the
+        catalogue; ``items_item``, the catalogue's name for ``item``; ``encoding`` of text; ``skip_bad``
+        leaves out rows that cannot be read, or whose item is not listed, each judged by its own content.
 
-        Give a catalogue where the result is to be private: a public list, or one that
-        `discreet.data.private_catalogue` has chosen. Which items occur at all is a fact about the people:
-        without a catalogue every account about them is marked as conditional on the list of items (see
-        ``catalogue``). ``unknown_items`` says whether an event outside a public catalogue is an ``"error"``
-        or is left out (``"drop"``); outside a private one it always is. 7 and "7" are the same there, since a
-        column may be read as either. ``people`` lists everybody, in order, so that those without events count
-        as well.
+        Give a catalogue if the result is to be private: a public list, or one chosen by
+        `discreet.data.private_catalogue`. Which items occur depends on the people: without a catalogue every
+        account about them is marked as conditional on the list of items (see ``catalogue``).
+        ``unknown_items`` says whether an event outside a public catalogue is an ``"error"`` or is left out
+        (``"drop"``); outside a private one it is always left out. 7 and "7" are the same there, since a
+        column may be read as either. ``people`` lists everybody, in order, including those without events.
         """
         from ..data import read_events
 
@@ -874,7 +873,7 @@ class RowPopulation(Population):
 
     @classmethod
     def of_events(cls, found: Events, **options: Any) -> Self:
-        """People as `discreet.data.read_events` has found them; ``options`` as in the constructor."""
+        """People from the result of `discreet.data.read_events`; ``options`` as in the constructor."""
         matrix = SparseMatrix(found.indptr, found.indices, found.weights, len(found.items))
         made = cls(matrix, labels=found.items, **options).with_identities(found.people)
         return made._like(catalogue=found.catalogue)
@@ -885,9 +884,9 @@ class RowPopulation(Population):
     ) -> ArrayPopulation:
         """From a dense people x items array of any library, which stays on its device.
 
-        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: this many
-        people are worked on at a time. ``options`` as in the constructor. Every selector takes these people;
-        sums over them are in integers.
+        ``backend``: ``"numpy"``, ``"cupy"``, ``"torch"``, or None for the array's own. ``tile``: how many
+        people are processed at a time. ``options`` as in the constructor. Every selector accepts these
+        people; sums over them are in integers.
         """
         from .arrays import ArrayPopulation
 
@@ -897,10 +896,10 @@ class RowPopulation(Population):
     def from_store(cls, store: Store, engine: Any = "threads", **options: Any) -> StoredPopulation:
         """The people of a store (`data.prepare`), who stay on disk; ``options`` as in the constructor.
 
-        ``engine``: ``"threads"`` goes through the store with all processors of this machine; a Dask
-        ``Client`` with the workers of a cluster, which must see the store under the same path. Every selector
-        takes these people, and finds the same scores as in memory, bit for bit. A weight counts as
-        in ``from_events``; without weights every item counts 1.
+        ``engine``: ``"threads"`` scans the store with all processors of this machine; a Dask ``Client`` with
+        the workers of a cluster, which must see the store under the same path. Every selector accepts these
+        people, and finds the same scores as in memory, bit for bit. Weights have the same meaning as in
+        ``from_events``; without weights every item counts 1.
         """
         from .stored import StoredPopulation
 
@@ -924,9 +923,9 @@ class RowPopulation(Population):
         return self._rows.sparse.data
 
     def with_identities(self, names: Iterable[Any]) -> Self:
-        """The same people, told apart by ``names``, one for each row, as `cap_items` wants it.
+        """The same people with identities for `cap_items`: one of ``names`` for each row.
 
-        Only a 64-bit digest of each name is kept. ``from_events`` does this by itself.
+        Only a 64-bit digest of each name is kept. ``from_events`` does this already.
         """
         found = digests(names)
         if found.size != len(self):
@@ -936,24 +935,23 @@ class RowPopulation(Population):
         return named
 
     def cap_items(self, m: int, seed: Seed | PublicRandomness | np.random.Generator = None) -> Self:
-        """The same people, each with at most ``m`` of their items; any m of them are as likely to stay.
+        """The same people, each with at most ``m`` of their items; every m of them are equally likely.
 
-        Which ones stay is decided by a keyed hash of the person: of their identity where they have one
-        (``from_events``, ``with_identities``), of their own row where not, so that equal rows without
-        identities keep equal items. It does not depend on where the row stands or on who else is there:
-        somebody who comes, goes or is exchanged changes their own items only, m entries of the gains (2 m
-        when exchanged). That is true for each key by itself, so the key may be known: ``seed`` is None for a
-        fresh one, or a number, a generator or a source for one that can be had again, chosen without looking
-        at the people. ``items_per_person`` remembers the cap.
+        The items kept are decided by a keyed hash of the person: of their identity if known (``from_events``,
+        ``with_identities``), otherwise of their own row, so that equal rows without identities keep equal
+        items. The choice does not depend on the position of the row or on other people: adding, removing or
+        replacing a person changes their own items only, m entries of the gains (2 m for a replacement). This
+        holds for every fixed key, so the key may be known: ``seed`` is None for a fresh one, or a number, a
+        generator or a source for a reproducible one, chosen independently of the data. ``items_per_person``
+        is set to the cap.
         """
         return self.cap_items_by(m, self._row_words(public_key(seed, 2)))
 
     def cap_items_by(self, m: int, words: NDArray[np.uint64]) -> Self:
         """`cap_items` with a given 64-bit word for each row: the ``m`` items that it hashes lowest stay.
 
-        This is safe where a row's word does not depend on other people: not on who they are, and not on
-        whether they are there. Words by row number, if known, are not safe where rows move up to fill the
-        place of somebody who has gone.
+        This is safe if a row's word does not depend on other people: neither on who they are nor on whether
+        they are present. Words by row number, if known, are not safe where removing a person shifts rows.
         """
         cap = whole("m", m, at_least=1)
         full = self._rows.sparse
@@ -970,12 +968,12 @@ class RowPopulation(Population):
         return capped
 
     def _row_words(self, key: Words) -> Words:
-        """A word for each person, made of the key and of that person."""
+        """A word for each person, from the key and that person alone."""
         if self._digests is not None:
             return keyed(self._digests, key)
         full = self._rows.sparse
         entries = _by_item(keyed(np.ascontiguousarray(full.data).view(np.uint64), key), full.indices)
-        # Whole numbers modulo 2^64: what the rows before have added is taken off exactly.
+        # Integers modulo 2^64: the sums of earlier rows are subtracted exactly.
         totals = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(entries, dtype=np.uint64)))
         return keyed(totals[full.indptr[1:]] - totals[full.indptr[:-1]], key)
 
@@ -1011,7 +1009,7 @@ class RowPopulation(Population):
 
     def _extension(self, x: Floats) -> tuple[float, Floats] | None:
         kind = self._rows.kind
-        # By what is declared: one person with more items would change how everybody's is computed.
+        # By the declared cap: one person's items must not change how everybody's function is computed.
         if kind.of_sums and (kind.code < 0 or self.touched_items() > kernels.ENUMERABLE):
             return super()._extension(x)
         value, gradient = self._rows.multilinear(x)
@@ -1036,13 +1034,13 @@ class RowPopulation(Population):
 
 
 class KeptRow(RowPopulation):
-    """One person's row of any kind, as it was kept: the function without the family's name."""
+    """One person's saved row of any kind: the function without its family."""
 
     @classmethod
     def of(
         cls, kind: Kind, n_items: int, items: NDArray[np.int32], data: Floats, cap: Floats, bound: float
     ) -> KeptRow:
-        """A row that was checked before."""
+        """The population of a row that was checked before."""
         one = object.__new__(cls)
         one._be(kind, n_items, items, data, cap, bound)
         return one
@@ -1076,7 +1074,7 @@ class RowState(State):
         added = self._rows.add(item, self._state, self._sums) / self._divisor
         left = float(self._sums.max())
         if left < _WORN * self._summed:
-            # What is left of sums that were a million times larger may be nothing but their rounding.
+            # Sums that were a million times larger may have nothing left but rounding errors.
             self._sums = self._rows.gains(self._state)
             self._summed = float(self._sums.max())
         return added
@@ -1088,7 +1086,7 @@ def _by_item(words: Words, items: NDArray[np.int32]) -> Words:
 
 
 def clip(matrix: SparseMatrix | Floats, caps: Floats) -> None:
-    """Leave no entry above its row's cap, in a matrix that nobody else has seen yet."""
+    """Clip entries at their row's cap, in place, in a matrix that is not shared yet."""
     if not isinstance(matrix, SparseMatrix):
         np.minimum(matrix, caps[:, None], out=matrix)
         return
@@ -1141,7 +1139,7 @@ def row_maxima(matrix: SparseMatrix | Floats) -> Floats:
 class Coverage(RowPopulation):
     """f(S) = 1 if S holds any of the person's items, else 0: on average, the share of people served.
 
-    ``matrix``: people x items; any entry but 0 makes the item one of theirs, and negative entries are
+    ``matrix``: people x items; any nonzero entry makes the item one of the person's, and negative entries are
     refused. In ``from_events`` a weight therefore only says whether an event counts (above 0) or not (0).
 
     >>> people = Coverage([[1, 0, 1], [0, 1, 0], [0, 0, 0]])
@@ -1164,7 +1162,7 @@ class Coverage(RowPopulation):
 
 
 class ProbabilisticCoverage(RowPopulation):
-    """f(S) = 1 - product over S of (1 - p_j): the chance that the person takes any of the items shown.
+    """f(S) = 1 - product over S of (1 - p_j): the probability that the person takes any of the items shown.
 
     ``matrix``: people x items with probabilities in [0, 1]; this is the product display that opens paper 000.
     Of several events of one person with one item the largest probability counts.
@@ -1215,17 +1213,17 @@ class ConcaveOverModular(RowPopulation):
 
     ``weights``: people x items, nonnegative. ``concave``: ``"sqrt"``, ``"log"`` (log(1 + t)), ``"capped"``
     (min(t, cap), with ``cap`` one number or one per person), or a function of an array that is concave and
-    does not fall on t >= 0; it is looked at when the population is built, and held to its word with every
-    gain that is asked for. ``bound``: a public bound of f, 1 unless declared.
+    does not fall on t >= 0; this is tested when the population is built, and checked with every gain that is
+    computed. ``bound``: a public bound of f, 1 unless declared.
 
-    ``at_most``: the bound is one of sets of at most this many items, and people are held to it there: with
+    ``at_most``: the bound is for sets of at most this many items, and is checked for those only: with
     weights of at most 1 and the square root, sqrt(k) for k items instead of sqrt(n_items). `PrivateGreedy`
-    takes such people where no more items are chosen, and its noise goes by the smaller bound; learners
-    of larger sets refuse them. The guarantee does not rest on it: exact sums hold everybody to the bound.
+    accepts such people if it chooses no more items, and its noise is calibrated to the smaller bound;
+    learners of larger sets refuse them. The guarantee does not depend on it: exact sums enforce the bound.
 
-    With the named functions the multilinear extension is exact while nobody touches more than 12 items, by a
-    sum over all their subsets. The rank of a partition matroid is such an objective: blocks as people,
-    capacities as caps.
+    With the named functions the multilinear extension is exact if the declared cap (or ``n_items``) is at
+    most 12, by a sum over all their subsets. The rank of a partition matroid is such an objective: blocks as
+    people, capacities as caps.
 
     >>> people = ConcaveOverModular([[4.0, 5.0]], concave="sqrt", bound=3)
     >>> people.value([0]), people.value([0, 1])
@@ -1260,7 +1258,7 @@ class ConcaveOverModular(RowPopulation):
         return self._concave
 
     def _caps(self, matrix: SparseMatrix | Floats) -> Floats:
-        """For each person the sum of weights above which nothing more counts."""
+        """For each person the sum of weights above which more weight has no effect."""
         count = int(matrix.shape[0])
         if self._shape_given is not None:
             totals = row_totals(matrix)
@@ -1293,10 +1291,10 @@ class ConcaveOverModular(RowPopulation):
 class SaturatedCoverage(RowPopulation):
     """f(S) = min(sum of the person's weights in S, saturation x the sum of all their weights).
 
-    Once a person has received the share ``saturation`` of what all items together would give them, more is
-    worth nothing. ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared;
-    with ``at_most``, one of sets of at most k items, as for `ConcaveOverModular`: the sum of a person's
-    largest weights in place of their saturation, which grows with the catalogue.
+    Once a person has received the share ``saturation`` of their total weight, further items add nothing.
+    ``matrix``: people x items, nonnegative. ``bound``: a public bound of f, 1 unless declared; with
+    ``at_most``, one for sets of at most k items, as for `ConcaveOverModular`: it is checked against the sum
+    of a person's k largest weights if that is below their saturation, which grows with the catalogue.
 
     >>> people = SaturatedCoverage([[0.5, 0.25, 0.25]], saturation=0.6)
     >>> people.value([0]), people.value([0, 1])
@@ -1333,7 +1331,7 @@ class SaturatedCoverage(RowPopulation):
 
 
 def _look_at(function: Callable[[Any], Any], largest: float) -> None:
-    """Refuse what is visibly not concave, or falls, up to 1000 and to the largest total there is."""
+    """Refuse a function that, on a grid up to max(1000, largest), is not concave or falls."""
     top = max(1e3, largest)
     grid = np.concatenate(([0.0], np.geomspace(1e-3, top, round(10 * (np.log10(top) + 3.0)) + 1)))
     slopes = np.diff(heights(function, grid)) / np.diff(grid)
@@ -1351,22 +1349,22 @@ def _look_at(function: Callable[[Any], Any], largest: float) -> None:
 
 
 Steps = NDArray[np.int64]
-# Of a topic an item covers this many parts of 2^30, as an integer.
+# The part of a topic that an item covers is an integer, in units of 2^-30.
 _BITS = 30
 _WHOLE = 1 << _BITS
-# Weights are counted in parts of a step, so that rounding many of them loses no step.
+# Weights are counted in 2^-8 steps, so that rounding many of them loses no step.
 _FINE = 8
-# Sums of weights, below 2^61, are multiplied in three pieces; this many products stay below 2^63.
+# Sums of weights, below 2^61, are multiplied in three pieces; sums of this many products stay below 2^63.
 _PIECE = 22
 _MOST_TOPICS = (1 << 11) - 1
-# (per_unit, most): sums over people of each topic's weight in steps, of which a person has at most ``most``.
+# (per_unit, most): sums over people of each topic's weight in steps, at most ``most`` for each person.
 Totals = Callable[[float, int], Steps]
 
 
 def weight_steps(weights: SparseMatrix, per_unit: float, most: int) -> Steps:
-    """The sum over rows of their weights in integer steps, of which a row has at most ``most`` in all.
+    """The sum over rows of their weights in integer steps, at most ``most`` in all for each row.
 
-    Each weight is rounded down; beyond ``most`` what comes last in the row is cut off.
+    Each weight is rounded down; the row is cut off where its running total exceeds ``most``.
 
     >>> rows = SparseMatrix(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.array([0.5, 0.75, 1.0]), 2)
     >>> weight_steps(rows, 8.0, 9).tolist()
@@ -1385,14 +1383,14 @@ def weight_steps(weights: SparseMatrix, per_unit: float, most: int) -> Steps:
 class TopicSteps:
     """Rows to be summed up in integer steps (`StepSource`), where people weight topics that items cover.
 
-    Formal guarantee. A person has a weight of at most ``most`` steps over all topics, in integer parts of a
-    step. What an item adds to a topic is public, in integer parts of 2^30, and over all chosen items a
-    topic has 2^30 of them. A score is the sum over topics of their products, rounded down to steps once: with
-    d, at most ``most``, for the person's own part of it, the score moves by floor(x + d) - floor(x), where x
-    is what the others make of it. That is at least 0, below d + 1, and at most ``most``, which is whole. Over
-    the picks the d of a person add up to their weight at most, and each pick rounds by less than 1: so
-    ``growing`` leaves everybody as many steps fewer as there are items, and all picks together move by at
-    most ``most``. `tests/stored/test_topics.py` enumerates it.
+    Formal guarantee. A person has a weight of at most ``most`` steps over all topics, in integer fractions of
+    a step. What an item adds to a topic is public, in integer units of 2^-30, of which all chosen items of a
+    topic have 2^30. A score is the sum over topics of the products, rounded down to steps once: if d, at most
+    ``most``, is the person's part and x that of the others, the score moves by floor(x + d) - floor(x). This
+    is at least 0, below d + 1, and at most the integer ``most``. Over the picks the d of a person add up to
+    at most their weight, and each pick rounds by less than 1: so ``growing`` reduces everybody's steps by the
+    number of items, and all picks together move by at most ``most``. `tests/stored/test_topics.py` enumerates
+    it.
     """
 
     def __init__(self, covers: SparseMatrix, totals: Totals, share: float = 1.0) -> None:
@@ -1402,7 +1400,7 @@ class TopicSteps:
 
     @staticmethod
     def fits(covers: SparseMatrix) -> bool:
-        """Whether no item (a column) covers more topics than can be summed up exactly."""
+        """Whether every item (a column) covers few enough topics to be summed exactly."""
         return int(np.bincount(covers.indices, minlength=1).max()) <= _MOST_TOPICS
 
     def scaled(self, factor: float) -> TopicSteps:
@@ -1418,7 +1416,7 @@ class TopicSteps:
         """The multilinear gradient at ``x``: in closed form, so that nothing is sampled."""
         del seed, samples
         topics, items = self._entries
-        stays = 1.0 - x[items] * self._by_item.data  # the chance that an item leaves the topic uncovered
+        stays = 1.0 - x[items] * self._by_item.data  # the probability that an item leaves the topic uncovered
         none, product = np.zeros(self._covers.n_rows), np.ones(self._covers.n_rows)
         np.add.at(none, topics, stays == 0.0)
         np.multiply.at(product, topics, np.where(stays == 0.0, 1.0, stays))
@@ -1429,28 +1427,28 @@ class TopicSteps:
 
     @property
     def _entries(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The topic and the item of each pair of them, by item."""
+        """The topics and the items of all entries, sorted by item."""
         return self._by_item.indices, self._by_item.row_of
 
     def fresh(self) -> tuple[Floats, Steps]:
-        """For each topic the chance that nothing covers it, and the parts that are left to be covered."""
+        """For each topic the probability that nothing covers it, and the units left to be covered."""
         return np.ones(self._covers.n_rows), np.full(self._covers.n_rows, _WHOLE)
 
     def parts(self, uncovered: Floats, left: Steps) -> Steps:
-        """What each item would cover of each of its topics."""
+        """The units that each item would cover of each of its topics."""
         topics, _ = self._entries
         wanted = np.floor(uncovered[topics] * self._by_item.data * _WHOLE).astype(np.int64)
         return np.asarray(np.minimum(wanted, left[topics]), dtype=np.int64)
 
     def choose(self, item: int, uncovered: Floats, left: Steps) -> None:
-        """An item is chosen: both arrays of `fresh` move."""
+        """Choose an item: update both arrays of `fresh`."""
         here = slice(int(self._by_item.indptr[item]), int(self._by_item.indptr[item + 1]))
         topics = self._by_item.indices[here]
         left[topics] -= self.parts(uncovered, left)[here]
         uncovered[topics] *= 1.0 - self._by_item.data[here]
 
     def summed(self, weights: Steps, parts: Steps) -> Steps:
-        """For each item the sum of weights times parts, rounded down to steps; exactly, in pieces."""
+        """For each item the sum of weights times parts, exact (computed in pieces), rounded down to steps."""
         topics, ends, rest = self._by_item.indices, self._by_item.indptr, (1 << _PIECE) - 1
         pieces = []
         for shift in (0, _PIECE, 2 * _PIECE):
@@ -1499,9 +1497,9 @@ class WeightedTopics(Population):
     probability (or 0 and 1) that an item covers a topic. ``bound``: a public bound of a person's total
     weight, 1 unless declared.
 
-    The people enter only through the sums of their weights, so every question costs as much as for one
-    person. Selectors count in whole steps (`TopicSteps`); of an item that covers more than 2,047 topics they
-    take averages in floating point.
+    The people enter only through the sums of their weights, so every evaluation takes as long as for one
+    person. Selectors count in integer steps (`TopicSteps`), but in floating point if an item covers more than
+    2,047 topics.
 
     >>> covers = [[1, 0], [0, 1], [1, 1]]                # three items, two topics
     >>> people = WeightedTopics([[0.25, 0.75], [0.5, 0.0]], covers)
@@ -1522,7 +1520,7 @@ class WeightedTopics(Population):
                 "both must have one column per topic"
             )
         self.n_items = covered.n_rows
-        # Topics x items: the topics are the rows of the engine, each with the share its weight gives it.
+        # Topics x items: the topics are the rows, each with its weight as its share.
         self._topics = covered.by_column
         self._name_items(labels)
         self._declare(bound)
@@ -1537,10 +1535,10 @@ class WeightedTopics(Population):
         bound: float | None = None,
         labels: Iterable[Any] | None = None,
     ) -> StoredTopics:
-        """The people of a store (`data.prepare`) whose items are the topics; ``covers`` as ever.
+        """The people of a store (`data.prepare`) whose items are the topics; ``covers`` as above.
 
-        ``engine`` as in ``from_store`` of people as rows. A store without weights weights each topic by 1.
-        One pass over the store sums up the weights; what is chosen needs no further one.
+        ``engine`` as in `RowPopulation.from_store`. Without weights in the store each topic has weight 1. One
+        pass over the store sums up the weights; selection needs no further one.
         """
         from .stored import StoredTopics
 

@@ -19,12 +19,11 @@ from .base import Floats, Items, Population
 class SetFunction(Population):
     """One callable per person: f(S) for a frozenset S of item numbers.
 
-    ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|; every value
-    that is seen is held to it, and the details of an error name the person and the set. (So where at most k
-    items are chosen, a bound of sets of k items will do; `offline.PrivateGreedy` looks at one such set before
-    anything is spent.) ``monotone=True`` declares that f never falls and
-    is never negative, which makes one person's influence smaller; the values seen are held to that as well.
-    Submodularity is taken on trust.
+    ``functions``: one callable, or a list with one per person. ``bound``: a public bound of |f|, checked for
+    every value computed; the details of an error name the person and the set. (So if at most k items are
+    chosen, a bound for sets of k items suffices; `offline.PrivateGreedy` evaluates one such set before
+    anything is spent.) ``monotone=True`` declares that f never falls and is never negative, which makes one
+    person's influence smaller; this is checked for the values computed as well. Submodularity is not checked.
 
     >>> f = SetFunction(lambda chosen: min(len(chosen), 2) / 2, n_items=4, bound=1, monotone=True)
     >>> f.value([3]), f.gains([3, 0])
@@ -48,14 +47,14 @@ class SetFunction(Population):
         self._declared = high = checks.bound(bound)
         self._range = (0.0 if self.monotone else -high, high)
         self._deepest_fall = -ROUNDING * high if self.monotone else -math.inf
-        self._known: Floats | None = None  # the value of every set, where that was asked for
+        self._known: Floats | None = None  # the value of every set, once computed
         self._name_items(labels)
 
     def __len__(self) -> int:
         return len(self._functions)
 
     def _each(self, chosen: frozenset[int]) -> list[float]:
-        """The value of a set to everybody, held to what was declared."""
+        """The value of a set to everybody, checked against what was declared."""
         low, high = self._range
         found = [function(chosen) for function in self._functions]
         for person, answer in enumerate(found):
@@ -74,7 +73,7 @@ class SetFunction(Population):
             ) from None
 
     def _rise(self, before: list[float], after: list[float], chosen: frozenset[int], j: int) -> float:
-        """The average rise when item j joins a set; people who are declared monotone are held to it."""
+        """The average rise when item j joins a set; declared monotonicity is checked."""
         rises = list(map(operator.sub, after, before))
         if min(rises) < self._deepest_fall:
             person = rises.index(min(rises))

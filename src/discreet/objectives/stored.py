@@ -1,8 +1,8 @@
-"""People who live in a store: scores are summed over its buckets, by threads or by a cluster of machines.
+"""People in a store on disk: scores are summed over its buckets, by threads or by a cluster of machines.
 
-What is asked of a bucket (`Scan`) is a pure function of its rows and of public things, whose answers are
-added up: asking twice, elsewhere or in another order gives the same numbers, and only the process that adds
-them up draws anything. An engine goes through the buckets: threads here, or the workers of a Dask cluster.
+A `Scan` is a pure function of a bucket's rows and of public parameters, whose results are added up: repeating
+it, elsewhere or in another order, gives the same numbers, and only the process that adds them up draws
+randomness. An engine scans the buckets: threads of this process, or the workers of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _NO_WEIGHTS, _NO_SECRET = np.zeros(0), np.zeros(0, dtype=np.uint64)
 # Rows are copied out of a bucket, where that is needed, this many entries at a time.
 _COPIED = 1 << 20
 
-# --- what is asked ------------------------------------------------------------------------------------------
+# --- scans --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a row becomes a function: the kind, whether weights count, and the cap of each row.
+    """How a row becomes a function: the kind, whether weights matter, and the cap of each row.
 
-    A cap is the same for everybody (``cap``), or the share ``saturation`` of the row's weights. ``share`` is
-    the factor of the whole.
+    A cap is the same for everybody (``cap``), or the fraction ``saturation`` of the row's total weight.
+    ``share`` is a factor of the function.
     """
 
     code: int
@@ -77,7 +77,7 @@ class Shape:
         return replace(self, share=factor * self.share)
 
     def rows(self, matrix: SparseMatrix) -> Rows:
-        """Rows of a bucket, in memory, as a population of them would have them; the matrix is theirs."""
+        """Rows of a bucket in memory, as in a population of them; takes over the matrix."""
         caps = constant(self.cap, matrix.n_rows)
         if self.saturation > 0.0:
             caps = self.saturation * row_totals(matrix)
@@ -86,7 +86,7 @@ class Shape:
         return Rows(self.kind, matrix, constant(self.share, matrix.n_rows), caps)
 
     def matrix(self, bucket: Bucket, first: int, last: int, n_items: int) -> SparseMatrix:
-        """Some rows of a bucket before anything is made of them; a copy."""
+        """A copy of some rows of a bucket, as a matrix."""
         start, stop = int(bucket.ends[first]), int(bucket.ends[last])
         weights = _weights_of(bucket, self.weighted)
         return SparseMatrix(
@@ -99,7 +99,7 @@ class Shape:
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """Who counts: everybody, or those whose coin under a secret of two words is below ``keep``."""
+    """Who counts: everybody, or the people whose keyed hash under a two-word secret is below ``keep``."""
 
     secret: tuple[int, ...] = ()
     keep: int = 0
@@ -117,9 +117,9 @@ EVERYBODY = Sample()
 
 
 class Scan:
-    """One question: ``of`` answers it for the rows first..last-1 of a bucket, ``add`` joins two answers.
+    """One computation: ``of`` runs it for the rows first..last-1 of a bucket, ``add`` joins two results.
 
-    Nothing of it is shown, as a secret may be among what is asked.
+    Its repr shows no fields, as they may include a secret.
     """
 
     def of(self, bucket: Bucket, first: int, last: int) -> NDArray[Any]:
@@ -134,11 +134,11 @@ class Scan:
 
 @dataclass(frozen=True, repr=False)
 class Gains(Scan):
-    """About items that were chosen in this order; one person's part is at most ``most`` steps.
+    """Gains given items chosen in this order; one person's part is at most ``most`` steps.
 
-    ``asked``: what every item would add to them (``"sums"``), what each of them added when it was chosen
-    (``"chain"``), or how the sums move when ``item`` is chosen next (``"change"``: only rows that hold it are
-    looked at).
+    ``asked``: the gain of every item on top of them (``"sums"``), the gain of each of them when it was chosen
+    (``"chain"``), or the change of the sums when ``item`` is chosen next (``"change"``, which only looks at
+    rows that hold it).
     """
 
     asked: str
@@ -165,10 +165,10 @@ class Gains(Scan):
 
 @dataclass(frozen=True, repr=False)
 class Extension(Scan):
-    """The multilinear extension at ``x`` and, behind it, its gradient.
+    """The multilinear extension at ``x``, followed by its gradient.
 
-    In floating point, and then in steps of ``1 / per_unit``: the sum of pieces of buckets is the same in
-    any order.
+    In floating point, then rounded to steps of ``1 / per_unit``, so that sums over pieces of buckets are the
+    same in any order.
     """
 
     shape: Shape
@@ -187,9 +187,9 @@ class Extension(Scan):
 
 @dataclass(frozen=True, repr=False)
 class Counted(Scan):
-    """The sum of what ``count`` makes of people's rows in memory, some at a time: integers of this ``size``.
+    """The sum of ``count`` over people's rows in memory, some at a time: integers of shape ``size``.
 
-    It is the same for people together as one by one.
+    ``count`` must be additive over people.
     """
 
     shape: Shape
@@ -213,7 +213,7 @@ class Counted(Scan):
 def _gradient_steps(
     shape: Shape, x: Floats, per_unit: float, most: int, seed: int, samples: int, matrix: SparseMatrix
 ) -> Steps:
-    """The multilinear gradient at ``x``, in steps, of which one person has at most ``most`` in each entry."""
+    """The multilinear gradient at ``x``, in steps, at most ``most`` of each person in each entry."""
     inside = random_rows(x, seed, samples if shape.kind.of_sums else 0)
     rows, out = shape.rows(matrix), np.zeros(x.size, dtype=np.int64)
     rows.add_gradients(x, inside, per_unit, most, out, 0, rows.n_rows)
@@ -222,7 +222,7 @@ def _gradient_steps(
 
 @dataclass(frozen=True, repr=False)
 class Extent(Scan):
-    """The most items of a person, the largest total and the largest weight; 1 for an invalid one."""
+    """The most items of a person, the largest total, the largest weight, and 1 if a weight is invalid."""
 
     weighted: bool
 
@@ -238,12 +238,12 @@ class Extent(Scan):
 def _of_people(
     made: Callable[[SparseMatrix], Any], count: Callable[[Any], Steps], rows: SparseMatrix
 ) -> Steps:
-    """What ``count`` makes of people in memory, which ``made`` makes of their rows."""
+    """``count`` of the population that ``made`` builds from some rows."""
     return count(made(rows))
 
 
 def _weights_of(bucket: Bucket, weighted: bool) -> Floats:
-    """A bucket's weights, none where all are 1."""
+    """A bucket's weights; an empty array if all are 1."""
     return np.asarray(bucket.weights) if weighted and bucket.weights is not None else _NO_WEIGHTS
 
 
@@ -253,23 +253,23 @@ def _chunks(bucket: Bucket, first: int, last: int) -> Iterator[tuple[int, int]]:
         yield first + start, first + stop
 
 
-# --- who goes through the buckets ---------------------------------------------------------------------------
+# --- engines ------------------------------------------------------------------------------------------------
 
-# A thread takes up at least about this many entries at a time, so that handing them out costs little, and at
-# most this many of one bucket.
+# A task has at least about this many entries, so that dispatch costs little, and at most this many of one
+# bucket.
 _LEAST, _PIECE = 1 << 20, 1 << 22
-# Lost workers are replaced by others at most so often for one task; Dask itself gives up sooner.
+# A task is retried on other workers at most this often; Dask's default is lower.
 _RETRIES = 3
-# Seconds after which tasks that wait are looked at, and after which a cluster without workers is given up.
+# Seconds between checks of waiting tasks, and until a cluster without workers is given up.
 _PATIENCE, _ALONE = 2.0, 300.0
 
 
-# A bucket, and which of its people, from the first to the one after the last.
+# A bucket and a range of its people: the first, and the one after the last.
 Piece = tuple[int, int, int]
 
 
 class EngineError(OSError):
-    """Something failed where the rows are; in words that hold none of them."""
+    """A failure where the rows are, with a message that contains no rows."""
 
 
 def engine_of(store: Store, engine: Any) -> Engine:
@@ -286,10 +286,10 @@ def engine_of(store: Store, engine: Any) -> Engine:
 
 
 class Threads:
-    """Threads of this process, each of which takes up a chunk of a bucket at a time.
+    """Threads of this process, each of which processes a chunk of a bucket at a time.
 
-    The arrays are mapped into memory, so that what is read can be dropped again; nothing about people is
-    kept between two scans. ``threads`` is how many there are, all processors if not given.
+    The arrays are memory-mapped, so that pages read can be evicted; nothing about people is kept between two
+    scans. ``threads`` is their number, by default that of all processors.
     """
 
     def __init__(self, store: Store, threads: int | None = None) -> None:
@@ -302,7 +302,7 @@ class Threads:
 
 @dataclass(frozen=True, repr=False)
 class Shard:
-    """Some buckets of the store in a folder that every worker sees; ``digest`` is what it must hold."""
+    """Some buckets of the store in a folder that every worker sees; ``digest`` identifies the store."""
 
     path: str
     digest: str
@@ -314,7 +314,7 @@ class Shard:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What a worker found in which buckets, or what went wrong, in words without rows."""
+    """A worker's result and its buckets, or a description of the failure that contains no rows."""
 
     buckets: tuple[int, ...]
     version: str
@@ -326,14 +326,14 @@ class Answer:
 class Dask:
     """The workers of a Dask cluster, with as many shards of buckets as there were workers at the start.
 
-    A task is a pure function of a shard and of what is asked. When a worker is lost, Dask gives its tasks to
-    another, which opens the buckets and finds the same numbers. Each answer says which buckets it is of: the
-    total is given out only if every bucket of the store was counted exactly once. A cluster that has had no
-    workers for five minutes is given up, with an error.
+    A task is a pure function of a shard and a scan. When a worker is lost, Dask gives its tasks to another,
+    which opens the buckets and finds the same numbers. Each answer names its buckets: the total is returned
+    only if every bucket of the store was counted exactly once. A cluster that has had no workers for five
+    minutes is given up, with an error.
 
     Workers must see the folder of the store under the same path and have the same version of the library.
-    They see everybody's rows, so they are trusted as this machine is. They draw nothing, and what they say
-    when something fails holds no rows.
+    They see everybody's rows, so they must be trusted like this machine. They draw no randomness, and their
+    error messages contain no rows.
     """
 
     def __init__(self, store: Store, client: Any, shards: int | None = None) -> None:
@@ -353,12 +353,12 @@ class Dask:
             answers = self._answers(scan)
         except EngineError:
             raise
-        except Exception as problem:  # what a library has put into its message is not known
+        except Exception as problem:  # its message may contain data
             raise EngineError(f"the Dask cluster gave no answer: {type(problem).__name__}") from None
         return combined(self.store.n_buckets, answers, scan)
 
     def _answers(self, scan: Scan) -> list[Answer]:
-        """An answer for each shard; a task that waits for a worker that is gone is asked for again."""
+        """An answer for each shard; tasks that wait for a lost worker are submitted again."""
         futures = [self._submitted(scan, place) for place in range(len(self._shards))]
         gathered, alone = self._gathered(futures), 0.0
         while True:
@@ -379,15 +379,15 @@ class Dask:
                 gathered = self._gathered(futures)
 
     def _gathered(self, futures: list[Any]) -> Future[Any]:
-        """The answers, when they are there: who waits for them can look after the workers meanwhile.
+        """A future of the answers, so that the caller can watch the workers while waiting.
 
-        Answers that were finished and lost with their worker are worked out again, where there is another.
+        Finished answers that were lost with their worker are computed again by another one, if there is one.
         """
         waiting = self._client.gather(futures, asynchronous=True)
         return asyncio.run_coroutine_threadsafe(waiting, self._client.loop.asyncio_loop)
 
     def _submitted(self, scan: Scan, place: int) -> Any:
-        """One shard goes to the same worker every time, which has it open, while that worker is there."""
+        """Submit one shard, preferably to the same worker every time, which has it open already."""
         home: dict[str, Any] = {}
         if self._workers:
             worker = self._workers[place % len(self._workers)]
@@ -396,7 +396,7 @@ class Dask:
         return self._client.submit(answer, shard, scan, pure=False, retries=_RETRIES, **home)
 
     def _there(self) -> list[str]:
-        """The workers that there are."""
+        """The addresses of the present workers."""
         return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
 
 
@@ -424,7 +424,7 @@ def combined(n_buckets: int, answers: Sequence[Answer], scan: Scan) -> NDArray[A
 
 
 def answer(shard: Shard, scan: Scan) -> Answer:
-    """What a worker does: nothing but counting. Errors come back as answers, so that no log repeats them."""
+    """The work of a worker: only counting. Errors are returned as answers, so that no log repeats them."""
     try:
         store, bucket = _opened(shard.path, shard.digest)
         for number in shard.buckets:
@@ -443,7 +443,7 @@ def answer(shard: Shard, scan: Scan) -> Answer:
 def joined(
     store: Store, bucket: Callable[[int], Bucket], buckets: Sequence[int], scan: Scan, threads: int
 ) -> NDArray[Any]:
-    """The answers for some buckets, joined in their order, however many threads there are."""
+    """The results for some buckets, joined in their order for any number of threads."""
 
     def part(pieces: list[Piece]) -> NDArray[Any]:
         answers = (scan.of(bucket(number), first, last) for number, first, last in pieces)
@@ -462,7 +462,7 @@ def joined(
 
 
 def _tasks(store: Store, buckets: Sequence[int]) -> Iterator[list[Piece]]:
-    """What is taken up at a time: several small buckets, or a chunk of the people of a large one."""
+    """Tasks: several small buckets each, or a chunk of the people of a large one."""
     task: list[Piece] = []
     waiting = 0
     for number in buckets:
@@ -479,7 +479,7 @@ def _tasks(store: Store, buckets: Sequence[int]) -> Iterator[list[Piece]]:
 
 
 def _balanced(entries: Sequence[int], count: int) -> list[tuple[int, ...]]:
-    """Buckets in at most ``count`` groups of about as many entries each."""
+    """Buckets in at most ``count`` groups of about equal numbers of entries."""
     groups: list[list[int]] = [[] for _ in range(min(count, len(entries)))]
     sizes = [0] * len(groups)
     for number in sorted(range(len(entries)), key=lambda one: (-entries[one], one)):
@@ -490,7 +490,7 @@ def _balanced(entries: Sequence[int], count: int) -> list[tuple[int, ...]]:
 
 
 def _threads_here() -> int:
-    """How many threads a task may use: those of its worker."""
+    """The number of threads of this worker."""
     from distributed import get_worker
 
     try:
@@ -517,7 +517,7 @@ Engine = Threads | Dask
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Every row of a store, as functions of one shape; those of a sample only, where there is one."""
+    """Every row of a store (or of a sample of them), as functions of one shape."""
 
     engine: Engine
     shape: Shape
@@ -542,15 +542,15 @@ class StoredRows:
         return self.engine.total(Counted(self.shape, self.n_items, count, (self.n_items,)))
 
     def sums(self, chosen: Sequence[int], most: float, per_unit: float) -> Steps:
-        """What every item adds to the chosen ones, in steps."""
+        """The gain of every item on top of the chosen ones, in steps."""
         return self._gains("sums", chosen, most, per_unit)
 
     def chain(self, chosen: Sequence[int], most: float, per_unit: float) -> Steps:
-        """What each of these items adds when they are chosen in this order, in steps."""
+        """The gain of each of these items when they are chosen in this order, in steps."""
         return self._gains("chain", chosen, most, per_unit) if chosen else np.zeros(0, dtype=np.int64)
 
     def change(self, chosen: Sequence[int], item: int, most: float, per_unit: float) -> Steps:
-        """How ``sums`` move when ``item`` is chosen next."""
+        """The change of ``sums`` when ``item`` is chosen next."""
         return self._gains("change", chosen, most, per_unit, item)
 
     def _gains(self, asked: str, chosen: Sequence[int], most: float, per_unit: float, item: int = 0) -> Steps:
@@ -559,7 +559,7 @@ class StoredRows:
 
 
 class GrowingRows:
-    """A growing set over the rows of a store: what was chosen, and nothing about anybody."""
+    """A growing set over the rows of a store: it holds the chosen items and nothing about people."""
 
     def __init__(self, rows: StoredRows, most: float, per_unit: float) -> None:
         self._rows, self._most, self._per_unit = rows, most, per_unit
@@ -577,16 +577,16 @@ class StoredPopulation(StepPopulation):
     """The people of a store, as functions of one family; made by ``from_store`` of the family.
 
     Scores come from passes over the store's buckets, by threads or by the workers of a Dask cluster
-    (``engine``), in integer steps: the numbers are those of the same people in memory, bit for bit, whatever
-    the number and the order of buckets. Nothing about anybody is kept in memory. ``value`` and ``gains`` are
-    in integer steps too: for each chosen item they may be lower than in memory by one step, which is 2^-40 of
+    (``engine``), in integer steps: the numbers are those of the same people in memory, bit for bit, for any
+    number and order of buckets. Nothing about people is kept in memory. ``value`` and ``gains`` are in
+    integer steps too: for each chosen item they may be lower than in memory by one step, which is 2^-40 of
     the bound for few people and 2^-25 for 10^8 of them.
 
     Formal guarantee. As for the family: a person is one row of one bucket, which is checked for every row
     when a bucket is opened, and each person's part of each score lies in [0, bound]. A scan is a pure
-    function of the rows and of what was chosen before; a scan that is done again, by another worker or twice,
-    gives the same numbers and releases nothing. Secret samples go by a coin for each person's key under a
-    secret of the run (SipHash-2-4), never by places or by who counts.
+    function of the rows and of the items chosen before; repeating it, by another worker or twice, gives the
+    same numbers and releases nothing. Secret samples are decided by a keyed hash of each person's key under a
+    secret of the run (SipHash-2-4), never by positions or by who else counts.
 
     ``people[rows]`` and ``batches`` are populations in memory, ``people[rows]`` in the order of buckets and
     keys.
@@ -619,10 +619,10 @@ class StoredPopulation(StepPopulation):
             self.items_per_person = min(store.cap, self.n_items)
 
     def _held(self) -> tuple[int, float]:
-        """The most items of a person, and the highest value; weights and values keep to the family's limits.
+        """The most items of a person, and an upper bound of values; checks the family's limits.
 
-        A function of one item with all of a person's weight is as high as any of theirs, and so is one with
-        the largest weight where that alone counts.
+        A function of one item with all of a person's weight is an upper bound of theirs, and so is one with
+        the largest weight for families of which the value depends on the largest weight alone.
         """
         longest, total, largest = _extent(self._rows.engine, self._shape.weighted)
         most = self._options.get("at_most")
@@ -649,9 +649,9 @@ class StoredPopulation(StepPopulation):
         return some
 
     def counted(self, count: Callable[[RowPopulation], Steps], size: tuple[int, ...]) -> Steps:
-        """The sum over everybody of what ``count`` makes of people in memory: integers of this shape.
+        """The sum of ``count`` over everybody, applied to populations in memory: integers of shape ``size``.
 
-        It must be the same for people together as one by one, and travel to where the rows are.
+        ``count`` must be additive over people, and picklable if the engine is a cluster.
         """
         if self._rows.sample.secret:
             raise ValueError("a sample of a store is not counted so; take everybody")
@@ -660,7 +660,7 @@ class StoredPopulation(StepPopulation):
         return found
 
     def batches(self, size: int = 1 << 16) -> Iterator[RowPopulation]:
-        """Everybody, at most ``size`` people at a time, in memory: for learners who take one after the other.
+        """Everybody, at most ``size`` people at a time, in memory: for learners that process a stream.
 
         They come in the order of buckets and keys, which is as good as random without the secret.
         """
@@ -697,7 +697,7 @@ class StoredPopulation(StepPopulation):
 
 
 def _people_at(store: Store, shape: Shape, rows: Items) -> SparseMatrix:
-    """The people at these places of the store, in memory; places are in the order of buckets and keys."""
+    """The people at these positions of the store, in memory; positions follow buckets and keys."""
     starts = np.cumsum([0, *(store.people_in(n) for n in range(store.n_buckets))])
     numbers = np.searchsorted(starts, rows, side="right") - 1
     parts: list[SparseMatrix] = []
@@ -729,8 +729,8 @@ def _row_of(n_items: int, *weights: float) -> SparseMatrix:
 class StoredTopics(WeightedTopics):
     """The people of a store as `WeightedTopics`; made by ``WeightedTopics.from_store``.
 
-    Scores are those of the same people in memory, bit for bit, as of every family in a store. One pass sums
-    up the weights in integer steps; the public ``covers`` stay with the caller.
+    Scores are those of the same people in memory, bit for bit, as for every family in a store. One pass sums
+    up the weights in integer steps; the public ``covers`` stay in memory.
     """
 
     stored = True
@@ -806,7 +806,7 @@ class StoredTopics(WeightedTopics):
         return len(self) + 2 * self.n_items + 64 + self._store.n_items + MOST_BUCKETS
 
     def _most_items(self) -> int:
-        """No fewer than anybody touches: their number of topics times the most items of one."""
+        """An upper bound: the most topics of a person times the most items of a topic."""
         return min(self.n_items, self._longest * int(np.diff(self._topics.indptr).max(initial=0)))
 
 

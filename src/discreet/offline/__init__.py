@@ -1,4 +1,4 @@
-"""Selectors that see everybody at once and give out one set."""
+"""Selectors that see all people at once and release one set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .greedy import PrivateGreedy
     from .recommender import PrivateRecommender
 
-# Where each public name lives; the module is imported when the name is first asked for.
+# The module of each public name; it is imported when the name is first used.
 _HOMES = {
     "ContinuousGreedy": "continuous",
     "CurvatureGreedy": "curvature",

@@ -40,18 +40,18 @@ from .greedy import Allowance, OfflineSelector, Residual, least_epsilon, most_it
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
 
-# Where the number of people is private, sums are laid out for this many.
+# If the number of people is private, sums are sized for this many.
 MOST_PEOPLE = 1 << 22
-# Public factors between 0 and 1 are whole multiples of 2^-40.
+# Public factors between 0 and 1 are multiples of 2^-40.
 _FACTOR_BITS = 40
 SAMPLES = 300
 
 
 @dataclass(frozen=True)
 class Change:
-    """How far one person can move the gradient: one entry, two against each other, all in L1 and in L2.
+    """How far one person can move the gradient: an entry, the difference of two, all in L1 and in L2.
 
-    ``changed`` is how many entries can move at all.
+    ``changed`` is the number of entries that can move at all.
     """
 
     entry: float
@@ -62,9 +62,10 @@ class Change:
 
     @classmethod
     def of_sum(cls, bound: float, neighbours: str, n_items: int, touched: int) -> Change:
-        """For a sum over people whose gradients lie in [0, bound], at most ``touched`` of them not 0.
+        """For a sum over people whose gradients lie in [0, bound], with at most ``touched`` nonzero entries.
 
-        One who comes or goes moves every entry the same way; one who is replaced, up to twice as many.
+        Adding or removing a person moves all entries in one direction; replacing one moves up to twice as
+        many entries.
 
         >>> Change.of_sum(1.0, "add_remove", 100, 9) == Change(1.0, 1.0, 9.0, 3.0 * (1 + 2**-50), 9)
         True
@@ -80,10 +81,10 @@ class Change:
     def stated(cls, sensitivity: float, bound: float, n_items: int, *, corners_only: bool) -> Change:
         """For any F of which one person moves each value by at most ``sensitivity``.
 
-        An entry is a mean of differences of two values: twice that, and four times for two entries against
-        each other. At a corner of the cube all entries start from the same value (and those of the last
-        gradient lead to the same one), which cancels. For the rounding of means of floats 2^-40 of the bound
-        is added.
+        An entry is a mean of differences of two values, so it moves by up to twice that, and the difference
+        of two entries by four times that. At a corner of the cube one of the two values is common to all
+        entries (as for the last gradient), and cancels in differences. For the rounding of means of floats
+        2^-40 of the bound is added.
         """
         value = sensitivity + bound * 2.0**-40
         entry = 2.0 * value
@@ -97,11 +98,11 @@ class Change:
 
 
 class Gradient:
-    """The gradient at a point, and what may be done to it without one person moving it further.
+    """The gradient at a point, and operations on it that do not increase its sensitivity.
 
     Its entries are those of the items that are ``left``, at points where included items are 1 and excluded
-    ones 0. Both are public, and these entries are some of those of all items: one person moves them no
-    further. ``queries`` is how many entries of all were worked out.
+    ones 0. Both are public, and these entries are a subset of those of all items, so the sensitivity is no
+    larger. ``queries`` is the total number of entries computed.
     """
 
     queries = 0
@@ -127,17 +128,17 @@ class Gradient:
         return np.asarray(values * factors)
 
     def scores(self, values: NDArray[Any]) -> Floats:
-        """The entries as numbers."""
+        """The entries as floats."""
         return values
 
 
 class SummedGradient(Gradient):
     """The sum over people of their gradients, in integer steps.
 
-    Each person's part of each entry is worked out on its own, clipped to [0, bound] and rounded down to a
-    public step before it is added up in integers, so that one person moves an entry by at most ``bound``,
-    not by a rounding error more. Gradients without a closed form are means over random sets that are the same
-    for everybody and drawn without looking at anybody.
+    Each person's part of each entry is computed separately, clipped to [0, bound] and rounded down to a
+    public step before it is added up in integers, so one person moves an entry by at most ``bound``, without
+    any rounding error on top. Gradients without a closed form are means over random sets that are the same
+    for everybody and independent of the data.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class SummedGradient(Gradient):
         self._each = list(people) if self._rows is None else []
 
     def _lay_out(self, count: int, bound: float, length: int | None) -> None:
-        """Choose the steps of sums that are laid out for ``length`` people, of whom ``count`` came."""
+        """Choose the step of sums over up to ``length`` people; refuses a larger ``count``."""
         length = MOST_PEOPLE if length is None else length
         if count > length:
             raise ValueError(
@@ -178,7 +179,7 @@ class SummedGradient(Gradient):
 
             return self._sum_of_functions(self._each, ask)
         total, left = np.zeros(self.n_items, dtype=np.int64), self._most
-        for rows, bound in self._rows:  # the parts of a mixture share out what a person may move
+        for rows, bound in self._rows:  # the parts of a mixture share one person's total limit
             most = min(left, math.floor(bound / self.step))
             total += rows.gradient_steps(x, 1.0 / self.step, most, seed, self._samples)
             left -= most
@@ -187,22 +188,21 @@ class SummedGradient(Gradient):
     def mix(self, here: Steps, last: Steps, weight: float) -> Steps:
         """weight x here + (1 - weight) x last, rounded down.
 
-        Both parts of a person lie in [0, bound], so the mixture does; and rounding down the total of whole
-        numbers over a common denominator moves by no more than the bound, as moving by integer steps commutes
-        with it.
+        A person's parts of both lie in [0, bound], so their mixture does; and as rounding down commutes with
+        integer steps, the rounded total also moves by at most the bound.
         """
         return last + _fraction(here - last, np.array([weight]))
 
     def shrink(self, values: Steps, factors: Floats) -> Steps:
-        """Each entry times its public factor in [0, 1], rounded down: one person moves it by no more."""
+        """Each entry times its public factor in [0, 1], rounded down; its sensitivity does not increase."""
         return _fraction(values, factors)
 
     def scores(self, values: Steps) -> Floats:
-        """Steps as numbers, exactly."""
+        """Steps as floats, exactly."""
         return np.asarray(values * self.step, dtype=np.float64)
 
     def _sum_of_functions(self, people: Iterable[Any], ask: Callable[[Any], Any]) -> Steps:
-        """The sum of what ``ask`` finds for each of ``people``; somebody whose function fails adds nothing.
+        """The sum of ``ask`` over ``people``; a person whose function fails adds nothing.
 
         Each gradient is clipped to [0, bound] and rounded down to integer steps before it is added.
         """
@@ -210,7 +210,7 @@ class SummedGradient(Gradient):
         for person in people:
             try:
                 gradient = answers.vector("gradient", ask(person), self.n_items)
-            except Exception:  # somebody's own code: what it raises may hold their data
+            except Exception:  # user code: its message may hold personal data
                 continue
             with np.errstate(over="ignore"):  # what is too large is clipped
                 total += np.clip(gradient / self.step, 0, self._most).astype(np.int64)
@@ -218,7 +218,7 @@ class SummedGradient(Gradient):
 
 
 class PointGradient(SummedGradient):
-    """The same for people's functions of a point, whose gradients are asked for person by person."""
+    """The same for people's functions of a point, whose gradients are computed person by person."""
 
     def __init__(self, people: ContinuousPopulation, bound: float, length: int) -> None:
         Gradient.__init__(self, people.dimension)
@@ -230,7 +230,7 @@ class PointGradient(SummedGradient):
 
 
 class StatedGradient(Gradient):
-    """The gradient of any set function whose values one person moves by a stated amount at most."""
+    """The gradient of any set function whose values have a stated sensitivity."""
 
     def __init__(
         self, people: Population, samples: int, public: PublicRandomness, left: Residual | None = None
@@ -245,7 +245,7 @@ class StatedGradient(Gradient):
 
 
 def check_people(people: Population, bound: float, stated: bool) -> None:
-    """An error, before anything is released, for people whom continuous greedy cannot take."""
+    """Refuse people whom continuous greedy does not support, before anything is released."""
     if not people.monotone:
         raise ValueError(
             "continuous greedy needs functions that never fall when an item is added (monotone);"
@@ -267,12 +267,12 @@ def check_people(people: Population, bound: float, stated: bool) -> None:
             " larger bound"
         )
     if people.row_source() is None:
-        # Functions that fail or exceed their bound do so now.
+        # Functions that fail or exceed their bound raise here.
         answers.vector("gains", people.gains([]), people.n_items)
 
 
 def _fraction(values: Steps, factors: Floats) -> Steps:
-    """floor(values x factors), the factors in units of 2^-40; Python's integers, as these need 92 bits."""
+    """floor(values x factors), the factors rounded to 2^-40; in Python's integers, as it needs 92 bits."""
     parts = np.floor(factors * 2.0**_FACTOR_BITS).astype(np.int64)
     product = values.astype(object) * parts.astype(object)
     return np.asarray(product >> _FACTOR_BITS).astype(np.int64)
@@ -283,7 +283,7 @@ COMPOSITIONS = ("auto", "basic", "advanced", "zcdp")
 CALIBRATIONS = ("tight", "published")
 # More steps than this change the certificate by less than a hundredth and cost time.
 _MOST_STEPS = 40
-# Steps where nothing public says how many people there are (Chaturvedi, Nguyen and Zakynthinou 2021).
+# Steps if the number of people is not public (Chaturvedi, Nguyen and Zakynthinou 2021).
 _USUAL_STEPS = 3
 
 
@@ -291,10 +291,10 @@ _USUAL_STEPS = 3
 class Setting:
     """One run: its selector, sizes, the constraint, and how far one person moves the gradient.
 
-    ``reach`` is the largest sum of a feasible point, ``picks`` how many picks fill one step at most,
-    ``most`` what the objective can reach at most and ``value`` how far one person moves it; ``most`` is None
-    where the number of people is not public. ``sums`` is whether the objective is a sum over people, and
-    ``length`` for how many of them it is laid out.
+    ``reach`` is the largest sum of a feasible point, ``picks`` the most picks of one step, ``most`` an upper
+    bound of the objective and ``value`` its sensitivity; ``most`` is None if the number of people is not
+    public. ``sums`` is whether the objective is a sum over people, and ``length`` the most people it is sized
+    for.
     """
 
     selector: ContinuousGreedy
@@ -321,29 +321,30 @@ class Setting:
         sums: bool,
         length: int = 1,
     ) -> Setting:
-        """The run on this constraint, with what it lets be reached and picked."""
+        """The run on this constraint, with its reach and picks."""
         if constraint.rank == 0:
             raise ValueError(f"{constraint!r} lets nothing be chosen; give a constraint of rank 1 or more")
         picks, reach = constraint.rank, float(constraint.rank)
         if isinstance(constraint, Knapsack):
             paid = constraint.costs[(constraint.costs > 0.0) & constraint.addable([])]
-            # Full items make up a feasible set, and one more may be fractional; the last left is no choice.
+            # The items taken in full form a feasible set, and one more may be fractional; a last item left is
+            # not a choice.
             full = constraint.rank - int((constraint.costs == 0.0).sum())
             picks = min(full + 1, max(paid.size - 1, 0))
-            # The cheapest items, as far as they fit, have the largest sum of entries.
+            # Filling up with the cheapest items gives the largest sum of entries.
             reach = float(constraint.maximize(np.ones(n_items)).sum())
             if selector.noise == "exponential" and paid.size:
                 reach = constraint.capacity / float(paid.min())
         if constraint.rank == n_items:
-            picks = 0  # everything can be had together
+            picks = 0  # all items fit together
         return cls(selector, constraint, n_items, reach, picks, change, value, most, sums, length)
 
     def releases(self, steps: int) -> int:
-        """At most how many releases a run makes."""
+        """The most releases of a run."""
         return steps * (self.picks if self.selector.noise == "exponential" else 1)
 
     def steps(self) -> int:
-        """How many steps are taken: as many as certify most, unless told otherwise."""
+        """The number of steps: by default the one with the smallest certified loss."""
         selector = self.selector
         if not isinstance(selector.steps, str):
             return selector.steps
@@ -361,7 +362,7 @@ class Setting:
         return self._event_of(steps, self.selector.share)
 
     def _event_of(self, steps: int, share: Share) -> Event:
-        """The same for another share: one of the releases that take it all together."""
+        """One of the releases that together spend the given share."""
         selector, change, count = self.selector, self.change, max(1, self.releases(steps))
         noise, composition = selector.noise, selector.composition
         moved = {"exponential": change.range, "laplace": change.l1, "gaussian": change.l2}[noise]
@@ -378,7 +379,7 @@ class Setting:
         each = share.epsilon / count
         if composition == "zcdp":
             assert isinstance(share.rho, Fraction)
-            # A privacy loss in an interval of length e costs e^2/8, one of at most e either way e^2/2.
+            # A privacy loss in an interval of length e has rho e^2/8, one between -e and e has rho e^2/2.
             each = root_below((8 if noise == "exponential" else 2) * share.rho / count)
         elif composition == "advanced":
             root = math.sqrt(2.0 * count * math.log(1.0 / share.budget.delta))
@@ -391,9 +392,9 @@ class Setting:
         """The constants of paper 003.
 
         Laplace scales 2 K n Delta / eps (Lemma 3) and 4 sqrt(2 K ln(1/delta)) n Delta / eps (Lemma 4). Its
-        Gaussian constants are in a supplement that is not at hand: sigma = 2 c K sqrt(n) Delta / eps with
-        c^2 = 2 ln(1.25 K / delta) is the classical mechanism at (eps, delta) / K a step, of the order that
-        the main text states.
+        Gaussian constants are in a supplement that was not available: sigma = 2 c K sqrt(n) Delta / eps with
+        c^2 = 2 ln(1.25 K / delta) is the classical mechanism at (eps, delta) / K a step, of the order stated
+        in the main text.
         """
         n_items, value = self.n_items, self.value
         if self.selector.noise == "gaussian":
@@ -407,11 +408,11 @@ class Setting:
     # --- what is certified -----------------------------------------------------------------------
 
     def loss(self, steps: int, event: Event, curvature: float = 1.0, chance: float | None = None) -> float:
-        """A bound on (1 - kappa/e) best - E F(x), or on what is lost but for a ``chance``."""
+        """A bound on (1 - kappa/e) best - E F(x), or on the loss but for a probability ``chance``."""
         assert self.most is not None
         selector = self.selector
         if self.smoothness is not None:
-            lost = self.smoothness * self.reach / (2.0 * steps)  # no vertex is longer than sqrt(reach)
+            lost = self.smoothness * self.reach / (2.0 * steps)  # vertices have norm at most sqrt(reach)
         elif selector._picks_afresh:
             greedy = steps == 1 and selector._suffices
             lost = 0.0 if greedy else bounds.lost_within_steps(steps, self.most, curvature)
@@ -433,7 +434,7 @@ class Setting:
         return bounds.lost_to_laplace(n, reach, float(event.scale), steps, chance)
 
     def warn_if_hopeless(self, steps: int, event: Event, spent_from: str) -> None:
-        """Say so when one choice is noisier than everybody together can be loud; public sizes only."""
+        """Warn if the noise of one choice exceeds the largest possible signal; uses public sizes only."""
         share, most = self.selector.share, self.most
         if most is None or not share.private:
             return
@@ -454,9 +455,9 @@ class Setting:
 
 @dataclass
 class Climb:
-    """A point on its way up: ``point`` is the sum of the steps so far divided by their number in all.
+    """An ascent under way: ``point`` is the sum of the steps so far divided by the total number of steps.
 
-    All of it is about the items that are left to choose from, on top of the included ones.
+    Everything is about the items that are left to choose from, on top of the included ones.
     """
 
     setting: Setting
@@ -475,54 +476,53 @@ class Climb:
 class ContinuousGreedy(OfflineSelector):
     """Choose a feasible set by private continuous greedy on the multilinear extension, and round it.
 
-    K ``steps`` of size 1/K lead from 0 to a point of the constraint's polytope; each goes to a vertex where
-    the gradient is large. How that vertex is found is the ``noise``:
+    K ``steps`` of size 1/K lead from 0 to a point of the constraint's polytope; each goes towards a vertex
+    where the gradient is large. ``noise`` says how that vertex is found:
 
-    - ``"exponential"`` (the default, and the least noise almost always): the items of a base are picked one
-      by one by the exponential mechanism, each by its entry; under a knapsack by entry per cost, until the
-      capacity is full. ``update_within_steps`` looks at the gradient afresh after every pick, which costs
-      more time, no privacy, and removes the second-order loss.
+    - ``"exponential"`` (the default, and almost always the least noise): the items of a base are picked
+      singly by the exponential mechanism, by gradient entry; under a knapsack by entry per cost, until the
+      capacity is full. ``update_within_steps`` computes the gradient afresh after every pick, which takes
+      more time, costs no privacy, and removes the second-order loss.
     - ``"laplace"``, ``"gaussian"``: the gradient is released with noise, once a step, and the vertex is its
       exact maximum (paper 003, Algorithm 1).
 
-    ``composition`` says how the account adds up: ``"basic"``, ``"advanced"`` (Lemma 4 of paper 003),
-    ``"zcdp"`` (Gaussian DP for Gaussian noise), or the least noise that is valid. ``steps="auto"`` minimises
-    `certified_loss`. When people come or go (``neighbours="add_remove"``) their number is private:
-    ``max_people`` then says how many there can be at most, and without it there are three steps (one for a
-    cardinality constraint, where picks need no more) and no warning of a budget that is too small.
+    ``composition`` is that of the account: ``"basic"``, ``"advanced"`` (Lemma 4 of paper 003), ``"zcdp"``
+    (Gaussian DP for Gaussian noise), or by default the one with the least noise. ``steps="auto"`` minimises
+    `certified_loss`. Under ``neighbours="add_remove"`` the number of people is private: ``max_people`` is
+    then a public upper bound, and without it there are three steps (one for a cardinality constraint, where
+    picks need no more) and no warning of a budget that is too small.
 
     ``constraint`` is a matroid, a knapsack, or k for at most k items. ``bound`` is the public bound of one
-    person's function. People whose items are capped (see ``cap_items``; ``items_per_person`` holds them to
-    it) need less Laplace and Gaussian noise, which then no longer grows with the number of items.
+    person's function. People whose items are capped (see ``cap_items``; ``items_per_person`` enforces it)
+    need less Laplace and Gaussian noise, which then no longer grows with the number of items.
     ``sensitivity`` is for objectives that are not sums over people: how far one person moves the value of any
-    set, with ``bound`` the most that is. `MutualInformation` knows its own, where one person is replaced.
-    ``include``, ``exclude`` and ``candidates``: public items that are in from the start, that cannot be
-    chosen, and that alone can; see
-    `OfflineSelector`. The point is then climbed on the others, from where included items are 1.
+    set, with ``bound`` the largest value. `MutualInformation` knows its own under replacement. ``include``,
+    ``exclude`` and ``candidates``: public items that are in from the start, that cannot be chosen, and that
+    alone can; see `OfflineSelector`. The ascent is then over the others, with included items at 1.
 
-    A function without a closed form is asked about ``samples`` random sets, 300 unless given, the same for
-    everybody: n_items + 2 values for each that is different. `functools.cache` around a slow function keeps
-    it from being asked twice; ``progress=True`` of ``select`` says how long the steps will take.
+    A function without a closed form is evaluated on ``samples`` random sets, by default 300, the same for
+    everybody: n_items + 2 values for each distinct set. `functools.cache` around a slow function avoids
+    repeated evaluations; ``progress=True`` of ``select`` shows how long the steps will take.
 
     Formal guarantee. (epsilon, delta)-DP under the budget's neighbouring relation. Gradients of a monotone
-    person lie in [0, bound], and are worked out person by person, rounded down to a public step and added up
-    in integers, so one person moves each entry of the sum by at most ``bound``: no division by the number of
-    people, no factor 2, no rounding error. Two entries are moved apart by 2 ``bound`` (replaced) or ``bound``
-    (added or removed). Picks are exact, noise is exact on its grid, and the maximum over the polytope,
-    averaging and rounding are post-processing; random sets for gradients without a closed form, and rounding,
-    use public randomness.
+    person lie in [0, bound], and are computed person by person, rounded down to a public step and added up in
+    integers, so one person moves each entry of the sum by at most ``bound``: no division by the number of
+    people, no factor 2, no rounding error. The difference of two entries moves by at most 2 ``bound``
+    (replaced) or ``bound`` (added or removed). Picks are exact, noise is exact on its grid, and the maximum
+    over the polytope, averaging and rounding are post-processing; random sets for gradients without a closed
+    form, and rounding, use public randomness.
 
     Utility. E F(x) >= (1 - 1/e) best - `certified_loss`, for the fractional point x (``point_``, itself
-    public once released). Swap rounding keeps it for matroids. For a knapsack it holds for the fractional
-    point only: the best set can be worth little more than half of it (see `Knapsack`), and ``select`` loses
-    up to the value of one item more. The set is feasible always.
+    public once released). Swap rounding preserves it for matroids. For a knapsack it holds for the fractional
+    point only: the best set may have little more than half its value (see `Knapsack`), and ``select`` loses
+    up to the value of one item more. The set is always feasible.
 
     ``calibration="published"`` takes paper 003's constants (Lemmas 3 and 4, K from Theorem 3; for Gaussian
-    noise, whose constants are not at hand, those of the classical mechanism) with sensitivity 2 Delta per
-    entry; the account reports what they deliver.
-    They need a whole budget, not a share or a gate. An infinite epsilon gives the algorithm without privacy.
-    One object is one budget, or share of one: one `select`. ``budget`` may be a share (``budget.split``,
-    ``gate.split``) or a `Gate`, of which all that is left is spent, in the privacy definition it keeps to.
+    noise, whose constants were not available, those of the classical mechanism) with sensitivity 2 Delta per
+    entry; the account reports the guarantee that they give. They need a full budget, not a share or a gate.
+    An infinite epsilon gives the algorithm without privacy. One object is for one `select`, with one budget.
+    ``budget`` may be a share (``budget.split``, ``gate.split``) or a `Gate`, of which all that is left is
+    spent, in the privacy definition it keeps to.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)
@@ -532,7 +532,7 @@ class ContinuousGreedy(OfflineSelector):
     ([1, 3], True)
     """
 
-    # Whether one step of picks, under a cardinality constraint, has the guarantee that is certified.
+    # Whether one step of picks under a cardinality constraint already has the certified guarantee.
     _greedy_suffices = True
 
     def __init__(
@@ -649,11 +649,11 @@ class ContinuousGreedy(OfflineSelector):
     ) -> float:
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
-        For gradients in closed form; sampled ones add their sampling error. Never more than choosing nothing
-        would lose. With ``sensitivity=`` F is the objective itself. ``curvature`` is 1 here; see
-        `CurvatureGreedy`. ``probability=.95``: a bound on (1 - kappa/e) best - F(x) itself, for the point x
-        that is released, which holds with at least that probability over the noise (of paper 003's Lemmas 3
-        and 4, which have 1 - 1/K). ``smoothness``: F is of functions of a point, which have this in L2.
+        For gradients in closed form; sampled ones add their sampling error. Never more than the loss of
+        choosing nothing. With ``sensitivity=`` F is the objective itself. ``curvature`` is 1 here; see
+        `CurvatureGreedy`. ``probability=.95``: a bound on (1 - kappa/e) best - F(x) itself, for the released
+        point x, which holds with at least that probability over the noise (as paper 003's Lemmas 3 and 4 do
+        with 1 - 1/K). ``smoothness``: F is a sum of functions of a point that are this smooth in L2.
 
         >>> import discreet as dc
         >>> greedy = ContinuousGreedy(5, dc.Budget(1.0, 1e-6))
@@ -673,7 +673,7 @@ class ContinuousGreedy(OfflineSelector):
         constraint, size = left.constraint, int(left.free.size)
         touched = min(size, self.items_per_person or size)
         setting = self._setting(constraint, size, touched, count, smoothness=smoothness)
-        # As many steps as `select` would take, which may not know how many people there are.
+        # As many steps as `select` would take, for which the number of people may not be public.
         known = count if self.budget.neighbours == "replace" else self.max_people
         steps = self._setting(constraint, size, touched, known, smoothness=smoothness).steps()
         assert setting.most is not None
@@ -686,7 +686,7 @@ class ContinuousGreedy(OfflineSelector):
     # --- what is public --------------------------------------------------------------------------
 
     def _check_composition(self) -> None:
-        """Refuse noise that cannot be added up as asked."""
+        """Refuse noise that does not compose as requested."""
         share, noise, composition = self.share, self.noise, self.composition
         if self.calibration == "published":
             if noise == "exponential":
@@ -732,7 +732,7 @@ class ContinuousGreedy(OfflineSelector):
 
     @property
     def _corners_only(self) -> bool:
-        """Whether a matroid is climbed in one step of picks, which only ever meets corners of the cube."""
+        """Whether there is one step of picks, so that for a matroid all points are corners of the cube."""
         return self._picks_afresh and (self.steps == 1 or (self.steps == "auto" and self._suffices))
 
     def _check_curvature(self, curvature: float) -> None:
@@ -740,7 +740,7 @@ class ContinuousGreedy(OfflineSelector):
             raise ValueError(f"curvature={curvature} helps CurvatureGreedy only; leave it at 1 here")
 
     def _checked_setting(self, people: Population, left: Residual) -> Setting | None:
-        """Everything that can be wrong is found here, before anything is spent; None: nothing to choose."""
+        """Check everything that can be wrong before anything is spent; None if there is nothing to choose."""
         replaced = self.budget.neighbours == "replace"
         stated, bound = self.sensitivity, self.bound
         if stated is None and isinstance(people, MutualInformation) and replaced:
@@ -755,7 +755,7 @@ class ContinuousGreedy(OfflineSelector):
         return self._setting(left.constraint, int(left.free.size), touched, known, stated, bound)
 
     def _largest_set(self, people: Population, left: Residual) -> int:
-        """The most items of a set that people are asked about: all, unless every point is a set."""
+        """The size of the largest set that may be evaluated: all items, unless every point is a set."""
         corners = self._greedy_suffices and self._corners_only and isinstance(left.constraint, Matroid)
         return most_items(left) if corners and people.n_items > ENUMERABLE_ITEMS else people.n_items
 
@@ -782,7 +782,7 @@ class ContinuousGreedy(OfflineSelector):
         return found if smoothness is None else replace(found, smoothness=(n_people or 1) * smoothness)
 
     def _length(self, n_people: int | None) -> int:
-        """For how many people sums are laid out, a public number."""
+        """The number of people that sums are sized for, which is public."""
         known = n_people if self.budget.neighbours == "replace" else self.max_people
         return known or MOST_PEOPLE
 
@@ -791,7 +791,7 @@ class ContinuousGreedy(OfflineSelector):
     def _climbed_on(
         self, people: Population, include: Any, exclude: Any, progress: bool
     ) -> tuple[Residual, Climb | None]:
-        """What there was to choose from and the climb on it; none where nothing is left to choose."""
+        """The residual and the ascent on it; None if there is nothing to choose."""
         left = self._left(people, include, exclude)
         setting = self._checked_setting(people, left)
         climb = None
@@ -804,7 +804,7 @@ class ContinuousGreedy(OfflineSelector):
         return left, climb
 
     def _climbed_to(self, people: ContinuousPopulation, given: tuple[Any, Any], progress: bool) -> None:
-        """Climb on functions of a point of the polytope, which are smooth and not linear along an item."""
+        """Climb on functions of a point of the polytope, which are smooth, not linear in each coordinate."""
         if self.noise == "exponential" or self.calibration == "published":
             raise ValueError('points need noise="laplace" or "gaussian", and calibration="tight"')
         if self.sensitivity is not None or any((*given, self.include, self.exclude, self.candidates)):
@@ -827,7 +827,7 @@ class ContinuousGreedy(OfflineSelector):
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
     ) -> Climb:
-        """Announce what all steps will release, and take them."""
+        """Reserve the budget of all steps, and take them."""
         steps = setting.steps()
         event = setting.event(steps)
         setting.warn_if_hopeless(steps, event, str(self._allowance))
@@ -855,10 +855,10 @@ class ContinuousGreedy(OfflineSelector):
         return SummedGradient(people, self.bound, self.samples, public, self._length(len(people)), left)
 
     def _take_true_budget(self, releases: list[tuple[Event, int]], what: str) -> None:
-        """Go on at a gate with the budget that published constants really need; the same one for good.
+        """Change to a gate with the budget that published constants really need.
 
-        It is made before anything has been released: later releases add to what was spent, and are refused
-        like any others.
+        This happens only before anything has been released: later releases add to what was spent, and are
+        refused like any others.
         """
         if self._gate.spent.ledger.counts:
             return
@@ -875,12 +875,12 @@ class ContinuousGreedy(OfflineSelector):
             self._base_step(climb, k)
 
     def _direction(self, climb: Climb, k: int) -> NDArray[Any]:
-        """What step ``k`` (from 0) climbs by: the gradient at the point."""
-        del k  # every step climbs by the same
+        """The direction of step ``k`` (from 0): the gradient at the point."""
+        del k  # the same rule for every step
         return climb.gradient.at(climb.point)
 
     def _base_step(self, climb: Climb, k: int) -> None:
-        """Go to a base whose items are picked one by one."""
+        """Go to a base whose items are picked singly."""
         constraint = climb.setting.constraint
         base: list[int] = []
         found = self._direction(climb, k) if climb.setting.picks else None
@@ -898,13 +898,13 @@ class ContinuousGreedy(OfflineSelector):
         climb.sets.append(base)
 
     def _filling_step(self, climb: Climb, constraint: Knapsack, k: int) -> None:
-        """Go to a full knapsack whose items are picked one by one, by entry per cost; the last may be cut."""
+        """Go to a full knapsack, with items picked singly by entry per cost; the last may be fractional."""
         costs = constraint.costs
         left = constraint.addable([]) & (costs > 0.0)
         climb.total[costs == 0.0] += 1.0
         room = constraint.capacity
         cheapest = float(costs[left].min()) if left.any() else 1.0
-        # Relative to the cheapest, so that a person moves a score by no more than an entry.
+        # Relative to the cheapest, so that scores are no more sensitive than entries.
         factors = np.where(left, cheapest / np.maximum(costs, cheapest), 0.0)
         found = self._direction(climb, k) if climb.setting.picks else None
         fresh = True
@@ -935,7 +935,8 @@ class ContinuousGreedy(OfflineSelector):
         scores = climb.gradient.scores(self._direction(climb, k))
         noisy = self._noisy(scores, climb.event, "multilinear gradient", setting.change.changed)
         if isinstance(constraint, Matroid):
-            # The objective is monotone: a base is never worse. The paper maximises over all of the polytope.
+            # The objective is monotone, so a base is never worse. The paper maximises over the entire
+            # polytope.
             vertex = constraint.maximize(noisy, base=self.calibration == "tight")
             climb.sets.append(np.flatnonzero(vertex).tolist())
         else:
@@ -943,7 +944,7 @@ class ContinuousGreedy(OfflineSelector):
         climb.total += vertex
 
     def _rounded(self, climb: Climb) -> tuple[int, ...]:
-        """A feasible set from the point, without looking at anybody."""
+        """A feasible set from the point, independently of the data."""
         constraint = climb.setting.constraint
         if len(climb.sets) == 1:
             return tuple(climb.sets[0])
@@ -952,6 +953,6 @@ class ContinuousGreedy(OfflineSelector):
             chosen = swap_round(constraint, climb.sets, np.ones(len(climb.sets)), public.generator)
         else:
             chosen = constraint.round(climb.point, public.generator)
-        # Those in which most steps agree first.
+        # Items in which most steps agree come first.
         order = np.argsort(-climb.point[chosen], kind="stable")
         return tuple(int(item) for item in chosen[order])

@@ -1,4 +1,4 @@
-"""Curvature greedy: continuous greedy that gains where the objective is close to a sum over its items."""
+"""Curvature greedy: continuous greedy that does better if the objective is nearly additive over items."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .greedy import Allowance, Residual
 
 Floats = NDArray[np.float64]
 
-# Doublings of a multiplier after which no vertex changes any more, and halvings that pin it down.
+# Doublings of a multiplier after which no vertex changes any more, and bisection steps to locate it.
 _SEARCH = 200
 
 
 class CurvatureGreedy(ContinuousGreedy):
     """Private continuous greedy with the guarantee 1 - kappa/e, kappa the objective's total curvature.
 
-    What an item adds to all others, its entry of the last gradient ell, is certain; only what is above that
-    can be lost to other choices. So step k climbs by w_k x gradient + (1 - w_k) x ell, with w_k growing from
-    about 1/e to 1: (1 + 1/K)^(k-K-1) when the gradient is looked at after every pick, (1 - 1/K)^(K-k) when
-    once a step (distorted greedy: Feldman 2021; Harshaw et al. 2019).
+    An item's gain on top of all others, its entry of the last gradient ell, is certain; only the part above
+    it depends on other choices. So step k climbs by w_k x gradient + (1 - w_k) x ell, with w_k growing from
+    about 1/e to 1: (1 + 1/K)^(k-K-1) if the gradient is updated after every pick, (1 - 1/K)^(K-k) if once a
+    step (distorted greedy: Feldman 2021; Harshaw et al. 2019).
 
     Formal guarantee. Exactly that of `ContinuousGreedy`, at exactly its noise: a weighted mean of two vectors
     moves by no more than they do, both are summed person by person in integer steps, and ell is used nowhere
-    else. kappa is never computed: it is a fact about the people.
+    else. kappa is never computed, as it depends on private data.
 
-    Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(n_people, n_items, kappa)``, whatever kappa is.
+    Utility. E F(x) >= (1 - kappa/e) best - ``certified_loss(n_people, n_items, kappa)``, for any kappa.
     With g = F - ell, step k lifts w_k g(x) + ell x by at least [w_k (g(S*) - g(x')) + ell(S*)] / K, which
     telescopes to F(x) >= F(S*) - (1 + 1/K)^-K g(S*); and g(S*) <= kappa F(S*). The same holds for smooth
     functions of a point (`fractional`), with paper 003's curvature of continuous functions, c_f, for kappa:
@@ -43,9 +43,9 @@ class CurvatureGreedy(ContinuousGreedy):
 
     ``calibration="published"`` is paper 003's Algorithm 2: it climbs by the gradient of F - ell over the
     points with <ell, x> >= lambda, for every guess of lambda on a grid of width ``gamma`` (or for one
-    ``guess``), and keeps the best. Its constraint is made of private data, so that it is not private,
-    whatever the noise: ``privacy`` reports an infinite epsilon, with a warning. For comparison only.
-    All other options are those of `ContinuousGreedy`.
+    ``guess``), and keeps the best. Its constraint depends on private data, so it is not private with any
+    noise: ``privacy`` reports an infinite epsilon, with a warning. For comparison only. All other options are
+    those of `ContinuousGreedy`.
 
     >>> import discreet as dc
     >>> people = dc.objectives.Coverage([[1, 0, 0, 1], [0, 1, 0, 0], [0, 1, 1, 0]] * 400)
@@ -72,7 +72,7 @@ class CurvatureGreedy(ContinuousGreedy):
             raise ValueError('guess= is for calibration="published"; the tight form needs none')
 
     def guarantee(self, curvature: float) -> float:
-        """1 - kappa/e: the share of the best set's value, up to `certified_loss`.
+        """The approximation ratio 1 - kappa/e, up to `certified_loss`.
 
         >>> import discreet as dc
         >>> greedy = CurvatureGreedy(dc.constraints.Cardinality(2), dc.Budget(1.0))
@@ -94,7 +94,7 @@ class CurvatureGreedy(ContinuousGreedy):
         """A bound on (1 - kappa/e) best - E F(x), F the sum over this many people; from public sizes only.
 
         The published form may miss lambda by gamma times the best single item, on its grid of guesses. With a
-        ``guess`` nothing is certified: it may be wrong by anything.
+        ``guess`` nothing is certified, as its error is unknown.
         """
         how = {"probability": probability, "smoothness": smoothness}
         loss = super().certified_loss(n_people, n_items, curvature, **how)
@@ -112,12 +112,12 @@ class CurvatureGreedy(ContinuousGreedy):
         weight = step_weight(k, climb.steps, within=self._picks_afresh)
         return climb.gradient.mix(super()._direction(climb, k), climb.last, weight)
 
-    # --- as printed ------------------------------------------------------------------------------
+    # --- published settings ----------------------------------------------------------------------
 
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool
     ) -> Climb:
-        """Climb once for each guess, and keep the best point, by its value (the published settings)."""
+        """Climb once for each guess, and keep the point of the largest value (the published settings)."""
         if self.calibration == "tight":
             return super()._climb(people, left, setting, progress)
         assert isinstance(people, Population)
@@ -170,7 +170,7 @@ class CurvatureGreedy(ContinuousGreedy):
         event: Event,
         guess: float,
     ) -> Floats | None:
-        """The point for one lambda, or None where no feasible point has <ell, x> >= lambda."""
+        """The point for one lambda, or None if no feasible point has <ell, x> >= lambda."""
         constraint = setting.constraint
         if float(last @ constraint.maximize(last)) < guess * (1.0 - 1e-12):
             return None
@@ -206,7 +206,7 @@ def best_above(constraint: Constraint, weights: Floats, last: Floats, least: flo
     [0.5, 0.5]
     """
     low = constraint.maximize(weights)
-    enough = least * (1.0 - 1e-12)  # a sum that falls short by its own rounding does not fall short
+    enough = least * (1.0 - 1e-12)  # tolerance for the rounding of the sum
     if float(last @ low) >= enough:
         return low
     high = constraint.maximize(last)

@@ -53,13 +53,13 @@ from ..privacy.ledger import PROCESS
 from ..results import Selection
 from .greedy import Allowance, PrivateGreedy, Residual, least_epsilon
 
-# What scikit-learn says about data without telling what stands in it, or how many rows it has.
+# Beginnings of scikit-learn's messages that reveal neither entries nor the number of rows.
 _HARMLESS = ("Input X contains", "Input y contains", "Sparse data was passed", "float() argument must be")
 
 
 @QUIET
 def validated(selector: BaseEstimator, *data: Any, **options: Any) -> Any:
-    """scikit-learn's own checks, in words that tell nothing about people."""
+    """scikit-learn's own checks, with messages that reveal nothing about people."""
     try:
         return validate_data(selector, *data, dtype=np.float64, **options)
     except (TypeError, ValueError, OverflowError) as error:
@@ -80,7 +80,7 @@ def validated(selector: BaseEstimator, *data: Any, **options: Any) -> Any:
 
 
 def kinds_of(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
-    """The number of each label among the known classes."""
+    """The index of each label among the known classes."""
     places = {value: place for place, value in enumerate(known)}
     try:
         return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
@@ -91,7 +91,7 @@ def kinds_of(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
 
 
 def known_classes(classes: Iterable[Any] | None) -> list[Any]:
-    """The public list of classes."""
+    """The declared public list of classes, checked."""
     if classes is None:
         raise ValueError(
             "classes=[...] is missing: declare the public list of classes; a list read off the data would"
@@ -103,7 +103,7 @@ def known_classes(classes: Iterable[Any] | None) -> list[Any]:
     return known
 
 
-_MUCH_CUT = 0.1  # of a feature's entries: what clipped() warns of
+_MUCH_CUT = 0.1  # fraction of clipped entries of a feature above which clipped() warns
 
 
 def public_range(
@@ -128,19 +128,19 @@ def public_range(
 
 OBJECTIVES = ("auto", "threshold", "covariance", "mutual_information")
 SCALES = ("linear", "log")
-_LOG = 1000.0  # a thousandth of the range counts a tenth of all of it
+_LOG = 1000.0  # a thousandth of the range is mapped to a tenth
 
 
 def scaled_to(
     bounds: tuple[ArrayLike, ArrayLike] | None, table: NDArray[np.float64], scale: str = "linear"
 ) -> NDArray[np.float64]:
-    """The features as numbers in [0, 1], by their public bounds, each entry by itself."""
+    """The features scaled to [0, 1] by their public bounds, entry by entry."""
     low, high = public_range(bounds, table.shape[1])
     with np.errstate(over="ignore"):
         width = high - low
     if not np.isfinite(width).all():
         raise ValueError("bounds are too far apart: high - low must be finite for every feature")
-    found = (np.clip(table, low, high) - low) / width  # in this order: no difference leaves the floats
+    found = (np.clip(table, low, high) - low) / width  # in this order, so that no difference overflows
     return found if scale == "linear" else np.minimum(np.log1p(_LOG * found) / math.log1p(_LOG), 1.0)
 
 
@@ -166,8 +166,8 @@ def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes
     spread = np.zeros(steps.shape[1], dtype=np.int64)
     for kind in range(n_classes):
         members = kinds == kind
-        # N times the sum of deviations within the class: whole. All classes together deviate by N / 2 at
-        # most, so that neither leaves 2^63.
+        # N times the sum of deviations within the class is an integer. All classes together deviate by at
+        # most N / 2, so nothing exceeds 2^63.
         spread += np.abs(people * steps[members].sum(axis=0) - int(members.sum()) * totals)
     return np.asarray(spread / (2.0 * people * _STEPS))
 
@@ -175,9 +175,9 @@ def covariances(scaled: NDArray[np.float64], kinds: NDArray[np.int64], n_classes
 def thresholds(table: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     """For each feature x, the largest of the `covariances` of all yes/no features "x > t".
 
-    With two classes that is N q (1 - q) times the largest distance between the two distributions of x, q
-    being a class's share (Kolmogorov and Smirnov's statistic). It is at least the covariance of x itself,
-    whatever bounds x is scaled by: x in [0, 1] is the mean of "x > t" over t in [0, 1].
+    With two classes that is N q (1 - q) times the largest distance between the two distribution functions of
+    x (the Kolmogorov-Smirnov statistic), q being a class's share. It is at least the covariance of x itself,
+    for any bounds by which x is scaled: x in [0, 1] is the mean of "x > t" over t in [0, 1].
 
     >>> thresholds(np.array([[1.0], [2.0], [30.0], [4000.0]]), np.array([0, 0, 1, 1]), 2)
     array([1.])
@@ -187,7 +187,7 @@ def thresholds(table: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: 
     for feature, values in enumerate(table.T):
         order = np.argsort(values, kind="stable")
         rising = values[order]
-        ends = np.flatnonzero(np.append(rising[1:] != rising[:-1], True))  # the last of each value
+        ends = np.flatnonzero(np.append(rising[1:] != rising[:-1], True))  # the last index of each value
         spread = np.zeros(ends.size, dtype=np.int64)
         for kind in range(n_classes):
             below = np.cumsum(kinds[order] == kind)[ends]
@@ -197,15 +197,15 @@ def thresholds(table: NDArray[np.float64], kinds: NDArray[np.int64], n_classes: 
 
 
 def covariance_range() -> float:
-    """By how much one person can push two of `covariances` apart, replaced or added or removed.
+    """How far one person can move the difference of two `covariances`, replaced or added or removed.
 
     Write D_c for the sum over p of (x_p - mean x) [p in c], m and q_c for the mean of x and the share of
-    class c among N others. Somebody with x in [0, 1] and class d who joins moves the vector D by N / (N + 1)
+    class c among N others. Adding a person with x in [0, 1] and class d moves the vector D by N / (N + 1)
     times v(x, d) = (x - m)(e_d - q), where e_d is 1 at d. A score is half the L1 norm of D, and half the norm
-    of v is |x - m| (1 - q_d) <= 1. Somebody replaced moves D by a factor below 1 times v(x', d') - v(x, d).
-    Its norm is convex in x and in x', so that it is largest where each is 0 or 1; half of it is then 1 - m or
-    m if x = x', and at most (1 - m) + m otherwise. So a score moves by at most 1 either way, and two of them
-    by 2 against each other. The last rounding of a score, relative 2^-50, is covered by a factor.
+    of v is |x - m| (1 - q_d) <= 1. Replacing a person moves D by a factor below 1 times v(x', d') - v(x, d).
+    Its norm is convex in x and in x', so it is largest where each is 0 or 1; half of it is then 1 - m or m if
+    x = x', and at most (1 - m) + m otherwise. So a score moves by at most 1 either way, and the difference of
+    two scores by at most 2. The last rounding of a score, relative 2^-50, is covered by a factor.
 
     `thresholds` are covered as well: each is the largest of scores of features in {0, 1}, one for every t,
     and the largest of numbers that each move by at most 1 moves by at most 1.
@@ -214,10 +214,10 @@ def covariance_range() -> float:
 
 
 def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialChoice | PermuteAndFlip:
-    """The choice by which ``count`` features are picked.
+    """The mechanism by which ``count`` features are picked.
 
-    Where they are paid for in pure epsilon it is permute-and-flip, which loses less at the same rate.
-    ``pure`` says that nothing else is paid in another definition.
+    If they are charged in pure epsilon it is permute-and-flip, which loses less at the same rate. ``pure``
+    says that this does not conflict with another definition at the gate.
     """
     choice = ExponentialChoice.within(share, covariance_range(), count)
     if pure and share.definition in (None, "pure"):
@@ -228,15 +228,15 @@ def covariance_choice(share: Share, count: int, *, pure: bool) -> ExponentialCho
 
 
 def paid_in_pure(allowance: Allowance) -> bool:
-    """Whether a pure epsilon is what is spent, or may be without costing others at the same gate."""
+    """Whether the gate spends pure epsilon, or may do so without restricting others."""
     definition = allowance.gate.definition
     return definition == "pure" or (definition is None and allowance.alone)
 
 
 def chance_of_a_copy(choice: ExponentialChoice | PermuteAndFlip, n_features: int, n_people: int) -> float:
-    """How likely a feature that says which half somebody is in is picked over others that say nothing.
+    """The probability that a feature equal to a balanced class is picked over uninformative ones.
 
-    Its score is n_people / 4, the largest there is, and theirs is 0.
+    Its score is n_people / 4, the largest possible, and theirs is 0.
     """
     odds = math.exp(-min(700.0, choice.rate * n_people / 4.0))
     if isinstance(choice, PermuteAndFlip):
@@ -249,7 +249,7 @@ def chance_of_a_copy(choice: ExponentialChoice | PermuteAndFlip, n_features: int
 
 
 def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -> str | None:
-    """What to say of a budget with which even such a feature is hardly found; None where there is nothing."""
+    """The warning for a budget with which even such a feature is hardly found; None if it is enough."""
     pure = paid_in_pure(allowance)
 
     def chance(share: Share) -> float:
@@ -272,9 +272,9 @@ _ELSEWHERE = (
 
 
 def _search_above(estimator: Any) -> tuple[Any, int] | None:
-    """The search of scikit-learn that is about to fit clones of ``estimator``, and the number of its splits.
+    """The scikit-learn search that is about to fit clones of ``estimator``, and its number of splits.
 
-    A search clones the estimator that it was given once, before the first fit, in the thread of its caller.
+    A search clones its estimator once, before the first fit, in the thread of its caller.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -290,7 +290,7 @@ def _search_above(estimator: Any) -> tuple[Any, int] | None:
 
 
 def _epsilons_of(search: Any, splits: int, epsilon: float) -> list[float]:
-    """The epsilon of every fit that a search is about to make, of an estimator with this one."""
+    """The epsilon of every fit of a search; ``epsilon`` is that of its estimator."""
     grid = getattr(search, "param_grid", None)
     candidates = [{}] * getattr(search, "n_iter", 1) if grid is None else list(ParameterGrid(grid))
     each = [
@@ -302,12 +302,12 @@ def _epsilons_of(search: Any, splits: int, epsilon: float) -> list[float]:
 
 
 class RepeatedFitWarning(UserWarning):
-    """An estimator, or clones of it, are fitted more than once: every fit spends a budget of its own."""
+    """An estimator, or clones of it, are fitted more than once: each fit spends a budget of its own."""
 
 
 @dataclass
 class Family:
-    """All objects that were cloned from one another: their accounts."""
+    """The accounts of all objects that were cloned from one another."""
 
     accounts: list[Account] = field(default_factory=list)
     warned: bool = False
@@ -315,15 +315,15 @@ class Family:
 
 @dataclass
 class Fits:
-    """The fits of one object, which is one of a family."""
+    """The fits of one object of a family."""
 
     family: Family = field(default_factory=Family)
     accounts: list[Account] = field(default_factory=list)
-    _places: list[Gate | None] = field(default_factory=list)  # the gate of all fits, None: each has its own
+    _places: list[Gate | None] = field(default_factory=list)  # the gate of all fits; None if each has its own
 
     @property
     def account(self) -> Account:
-        """What all fits of this object and of its clones guarantee together."""
+        """The account of all fits of this object and of its clones together."""
         if (place := self._places[0]) is not None:
             return place.spent
         mine = relation(self.accounts[0].budget)
@@ -336,9 +336,9 @@ class Fits:
 
     @contextmanager
     def one(self, allowance: Allowance, *, own: bool) -> Iterator[None]:
-        """One fit, at a gate of its ``own`` or of others as well.
+        """A context for one fit, at its ``own`` gate or a shared one.
 
-        What it has let through counts, also where the fit fails after that.
+        Releases made count, even if the fit fails afterwards.
         """
         place = None if own else allowance.gate
         if self._places and self._places[0] is not place:
@@ -363,7 +363,7 @@ class Fits:
         self.accounts.append(account)
 
     def _warn(self, budget: Budget) -> None:
-        """Name the total, with this fit, before it is spent."""
+        """Warn of the total including this fit, before it is spent."""
         mine, family = self.accounts, self.family
         if mine and relation(mine[0].budget) != relation(budget):
             raise ValueError(
@@ -394,12 +394,12 @@ def _in_threads() -> bool:
 
 
 def relation(budget: Budget) -> str:
-    """Between which tables a guarantee holds, in an estimator's words."""
+    """The adjacency and contribution limit of a budget, in terms of an estimator's arguments."""
     return f"neighbours={budget.neighbours!r}, max_rows_per_person={budget.max_rounds_per_person}"
 
 
 def _added_up(budgets: list[Budget]) -> tuple[float, float]:
-    """Epsilons and deltas of several fits: basic composition, which holds however each one was decided on."""
+    """Epsilon and delta of several fits by basic composition, which holds for adaptively chosen fits."""
     if not all(budget.private for budget in budgets):
         return math.inf, 0.0
     epsilon = sum((exact(budget.epsilon) for budget in budgets), Fraction(0))
@@ -408,7 +408,7 @@ def _added_up(budgets: list[Budget]) -> tuple[float, float]:
 
 
 def _together(accounts: list[Account]) -> Account:
-    """One account of several fits, each listed by what it guarantees to a person, all their rows together."""
+    """One account of several fits, each listed by its guarantee for a person with all their rows."""
     if len(accounts) == 1:
         return accounts[0]
     ledger = Releases()
@@ -422,11 +422,11 @@ def _together(accounts: list[Account]) -> Account:
     epsilon, delta = _added_up([account.budget for account in accounts])
     whole = Budget(epsilon, delta, accounts[0].budget.neighbours)
     caveats = tuple(dict.fromkeys(one for account in accounts for one in account.caveats))
-    # In pure epsilon and deltas: whether to fit again may have been decided by looking at the fits before.
+    # In pure epsilon and deltas: the decision to fit again may depend on earlier fits.
     return Account(whole, ledger, any(account.reproducible for account in accounts), caveats, "pure")
 
 
-# Populations that a people x items matrix makes, by name.
+# Populations that can be made from a people x items matrix, by name.
 _FAMILIES = {
     "coverage": "Coverage",
     "probabilistic_coverage": "ProbabilisticCoverage",
@@ -435,16 +435,16 @@ _FAMILIES = {
 
 
 class _PrivateSelector(SelectorMixin, BaseEstimator):
-    """What both selectors share: the mask, the labels, what is spent, and the account.
+    """Base of both selectors: the mask, the labels, the budget, and the account.
 
-    Every ``fit`` is a release of its own, at ``epsilon`` and ``delta``, or at ``budget`` where that is a
-    `Budget`. Fitting an object again, or clones of it, as cross-validation and grid search do, adds up on the
+    Every ``fit`` is a release of its own, at ``epsilon`` and ``delta``, or at ``budget`` if that is a
+    `Budget`. Fitting an object again, or clones of it, as cross-validation and grid search do, adds up for
     people who are in several fits: `RepeatedFitWarning` names the total before it is spent. ``budget`` may
     also be a `Gate`: fits of the object and of its clones then all release through it, each at ``epsilon``
-    and ``delta`` (at all that is left, if no epsilon is given), and one that does not fit there is refused. A
-    search of scikit-learn is refused before its first fit where the gate does not hold all of them. A share
-    (``budget.split``, ``gate.split``) is spent by one of these fits, once. Fits that
-    joblib would send to other processes are refused, as no account has them: ``n_jobs`` goes with
+    and ``delta`` (at all that is left, if no epsilon is given), and refuse what does not fit there. A search
+    of scikit-learn is refused before its first fit if its fits together exceed the gate. A share
+    (``budget.split``, ``gate.split``) is spent by one fit, once. Fits that joblib would send to other
+    processes are refused, as no account would include them: with ``n_jobs``, use
     ``joblib.parallel_config(backend="threading")``.
     """
 
@@ -465,10 +465,10 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def privacy_(self) -> Account:
         """The privacy account of all fits, in this process, of this object and of its clones.
 
-        Fits that joblib would send to other processes (``n_jobs``) are refused; those of copies and of forked
-        processes are not in it and come on top. After several fits each is listed by its guarantee, and
-        epsilons and deltas are added up. With a gate or a share this is the account of the gate: of all that
-        was released through it.
+        Fits that joblib would send to other processes (``n_jobs``) are refused; fits of copies and in forked
+        processes are not included and add to it. After several fits each is listed by its guarantee, and
+        epsilons and deltas are added up. With a gate or a share this is the account of the gate, with all
+        releases through it.
         """
         check_is_fitted(self, "selection_")
         return self._fits.account
@@ -481,7 +481,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
         return twin
 
     def _look_ahead(self, search: Any, splits: int) -> None:
-        """Refuse a search whose fits the gate does not hold, before the first of them is made."""
+        """Refuse a search whose fits exceed the gate, before the first of them is made."""
         if search.n_jobs not in (None, 1) and not _in_threads():
             raise ValueError(_ELSEWHERE)
         if not isinstance(self.budget, Gate):
@@ -518,12 +518,12 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
 
     @property
     def _fits(self) -> Fits:
-        # Kept from the first fit or clone on: scikit-learn wants nothing but parameters in ``__init__``.
+        # Made at the first fit or clone: scikit-learn allows only parameters in ``__init__``.
         fits: Fits = self.__dict__.setdefault("_fitted", Fits())
         return fits
 
     def _allowance(self) -> Allowance:
-        """What this fit may spend, and where."""
+        """The allowance of this fit: its share and gate."""
         if self.__dict__.get("_sent"):
             raise RuntimeError(_ELSEWHERE)
         given, epsilon = self.budget, self.epsilon
@@ -592,7 +592,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
         return None if names is None else list(names)
 
     def _forget(self) -> None:
-        """An earlier fit is over: were this one to fail, nobody is to read an old choice off new columns."""
+        """Delete the result of an earlier fit, so that it is not applied to new columns if this fit fails."""
         if hasattr(self, "selection_"):
             del self.selection_
 
@@ -605,19 +605,18 @@ class PrivateItemSelector(_PrivateSelector):
     """The k columns that serve most rows: one row per person, one column per item.
 
     ``objective`` is ``"coverage"`` (a person is served by any item they have), ``"probabilistic_coverage"``
-    (entries are chances), ``"facility_location"`` (entries are worths, up to the public ``bound``, 1 unless
-    declared), or a function from the matrix to a `Population`. ``constraint`` takes the place of k.
+    (entries are probabilities), ``"facility_location"`` (entries are values, up to the public ``bound``, 1
+    unless declared), or a function from the matrix to a `Population`. ``constraint`` replaces k.
     ``items_per_person`` keeps at most this many items of each person, chosen by a keyed hash of the row (see
-    ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; a number
-    makes the fit reproducible and is marked as not private. ``include`` and ``exclude``: public columns, by
-    name or by number, that are chosen from the start (they count towards k), and that cannot be;
-    ``candidates``: those that alone can be chosen, so that noise decides among fewer.
+    ``cap_items``). ``method`` as in `PrivateGreedy`. ``random_state=None`` draws secure randomness; with a
+    number the fit is reproducible and marked as not private. ``include`` and ``exclude``: public columns, by
+    name or by number, that are chosen from the start (they count towards k), and that cannot be chosen;
+    ``candidates``: the columns that alone can be chosen, so that noise decides among fewer.
 
-    Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; what is published is the
-    set of chosen columns and nothing else. Fits on the same people add up; a `Gate` as ``budget`` holds all
-    of them, also those of clones, to one budget. Which columns there are is taken for
-    public: an item that only one person has is not a public column. An ``objective`` whose people know better
-    (``Population.catalogue``) is a caveat of ``privacy_``.
+    Guarantee: every fit is (epsilon, delta)-DP for one row, under ``neighbours``; only the set of chosen
+    columns is released. Fits on the same people add up; a `Gate` as ``budget`` limits all of them, also those
+    of clones, to one budget. The list of columns is assumed public: an item that only one person has is not a
+    public column. If an ``objective`` knows otherwise (``Population.catalogue``), ``privacy_`` says so.
 
     >>> import numpy as np
     >>> X = np.eye(4)[np.random.default_rng(0).choice(4, 400, p=[0.5, 0.3, 0.1, 0.1])]
@@ -710,34 +709,35 @@ class PrivateItemSelector(_PrivateSelector):
 class PrivateFeatureSelector(_PrivateSelector):
     """The k most informative features about a class, chosen privately.
 
-    ``classes`` is the public list of classes, never read off the data: a class may have one person in it.
+    ``classes`` is the public list of classes, never inferred from the data: a class may have one person in
+    it.
 
-    ``objective="threshold"``: features are as good as the best rule "above t or not" tells the classes apart
-    (`thresholds`). It needs no range of the features, and neither units, long tails nor outliers matter; one
-    person moves a score by at most 1 (`covariance_range`). Where a pure epsilon is spent features are picked
-    by permute-and-flip, which loses less than exponential choices at the same rate. It cannot see that two
-    features say the same.
+    ``objective="threshold"``: features are scored by how well the best rule "above t or not" separates the
+    classes (`thresholds`). It needs no range of the features, and units, long tails and outliers do not
+    matter; one person moves a score by at most 1 (`covariance_range`). If pure epsilon is spent, features are
+    picked by permute-and-flip, which loses less than exponential choices at the same rate. Redundant features
+    are not recognised.
 
-    The others need ``bounds``, the public range of the features: one (low, high) for all of them, or arrays
-    of one per feature, never read off the data: a smallest or largest value belongs to somebody. Entries
-    outside are clipped. ``"covariance"``: the features with the largest absolute covariance with the class,
-    which falls with the width of the bounds; picked in the same way. ``"auto"``, the default, is covariance
-    where there are bounds and threshold where there are none (or more people than whose covariances are
-    exact, 2^21, where that number is public); ``objective_`` is what was taken. With the documented ranges of
-    five data sets both chose about as well; with ranges ten times as wide thresholds chose better on four and
-    as well on the fifth. So leave bounds out unless you know them. ``"mutual_information"``: greedy on
-    the information that the chosen features carry together about the class, in a naive Bayes model of
-    ``bins`` equal parts of their range (`MutualInformation`). One person can move it by about log(N) / N,
-    which hides it among hundreds or a few thousand people. ``scale="log"`` is for amounts, counts and
-    others that have long tails above ``low``, or whose highest value is a guess: entries count by their
-    logarithm, from a thousandth of the range on. Few large values then decide less, and bounds that are
-    ten times too wide cost less.
+    The other objectives need ``bounds``, the public range of the features: one (low, high) for all of them,
+    or arrays with one per feature, never inferred from the data: a smallest or largest value belongs to
+    somebody. Entries outside are clipped. ``"covariance"``: the features with the largest absolute covariance
+    with the class, which falls with the width of the bounds; picked in the same way. ``"auto"``, the default,
+    is covariance if there are bounds and threshold if there are none (or if there are more people than the
+    2^21 whose covariances are exact, where that number is public); ``objective_`` is the one used. With the
+    documented ranges of five data sets both chose about equally well; with ranges ten times as wide
+    thresholds chose better on four and as well on the fifth. So omit bounds unless you know them.
+    ``"mutual_information"``: greedy on the joint information of the chosen features about the class, in a
+    naive Bayes model of ``bins`` equal parts of their range (`MutualInformation`). One person can move it by
+    about log(N) / N, so that noise dominates with hundreds or a few thousand people. ``scale="log"`` is for
+    amounts, counts and others that have long tails above ``low``, or whose highest value is a guess: entries
+    are scaled logarithmically, from a thousandth of the range on. A few large values then matter less, and
+    bounds that are ten times too wide cost less.
 
     Guarantee: every fit is (epsilon, delta)-DP for one row of (X, y) together, under ``neighbours``; only the
-    set of chosen features is published. Fits on the same people add up; a `Gate` as ``budget`` holds all of
-    them, also those of clones, to one budget. Which features there are is taken for
-    public, and so are ``include`` and ``exclude``: features, by name or by number, that are chosen from the
-    start (they count towards k), and that cannot be. Mutual information is then what features add to them.
+    set of chosen features is released. Fits on the same people add up; a `Gate` as ``budget`` limits all of
+    them, also those of clones, to one budget. The list of features is assumed public, and so are ``include``
+    and ``exclude``: features, by name or by number, that are chosen from the start (they count towards k),
+    and that cannot be chosen. Mutual information is then the gain on top of the included ones.
     ``candidates``: the public features that alone can be chosen, so that noise decides among fewer.
 
     >>> import numpy as np
@@ -793,7 +793,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         self._forget()
         allowance = self._allowance()
         if isinstance(y, list | tuple):
-            y = np.array(y, dtype=object)  # nobody's class decides what kind those of others are
+            y = np.array(y, dtype=object)  # no person's class decides the type of the others'
         table, labels = validated(self, X, y)
         checks.one_of("objective", self.objective, OBJECTIVES)
         k = checks.whole("k", self.k, at_least=1)
@@ -801,7 +801,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         left = self._residual(k)
         known = known_classes(self.classes)
         scale = checks.one_of("scale", self.scale, SCALES)
-        # The number of people is public where they are replaced, and only there.
+        # The number of people is public under replacement only.
         public = allowance.share.neighbours == "replace"
         self.objective_ = self.objective
         if self.objective == "auto":
@@ -831,10 +831,10 @@ class PrivateFeatureSelector(_PrivateSelector):
         return self
 
     def clipped(self, public: Any) -> NDArray[np.float64]:
-        """The share of each feature's entries in a *public* table that ``bounds`` cut; many are a warning.
+        """The fraction of each feature's entries in a *public* table that ``bounds`` clip; warns if large.
 
-        For data that may be looked at: an old release, a synthetic table, a survey. Nothing is spent, and
-        nothing is protected.
+        For public data only: an old release, a synthetic table, a survey. Nothing is spent, and nothing is
+        protected.
         """
         table = check_array(public, dtype=np.float64)
         low, high = public_range(self.bounds, table.shape[1])
@@ -847,7 +847,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         return np.asarray(outside)
 
     def _residual(self, k: int) -> Residual:
-        """What there is to choose from, beside the features that are given."""
+        """The residual choice, given included and excluded features."""
         size, names = self.n_features_in_, self._names()
         included, excluded = (
             item_numbers(argument, () if given is None else given, size, names)
@@ -859,7 +859,7 @@ class PrivateFeatureSelector(_PrivateSelector):
         return Residual.of(Cardinality(k, size), included, excluded, names)
 
     def _instead(self, allowance: Allowance, left: Residual, n_people: int) -> str:
-        """What covariance would do, where a budget is too small for mutual information."""
+        """Advice on covariance for the warning that a budget is too small for mutual information."""
         if not allowance.share.private or n_people > MOST_PEOPLE or left.forced:
             return ""
         choice = covariance_choice(allowance.share, _picks(left), pure=paid_in_pure(allowance))
@@ -869,11 +869,11 @@ class PrivateFeatureSelector(_PrivateSelector):
         )
 
     def _largest(self, scores: NDArray[np.float64], left: Residual, allowance: Allowance) -> None:
-        """The features with the largest scores among those that are left, picked one by one."""
+        """Pick features privately by their scores, among those that are left."""
         share, gate, moves = allowance.share, allowance.gate, covariance_range()
         open_items = np.zeros(scores.size, dtype=np.bool_)
         open_items[left.free] = True
-        # Where there is nothing to choose, nothing is drawn, and nothing spent.
+        # If there is nothing to choose, nothing is drawn or spent.
         chosen = left.items(range(left.free.size) if left.forced else ())
         picks = 0 if left.forced else _picks(left)
         pure = paid_in_pure(allowance)

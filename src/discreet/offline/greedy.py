@@ -1,4 +1,4 @@
-"""Selectors: what all of them share, and greedy picks by the exponential mechanism."""
+"""The common base of offline selectors, and greedy picks by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -57,35 +57,35 @@ Floats = NDArray[np.float64]
 
 
 class Allowance:
-    """What may be spent on one choice (``share``), at which ``gate``, and what has been.
+    """What may be spent on one choice (``share``), its ``gate``, and what has been spent.
 
-    A `Budget` is spent whole, at a gate of its own. A `Share` (``budget.split``, ``gate.split``) and what is
-    left of a `Gate` are spent in the privacy definition that the gate keeps to: each release
-    calibrates it to fit ``share`` in that definition, and is refused here if it does not. Several allowances
-    from shares of one budget, or from one gate, stay within that budget together, about the same people.
+    A `Budget` is spent entirely, at a gate of its own. A `Share` (``budget.split``, ``gate.split``) and what
+    is left of a `Gate` are spent in the privacy definition that the gate keeps to: each release is calibrated
+    to fit ``share`` in that definition, and is refused here if it does not. Several allowances from shares of
+    one budget, or from one gate, together stay within that budget, about the same people.
     """
 
     def __init__(self, budget: Spending, seed: Seed = None) -> None:
         self.share = share = spend_from(budget, seed)
         assert share.gate is not None
         self.gate: Gate = share.gate
-        # Nobody else releases anything at a gate that was made here, for a whole budget.
+        # A gate made here, for a full budget, has no other users.
         self.alone = share.whole and not isinstance(budget, Gate) and getattr(budget, "gate", None) is None
         self._lost, self._lock = Loss(), threading.Lock()
 
     @property
     def account(self) -> Account:
-        """What was released through the gate: of a budget of one's own, in the best of all definitions.
+        """The account of the gate: in the best of all definitions if the gate was made for this choice.
 
-        There everything follows one plan. Elsewhere it is the gate's definition: what others release there
+        All releases then follow one plan. Otherwise it is in the gate's definition, as other releases there
         may depend on these answers.
         """
         return replace(self.gate.spent, definition=None) if self.alone else self.gate.spent
 
     def expect(self, *releases: tuple[Event, int], charged: bool = False) -> None:
-        """Refuse (event, count) releases that the share or the gate does not hold, before any is made.
+        """Refuse (event, count) releases that do not fit the share or the gate, before any is made.
 
-        ``charged``: it is one, which is charged in one go after this; the gate then looks at it by itself.
+        ``charged``: there is a single one, charged right after this; the gate then checks it itself.
         """
         with self._lock:  # of two threads with one share the second one finds what the first has spent
             share, lost = self.share, self._lost
@@ -114,8 +114,8 @@ class Allowance:
 class Residual:
     """A choice that starts from public items: ``included`` are in, ``free`` may be added, all others are out.
 
-    ``constraint`` says which of the free items, renumbered from 0, may be added together: those that the
-    whole constraint allows on top of ``included``. None where nothing can be added.
+    ``constraint`` is about the free items, renumbered from 0: it allows the sets that the full constraint
+    allows on top of ``included``. None if nothing can be added.
     """
 
     n_items: int
@@ -131,7 +131,7 @@ class Residual:
         exclude: Sequence[int] = (),
         labels: Sequence[Any] | None = None,
     ) -> Residual:
-        """What ``constraint``, which knows its items, leaves; ``labels`` are for errors.
+        """The residual of ``constraint``, which must know its number of items; ``labels`` are for errors.
 
         >>> left = Residual.of(Cardinality(3, n_items=6), include=[4], exclude=[0, 1])
         >>> left.constraint, left.free.tolist(), left.items([2, 0])
@@ -169,7 +169,7 @@ class Residual:
 
     @property
     def whole(self) -> bool:
-        """Whether the choice is among all items, from nothing."""
+        """Whether the choice is among all items, starting from the empty set."""
         return self.free.size == self.n_items
 
     @property
@@ -180,11 +180,11 @@ class Residual:
         return left is None or (left.rank >= size and left.contains(np.arange(size)))
 
     def items(self, chosen: Iterable[int]) -> list[int]:
-        """Items in the whole numbering: the included ones, then the chosen free ones."""
+        """Items in the full numbering: the included ones, then the chosen free ones."""
         return [*self.included.tolist(), *self.free[list(chosen)].tolist()]
 
     def point(self, x: Floats) -> Floats:
-        """A point of the free items among all items: 1 where included, 0 where ruled out."""
+        """A point of the free items, extended to all items: 1 where included, 0 where excluded."""
         if self.whole:
             return x
         point = np.zeros(self.n_items)
@@ -198,16 +198,16 @@ class OfflineSelector:
     """One selection under a constraint, paid from a `Budget`, a share of one, or a gate: an `Allowance`.
 
     ``include`` and ``exclude``: items that are in the set from the start, and items that cannot be chosen, by
-    label or by number (`Population.item_numbers`). Both must be public: facts of a catalogue, such as what is
-    sold out, never of the people. Included items count towards the constraint and stand first in the
-    selection; what others gain is what they add to them; and only picks that are made are paid for. Where
-    fewer items are left than the constraint allows, all of them are taken, and nothing is spent. What is
-    asked before there are people (``certified_loss``, ``plan``) takes numbers, and labels only under a
-    `Cardinality`, where it does not matter which items they are.
+    label or by number (`Population.item_numbers`). Both must be public: facts about a catalogue, such as what
+    is sold out, never about the people. Included items count towards the constraint and come first in the
+    selection; other items are scored on top of them; and only picks that are made are paid for. If fewer
+    items are left than the constraint allows, all of them are taken, and nothing is spent. Methods that need
+    no people (``certified_loss``, ``plan``) accept item numbers, and labels only under a `Cardinality`, where
+    it does not matter which items they are.
 
-    ``candidates``: the items that can be chosen, as public as the others (a catalogue's own order, last
-    month's releases, facts of the items); all others are out. Noise then decides among these alone: with
-    m of n items what a pick loses to it falls from ln(n) to ln(m).
+    ``candidates``: the items that can be chosen, public like the others (a catalogue's own order, last
+    month's releases, facts about the items); all others are out. Noise then decides among these alone: with
+    m of n items the loss of a pick to noise falls from a multiple of ln(n) to one of ln(m).
     """
 
     constraint: Constraint
@@ -219,7 +219,7 @@ class OfflineSelector:
     candidates: tuple[Any, ...] | None
     _allowance: Allowance
     _turns: Turns
-    _residual: Residual | None = None  # once it was chosen for people, who know their labels
+    _residual: Residual | None = None  # set by a selection, which knows the labels
 
     def __init__(
         self,
@@ -257,17 +257,17 @@ class OfflineSelector:
 
     @property
     def budget(self) -> Budget:
-        """The budget that ``share`` is of."""
+        """The budget of which ``share`` is a part."""
         return self._allowance.share.budget
 
     @property
     def share(self) -> Share:
-        """What the one selection may spend, and in which privacy definition."""
+        """What the selection may spend, and in which privacy definition."""
         return self._allowance.share
 
     @property
     def privacy(self) -> Account:
-        """The account of what has been released so far; at a gate that was given, by others as well."""
+        """The account of all releases so far; at a given gate, including those of others."""
         return self._allowance.account
 
     @property
@@ -280,7 +280,7 @@ class OfflineSelector:
         )
 
     def _over(self, n_items: int | None) -> Residual:
-        """What there is to choose from, before there are people."""
+        """The residual before people are known."""
         size = self.constraint.n_items if n_items is None else n_items
         if size is None:
             raise ValueError(f"{self.constraint!r} does not know its ground set; give n_items")
@@ -292,7 +292,7 @@ class OfflineSelector:
             inside = item_numbers("include", self.include, size)
             outside = [*item_numbers("exclude", self.exclude, size), *self._no_candidates(size, inside)]
             return Residual.of(constraint, inside, outside)
-        # Which ones they are makes no difference, and labels are not known yet.
+        # Under a cardinality constraint only their number matters, and labels are not known yet.
         given = (*self.include, *self.exclude)
         if len(given) > size:
             raise ValueError(f"include and exclude hold {len(given)} items; there are n_items={size}")
@@ -305,7 +305,7 @@ class OfflineSelector:
     def _no_candidates(
         self, size: int, inside: Sequence[int], labels: Sequence[Any] | None = None, *, public: bool = True
     ) -> Iterable[int]:
-        """The items that are not candidates, without those that are in from the start."""
+        """The items that are neither candidates nor included."""
         if self.candidates is None:
             return ()
         found = item_numbers("candidates", self.candidates, size, labels, public=public)
@@ -313,7 +313,7 @@ class OfflineSelector:
         return out
 
     def _left(self, people: Population, include: Any, exclude: Any) -> Residual:
-        """What there is to choose from for these people."""
+        """The residual for these people."""
         if not isinstance(people, Population):
             raise TypeError(
                 f"people must be a population, e.g. objectives.Coverage(matrix), got {type(people).__name__};"
@@ -341,7 +341,7 @@ class OfflineSelector:
             )
 
     def _noisy(self, values: Floats, noise: Event, label: str, changed: int | None = None) -> Floats:
-        """``values`` with the noise that was calibrated for them."""
+        """``values`` with the noise of ``noise``, released and charged under ``label``."""
         gate = self._gate
         if isinstance(noise, GaussianNoise):
             found = gate.gaussian(values, noise.sigma, noise.sensitivity, changed=changed, label=label)
@@ -358,7 +358,7 @@ class OfflineSelector:
 
 
 def least_epsilon(enough: Callable[[Share], bool], share: Share) -> float:
-    """The least epsilon, to three digits and from that of ``share`` on, with which such a share is enough."""
+    """The least epsilon, at least that of ``share`` and to three digits, at which ``enough`` holds."""
 
     def reached(epsilon: float) -> bool:
         return enough(replace(share, budget=replace(share.budget, epsilon=epsilon)))
@@ -375,7 +375,7 @@ def least_epsilon(enough: Callable[[Share], bool], share: Share) -> float:
 
 
 def _given(argument: str, items: Any) -> tuple[Any, ...]:
-    """Items as they were named; a selection is its labels, or its numbers where it has none."""
+    """Items as given; for a selection its labels, or its numbers if it has none."""
     if items is None:
         return ()
     if isinstance(items, Selection):
@@ -384,16 +384,16 @@ def _given(argument: str, items: Any) -> tuple[Any, ...]:
 
 
 METHODS: tuple[GreedyMethod, ...] = get_args(GreedyMethod)[1:]  # without "auto"
-# What "auto" looks at: the exact composition takes a while, up to seconds for thousands of picks.
+# The methods that "auto" compares: the exact composition takes up to seconds for thousands of picks.
 _QUICK = METHODS[:4]
-# What is left of a share when cost-benefit picks have an account of their own, for the best single item and
-# for the choice between the two.
+# If cost-benefit picks have an account of their own: the part of a share for the best single item and for the
+# choice between the two.
 _ENDS = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
 class GreedyPlan:
-    """Picks at one rate, what else is chosen, what is paid, and why this method."""
+    """Picks at one rate, the choices after them, the noise of gains, and the reason for the method."""
 
     picks: Picks
     ends: Picks | None
@@ -406,7 +406,7 @@ class GreedyPlan:
 
 
 def plan_with(problem: SelectionProblem, share: Share, method: str, gains_fraction: Fraction) -> GreedyPlan:
-    """The plan by one method; ValueError, with the reason, where its account does not apply.
+    """The plan by one method; ValueError, with the reason, if its account does not apply.
 
     ``gains_fraction`` of the share is for releasing the picks' gains.
     """
@@ -435,9 +435,9 @@ def plan_with(problem: SelectionProblem, share: Share, method: str, gains_fracti
 def choose_plan(problem: SelectionProblem, share: Share, method: str, gains_fraction: Fraction) -> GreedyPlan:
     """The plan by ``method``; for ``"auto"`` the one whose draws lose least: see `draws_loss`.
 
-    For one kind of draws that is the largest rate that people's gains enter with. What a sample itself can
-    lose is left out of the comparison: its certificate allows for the worst set of all those that were never
-    in problem, and on real data it is small compared with what a larger rate brings.
+    For draws of one kind that is the plan with the largest average rate. The loss from sampling itself is
+    left out of the comparison: its certificate is for the worst case over all sets, and on real data it is
+    small compared with the advantage of a larger rate.
     """
     if method != "auto" or not share.private:
         plan = plan_with(problem, share, "basic" if method == "auto" else method, gains_fraction)
@@ -451,7 +451,7 @@ def choose_plan(problem: SelectionProblem, share: Share, method: str, gains_frac
             notes.append(f"{name}: {error}")
             continue
         temperature = plan.picks.temperature
-        alike = problem.costs is None and problem.picks  # then what is lost falls with the temperature
+        alike = problem.costs is None and problem.picks  # then the loss falls with the temperature
         lost = -temperature if alike else draws_loss(problem, plan.picks, plan.ends)
         plans.append((lost, plan))
         sample = "" if plan.picks.keep is None else f" (a sample of {plan.picks.chance:.3g} of the people)"
@@ -467,7 +467,7 @@ def _costs(constraint: Constraint) -> ChargedCosts | None:
 
 
 def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
-    """The share of the best set's value that greedy is worth under ``constraint``; None if not known."""
+    """The approximation ratio of greedy under ``constraint``; None if not known."""
     if costs is not None:
         return costs.ratio
     if isinstance(constraint, Cardinality):
@@ -479,9 +479,9 @@ def ratio(constraint: Constraint, costs: ChargedCosts | None) -> float | None:
 def utility_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
     """Bound on `ratio` x OPT - E f(S); f sums over people, and E is over the draws. See `bounds.greedy`.
 
-    ``problem.n_people`` must be known: the bound grows with it. Where ``picks`` look at a sample (``keep``
-    is not None), what the sample can lose is added. ``ends`` are the draws that follow the picks under a
-    knapsack: the best single item, and the choice between it and the set; None if there are none.
+    ``problem.n_people`` must be known: the bound grows with it. If ``picks`` use a sample (``keep`` is not
+    None), the loss from sampling is added. ``ends`` are the draws that follow the picks under a knapsack: the
+    best single item, and the choice between it and the set; None if there are none.
     """
     n_people = problem.n_people
     assert n_people is not None
@@ -490,17 +490,17 @@ def utility_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) ->
         total += greedy_bounds.sampling_loss(
             problem.n_items, problem.picks, n_people, picks.chance, problem.bound
         )
-    # Under a knapsack scores are gains x smallest / charged cost: what rounding takes from a score is charged
-    # cost / smallest times as much in the gain, and `costs.most` times for all picks of a set together.
+    # Under a knapsack scores are gains x smallest / charged cost: rounding of a score is charged cost /
+    # smallest times as large in the gain, and `costs.most` times for all picks of a set together.
     times = problem.picks if problem.costs is None else max(problem.picks, math.ceil(problem.costs.most))
     return total + greedy_bounds.rounding(times, n_people, problem.unit)
 
 
 def draws_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> float:
-    """The part of `utility_loss` that comes from drawing instead of taking the best.
+    """The part of `utility_loss` that comes from random draws instead of taking the best.
 
-    Plans are compared by it, also where no bound is claimed: then an unknown number of people counts as 1,
-    and constraints without a known ratio as matroids.
+    Plans are compared by it even if no bound is claimed: an unknown number of people then counts as 1, and
+    constraints without a known ratio as matroids.
     """
     n, k, temperature, n_people = problem.n_items, problem.picks, picks.temperature, problem.n_people or 1
     if k == 0:
@@ -514,7 +514,7 @@ def draws_loss(problem: SelectionProblem, picks: Picks, ends: Picks | None) -> f
 
 
 def chance_of_a_favourite(problem: SelectionProblem, plan: GreedyPlan) -> float | None:
-    """How likely the first pick takes an item that everybody values fully over others that nobody does."""
+    """The probability that the first pick takes an item valued fully by all over others valued by nobody."""
     if problem.gap is None or problem.n_items < 2:
         return None
     odds = math.exp(-min(700.0, plan.picks.temperature * problem.gap))
@@ -532,7 +532,7 @@ def _gains_noise(problem: SelectionProblem, share: Share, picks: Picks, gains_fr
     if share.definition is None:
         spent = event_loss(picks.event) * picks.count
         assert spent.pure is not None
-        # More than plain epsilon allows has to be paid in zCDP, and so has the noise.
+        # If the picks exceed pure epsilon, they are charged in zCDP, and so is the noise.
         concentrated = spent.pure > share.part(1 - gains_fraction).epsilon
         return (
             GaussianNoise.within(part, l2, definition="zcdp")
@@ -546,24 +546,24 @@ _DECIMALS = re.compile(r"\d+(?:\.\d+(?:e[-+]?\d+)?|e[-+]?\d+)")
 
 
 class Step(NamedTuple):
-    """What is worked out, how (numbers, + - * / **, exp, log and sqrt), and what comes of it."""
+    """A quantity, its formula (numbers, + - * / **, exp, log and sqrt), and its value."""
 
     what: str
     how: str
     value: float
 
     def __str__(self) -> str:
-        """For a reader: six digits of every number; ``how`` has them all."""
+        """For readers: six digits of every number; ``how`` has all digits."""
         value = f"{self.value:.6g}"
         how = _DECIMALS.sub(lambda found: f"{float(found[0]):.6g}", self.how)
         return f"{self.what}: {value}" if how == value else f"{self.what}: {how} = {value}"
 
 
 def steps(plan: GreedyPlan, budget: Budget, bound: float) -> list[Step]:
-    """The steps for the picks of a plan; what else is released stands in the account by itself.
+    """The calculation of the loss of a plan's picks; other releases are listed in the account.
 
-    Every number is given with enough digits to be worked out again. The proofs are those of the functions
-    in `privacy.picks`; the account is the same with rounding taken care of.
+    Every number has enough digits to be recomputed. The proofs are those of the functions in `privacy.picks`;
+    the account is the same, with rounding included.
     """
     picks, replaced = plan.picks, budget.neighbours == "replace"
     if not budget.private:
@@ -636,22 +636,22 @@ def _sums(weight: float, budget: Budget) -> list[Step]:
     ]
 
 
-# Where the number of people is private, exact sums are laid out for this many unless told otherwise.
+# If the number of people is private, exact sums are sized for this many by default.
 MOST_PEOPLE = 1 << 24
 _ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
-# For the rounding of the sensitivity itself, which knows that of values.
+# For the rounding of the sensitivity itself; that of values is included in it.
 _ROUNDED = 1.0 + 2.0**-30
 
 
 @dataclass(frozen=True)
 class SelectionProblem:
-    """What is to be chosen, in public terms: from the items that are ``left``, on top of the included ones.
+    """A choice in public terms: from the items that are ``left``, on top of the included ones.
 
-    ``constraint`` and ``n_items`` are about the items that are left. ``width`` is how far one person can push
-    two scores apart, ``gap`` how far apart scores can be at all (None if the number of people is not public).
-    ``apart`` says why people's parts do not add up (None: they do, so that the accounts of sums over people
-    hold). ``unit`` is the step of exact sums, 0 for averages. ``moved`` is how far one person moves the gains
-    of all picks together, in L1 and L2.
+    ``constraint`` and ``n_items`` are about the items that are left. ``width`` is how far one person can
+    change the difference of two scores, ``gap`` the largest possible difference (None if the number of people
+    is not public). ``apart`` is the reason why accounts of sums over people do not apply (None: they do).
+    ``unit`` is the step of exact sums, 0 for averages. ``moved`` is how far one person moves the gains of all
+    picks together, in L1 and L2.
     """
 
     left: Residual
@@ -668,7 +668,7 @@ class SelectionProblem:
 
     @cached_property
     def picks(self) -> int:
-        """The most picks that can depend on anybody: the last of all items is not a choice."""
+        """The most picks that can depend on data: taking the last of all items is not a choice."""
         return min(self.constraint.rank, self.n_items - 1)
 
     @cached_property
@@ -677,7 +677,7 @@ class SelectionProblem:
         return 2 if self.costs is not None and self.costs.large.size else 0
 
     def scores(self, people: Population) -> Scores:
-        """The set before the picks, over ``people``, who may be a sample of those that were asked about."""
+        """The growing set before the picks, over ``people``, who may be a sample."""
         scores: Scores
         scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
         return scores if self.left.whole else OnTop(scores, self.left)
@@ -691,14 +691,14 @@ def _of_averages(people: Population, neighbours: str, picks: int) -> tuple[float
 
 
 def _of_each(each: float, picks: int) -> tuple[float, float]:
-    """How far all picks' gains move together, in L1 and L2, where each moves by ``each``."""
+    """How far all picks' gains move together, in L1 and L2, if each moves by ``each``."""
     return picks * each, math.sqrt(picks) * each
 
 
 class Averages:
-    """A population's own average gains, asked for again after each addition, when they are needed.
+    """A population's own average gains, computed again after each addition, when needed.
 
-    `Population.sensitivity` speaks of these numbers as computed.
+    `Population.sensitivity` is about these numbers as computed.
     """
 
     def __init__(self, people: Population) -> None:
@@ -741,60 +741,60 @@ Scores = FixedPointGains | Averages | OnTop
 
 def addable(constraint: Constraint, n_items: int, chosen: list[int]) -> NDArray[np.intp]:
     """The items that fit on top of the chosen ones."""
-    if isinstance(constraint, Cardinality):  # which is not asked about every item
+    if isinstance(constraint, Cardinality):  # faster than testing every item
         return np.setdiff1d(np.arange(n_items), chosen, assume_unique=True)
     return np.flatnonzero(constraint.addable(np.array(chosen, dtype=np.intp)))
 
 
 class PrivateGreedy(OfflineSelector):
-    """Items picked one after the other, by the exponential mechanism on what each would add.
+    """Items picked one after another, by the exponential mechanism on their marginal gains.
 
     ``constraint``: a `Constraint`, or k for at most k items. Under a knapsack, alone or in an intersection,
-    gains are weighed against costs (`bounds.charged_costs`). If some item costs more than half the capacity,
-    the best of those is picked as well and a last private choice is made between it and the picks, where a
-    guarantee is had by that: for a knapsack alone or with a `Cardinality`.
+    gains are weighed against costs (`bounds.charged_costs`). For a knapsack alone or with a `Cardinality`, if
+    some item costs more than half the capacity, the best such item is picked as well and a last private
+    choice is made between it and the picks, as the utility guarantee requires.
 
     ``select(people)`` takes a population. Scores are sums over its people, each person's part rounded down
-    to a public step and held to [0, ``bound``]: exact, and never divided by the number of people. With
+    to a public step and clipped to [0, ``bound``]: exact, and never divided by the number of people. With
     ``sensitivity`` the objective is one function of everybody's data instead, and one person can move the
     value of any set by at most that; `MutualInformation` and mixtures of unlike populations know their own.
 
-    ``method`` says how the picks are accounted for (`privacy.picks`):
+    ``method`` is the account of the picks (`privacy.picks`):
 
     - ``"basic"``: epsilon shared equally among the picks.
     - ``"zcdp"``: privacy losses of bounded range, composed in zCDP; needs a delta.
-    - ``"decomposable"``: what all picks together can gain one person; the number of picks does not matter.
+    - ``"decomposable"``: charged by one person's total gain over all picks, whatever their number.
       Monotone sums over people only; needs a delta.
     - ``"subsampled"``: picks on a secret sample of the people, by permute-and-flip instead of exponential
       weights. Monotone sums over people only; pure epsilon, and the number of picks does not matter.
     - ``"exact"``: all picks declared together, and charged by their exact composition (`ExactChoices`); needs
-      a whole budget with a delta, and one row of each person. From five picks on the rate is 7 to 16 % above
-      ``"zcdp"`` (at epsilon 1, delta 1e-6), for any objective. To settle it takes a moment (seconds for
-      thousands of picks), so ``"auto"`` does not look at it.
-    - ``"auto"``: of the first four, whichever lets people's gains enter with the largest rate on average
-      (rate x chance of being in the sample; under a knapsack the last two choices count as well).
-      ``method_used`` and ``reason`` say which and why. It is decided from public facts alone.
+      a full budget with a delta, and one row of each person. From five picks on the rate is 7 to 16 % above
+      ``"zcdp"`` (at epsilon 1, delta 1e-6), for any objective. Computing it takes a moment (seconds for
+      thousands of picks), so ``"auto"`` does not try it.
+    - ``"auto"``: of the first four, the one with the largest average rate of people's gains (rate x
+      probability of being in the sample; under a knapsack the last two choices count as well).
+      ``method_used`` and ``reason`` say which and why. The decision uses public information only.
 
-    ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals over people of what
-    each pick added (of the objective itself where that is not a sum over people), in ``selection.gains``;
-    without it no gains are given out. ``max_people``: the most people there can be, public. It is needed only
-    under ``neighbours="add_remove"``, where their number is private: without it sums are laid out for 16
-    million, and nobody is warned of a budget that is too small. ``include``, ``exclude`` and ``candidates``:
-    public items that are in from the start, that cannot be chosen, and that alone can; see `OfflineSelector`.
+    ``release_gains``: the share of the budget (for instance 0.2) spent on noisy totals over people of each
+    pick's gain (in the objective itself if that is not a sum over people), in ``selection.gains``; without it
+    no gains are released. ``max_people``: a public upper bound of the number of people. It matters only under
+    ``neighbours="add_remove"``, where that number is private: without it sums are sized for 16 million, and
+    there is no warning of a budget that is too small. ``include``, ``exclude`` and ``candidates``: public
+    items that are in from the start, that cannot be chosen, and that alone can; see `OfflineSelector`.
 
     Formal guarantee: everything in the `Selection` is (epsilon, delta)-DP under the budget's neighbours;
     choices are drawn exactly and sums are exact, so this holds for the numbers as computed (a stated
-    ``sensitivity`` needs room for rounding). A person may own up to ``budget.max_rounds_per_person`` rows of
+    ``sensitivity`` must allow for rounding). A person may own up to ``budget.max_rounds_per_person`` rows of
     the population; the guarantee is about the person, by group privacy over the rows. One object holds one
-    budget: `select` spends all of it, and a second one raises `BudgetExceeded`. Where there is nothing to
-    choose, all items being allowed together, nothing is spent. ``budget`` may also be a share
+    budget: `select` spends all of it, and a second call raises `BudgetExceeded`. If all items are allowed
+    together there is nothing to choose, and nothing is spent. ``budget`` may also be a share
     (``budget.split``, ``gate.split``), or a `Gate`, for instance one that has chosen the catalogue
     (`data.private_catalogue`): the picks then take no more than the share, or what the gate has left, in its
-    privacy definition, and one account shows everything that left through it.
+    privacy definition, and one account lists all releases through the gate.
 
-    Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of
-    1 - 1/e for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems, and that of its charged
-    costs for a knapsack, alone or with at most k items. Nothing is known of a knapsack with other limits.
+    Utility, for monotone submodular objectives: E f(S) >= ratio OPT - certified_loss, with a ratio of 1 - 1/e
+    for at most k items, 1/2 for matroids, 1/(p + 1) for p-extendible systems, and that of its charged costs
+    for a knapsack, alone or with at most k items. No ratio is known for a knapsack with other limits.
 
     Gupta, Ligett, McSherry, Roth and Talwar (2010); Mitrovic, Bun, Krause and Karbasi (2017); the discrete
     steps of paper 003. ``epsilon=inf`` is plain greedy, the first of equals.
@@ -816,7 +816,7 @@ class PrivateGreedy(OfflineSelector):
     release_gains: float | None
     _gains_fraction: Fraction
     _plan: GreedyPlan | None = None
-    _advice = ""  # what would do better where the budget is too small
+    _advice = ""  # advice appended to the warning of a budget that is too small
 
     def __init__(
         self,
@@ -851,14 +851,14 @@ class PrivateGreedy(OfflineSelector):
             _gains_fraction=exact(release_gains or 0),
         )
         if self.constraint.n_items is not None:
-            # A method that cannot be accounted for is refused before there is any data.
+            # A method whose account does not apply is refused before there is any data.
             self._chosen_plan(self._problem(Residual.of(self.constraint), None))
 
     # --- what is known in advance ----------------------------------------------------------------
 
     @property
     def method_used(self) -> str | None:
-        """How the picks were accounted for; None before `select`."""
+        """The account of the picks; None before `select`."""
         return None if self._plan is None else self._plan.method
 
     @property
@@ -873,14 +873,14 @@ class PrivateGreedy(OfflineSelector):
 
     @property
     def ratio(self) -> float | None:
-        """What greedy is worth against the best set, for monotone submodular functions; None if not known."""
+        """The approximation ratio, for monotone submodular functions; None if not known."""
         constraint: Constraint | None = self.constraint
         if self._residual is not None or _costs(self.constraint) is not None:
             constraint = self._over(None if self._residual is None else self._residual.n_items).constraint
         return 1.0 if constraint is None else ratio(constraint, _costs(constraint))
 
     def plan(self, n_items: int | None = None, n_people: int | None = None) -> GreedyPlan:
-        """How a selection would be made and paid for: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
+        """How a selection would be made and charged: ``plan.method``, ``plan.picks.rate``, ``plan.reason``.
 
         For a monotone sum over ``n_people`` people (or an objective with a stated ``sensitivity``).
         """
@@ -889,8 +889,8 @@ class PrivateGreedy(OfflineSelector):
     def certified_loss(self, n_people: int, n_items: int | None = None) -> float:
         """Bound on ``ratio`` x OPT - E f(S), for a monotone submodular sum f over this many people.
 
-        What the picks' randomness, a sample, and rounding can cost, in units of the sum over people; see
-        `bounds.greedy`. Not cut at the trivial bound, n_people x bound.
+        The loss from the picks' randomness, a sample, and rounding, in units of the sum over people; see
+        `bounds.greedy`. Not limited to the trivial bound, n_people x bound.
 
         >>> import discreet as dc
         >>> round(PrivateGreedy(5, dc.Budget(1.0, 1e-6), "zcdp").certified_loss(32_710, n_items=285))
@@ -905,7 +905,7 @@ class PrivateGreedy(OfflineSelector):
         left = self._over(n_items)
         if left.constraint is None:
             return 0.0
-        # The plan is the one that `select` would make, which may not know how many people there are.
+        # The plan is the one that `select` would make, for which the number of people may not be public.
         problem = self._problem(left, size)
         plan = self._chosen_plan(problem)
         if not self.budget.private:
@@ -915,9 +915,9 @@ class PrivateGreedy(OfflineSelector):
     def picks_above_chance(self, n_people: int, n_items: int | None = None) -> int:
         """About how many picks can be better than chance, from public sizes alone.
 
-        Greedy's picks add less and less, and all together no more than everybody's bound: the t-th adds at
-        most n_people x bound / t. It counts while an item that adds this much, beside others that add
-        nothing, is drawn as often as not. Under a knapsack costs are left out.
+        Greedy's gains fall, and sum to at most everybody's bound: the t-th is at most n_people x bound / t.
+        The pick counts as long as an item with this gain, among others with gain 0, is drawn with probability
+        1/2 or more. Under a knapsack costs are left out.
 
         >>> import discreet as dc
         >>> PrivateGreedy(50, dc.Budget(1.0)).picks_above_chance(600, n_items=200)
@@ -936,7 +936,7 @@ class PrivateGreedy(OfflineSelector):
 
     @property
     def arithmetic(self) -> list[Step]:
-        """How the guarantee of the picks follows from their rate, one step after the other."""
+        """How the guarantee of the picks follows from their rate, step by step."""
         if self._plan is None or not self.budget.private:
             return []
         spent = self.privacy.epsilon()
@@ -957,8 +957,7 @@ class PrivateGreedy(OfflineSelector):
     ) -> Selection:
         """The chosen items in the order of choice, those of ``include`` before them.
 
-        ``include`` and ``exclude`` add to those the selector was made with. ``progress`` shows how far the
-        picking is.
+        ``include`` and ``exclude`` add to those the selector was made with. ``progress`` shows the progress.
         """
         with self._turns.take("select()"):
             return self._select(people, self._asked(people, include, exclude), progress)
@@ -1009,13 +1008,13 @@ class PrivateGreedy(OfflineSelector):
         *,
         averages: bool = False,
     ) -> SelectionProblem:
-        """The public terms of a choice among ``size`` people, of the population's kind where that is known.
+        """The public terms of a choice over ``size`` people, of the population's kind if that is known.
 
         ``averages``: by the population's own average gains instead of exact sums over people.
 
-        Included items are public and the same for neighbours. So what one person adds to a score on top of
-        them keeps to the bounds it has anywhere: in [0, bound] and, over all picks, at most the bound in sum,
-        for a monotone person; and to a stated or known sensitivity of all sets as large as the whole one.
+        Included items are public and the same for neighbours. So one person's part of a score on top of them
+        has the usual bounds: in [0, bound] and, over all picks, at most the bound in sum, for a monotone
+        person; and a stated or known sensitivity holds for all sets up to the size of the full one.
         """
         constraint, n_items = left.constraint, int(left.free.size)
         if constraint is None:
@@ -1024,7 +1023,7 @@ class PrivateGreedy(OfflineSelector):
         costs = _costs(constraint)
         monotone = people is None or people.monotone
         if costs is not None and not monotone:
-            costs = replace(costs, large=costs.large[:0])  # no guarantee to save, and values are not held
+            costs = replace(costs, large=costs.large[:0])  # no guarantee needs it here, and values may fall
         picks, weighed = min(constraint.rank, n_items), costs is not None
         exact = self.sensitivity is None and (people is None or (people.sums_over_people and not averages))
         unit, apart = 0.0, None if monotone else "it is for monotone objectives"
@@ -1047,13 +1046,13 @@ class PrivateGreedy(OfflineSelector):
         return self.budget.neighbours == "add_remove"
 
     def _most(self, people: Population | None) -> float:
-        """The most that one person's part of a score can be in size."""
+        """The largest absolute value of one person's part of a score."""
         return self.bound if people is None or people.monotone else max(people.ranges()[2:])
 
     def _of_sums(
         self, people: Population | None, size: int | None, picks: int
     ) -> tuple[float, float | None, tuple[float, float]]:
-        """For exact sums over people, each person's part of which lies in a public range."""
+        """For exact sums over people, with each person's part in a public range."""
         if people is None or people.monotone:
             width = ScoreChange(self.bound, one_directional=self._one_way).range
             moved = (width, self.bound if self._one_way else _ROOT_TWO * self.bound)
@@ -1066,15 +1065,15 @@ class PrivateGreedy(OfflineSelector):
     def _of_one_function(
         self, people: Population | None, picks: int, sets: int, weighed: bool
     ) -> tuple[float, float | None, tuple[float, float], str]:
-        """For one function of everybody's data, no sum over people, on sets of up to ``sets`` items."""
+        """For one function of everybody's data instead of a sum, on sets of up to ``sets`` items."""
         if self.sensitivity is not None:
             each = 2.0 * self.sensitivity
-            # All values move with f(S): that cancels between gains, unless costs weigh them.
+            # The change of f(S) is common to all gains and cancels in differences, unless costs weigh them.
             width = (2.0 if weighed else 1.0) * each
             why = "it is for sums over people, and a sensitivity was stated instead"
             return width, None if people is None else people.bound, _of_each(each, picks), why
         assert people is not None
-        # Of a table of features one person moves the more, the more features there are.
+        # One person's influence on mutual information grows with the number of features.
         options = {"set_size": sets} if isinstance(people, MutualInformation) else {}
         each, width = (
             people.sensitivity(self.budget.neighbours, norm, **options) * _ROUNDED
@@ -1084,7 +1083,7 @@ class PrivateGreedy(OfflineSelector):
         return 2.0 * each if weighed else width, people.bound, _of_each(each, picks), why
 
     def _asked(self, people: Population, include: Any, exclude: Any) -> Residual:
-        """Everything that can be wrong is found here, before anything is spent."""
+        """Check everything that can be wrong before anything is spent; returns the residual."""
         left = self._left(people, include, exclude)
         whole = left.constraint if left.whole else None
         if whole is not None and not addable(whole, people.n_items, []).size:
@@ -1111,26 +1110,26 @@ class PrivateGreedy(OfflineSelector):
         if left.constraint is not None:
             people.check_picks(most_items(left))
         if people.row_source() is None:
-            answers.vector("gains", people.gains([]), people.n_items)  # what fails at once must fail here
+            answers.vector("gains", people.gains([]), people.n_items)  # fails before anything is spent
         if isinstance(people, SetFunction):
             people.value(
                 _maximal_set(left)
-            )  # a bound that is too small: later, people who exceed it count as nothing
+            )  # raises if the bound is too small; later, people who exceed it count as 0
         return left
 
     def _by_average(self, people: Population, problem: SelectionProblem, plan: GreedyPlan) -> bool:
-        """Whether scores are the population's own averages instead of exact sums."""
+        """Whether to score by the population's own averages instead of exact sums."""
         if plan.method not in ("basic", "zcdp", "exact") or self._one_way:
             return False
         if self.sensitivity is not None or not people.sums_over_people:
-            return False  # already are
+            return False  # no exact sums there anyway
         if problem.ends and problem.left.included.size:
-            return False  # what the picks add is then a difference of two averages, and rounds twice
-        # Functions of unknown origin are asked one by one: what they give is clipped, and they may fail.
+            return False  # the picks' value is then a difference of two averages, rounded twice
+        # User functions are evaluated person by person: their values are clipped, and they may fail.
         return people.built_in and row_parts(people) is None
 
     def _warn(self, problem: SelectionProblem, plan: GreedyPlan) -> None:
-        """Warn where the first pick is hardly better than chance, with the epsilon that would do."""
+        """Warn if the first pick is hardly better than chance, naming an epsilon that is enough."""
         chance = chance_of_a_favourite(problem, plan)
         if chance is None or chance >= 0.5 or not self.budget.private:
             return
@@ -1150,7 +1149,7 @@ class PrivateGreedy(OfflineSelector):
     def _picked(
         self, people: Population, problem: SelectionProblem, plan: GreedyPlan, progress: bool
     ) -> tuple[list[int], int]:
-        """The picked items, and how many scores were asked for; reserves what the picks release."""
+        """Reserve and make the picks; returns the items and the number of scores computed."""
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
@@ -1162,7 +1161,7 @@ class PrivateGreedy(OfflineSelector):
             label = "best single item, and which of the two"
             end_release = self._gate.reserve(ends.event, ends.count, draws=2, label=label)
         some = people if picks.keep is None else people.sampled(release, picks.keep)
-        # Of nobody every pick is a fair draw. What follows the picks must not tell, so nothing is left out.
+        # With an empty sample all scores are 0. This must not show, so no step is skipped.
         growing: Scores
         if some is None:
             growing = FixedPointGains(problem.n_items, [], [], problem.unit, problem.bound)
@@ -1178,7 +1177,7 @@ class PrivateGreedy(OfflineSelector):
     def _pick_all(
         self, growing: Scores, problem: SelectionProblem, picks: Picks, release: Release, progress: bool
     ) -> int:
-        """Pick until nothing more fits; how many scores were looked at."""
+        """Pick until nothing more fits; returns the number of scores computed."""
         queries = 0
         weights = None if problem.costs is None else problem.costs.weights
         turns = range(problem.constraint.rank)
@@ -1196,7 +1195,7 @@ class PrivateGreedy(OfflineSelector):
     def _or_best_single(
         self, people: Population, chosen: list[int], problem: SelectionProblem, ends: Picks, release: Release
     ) -> list[int]:
-        """The picks, or the best of the items that cost more than half the capacity."""
+        """Choose between the picks and the best of the items that cost more than half the capacity."""
         assert problem.costs is not None
         whole = problem.scores(people)
         large = problem.costs.large
@@ -1204,7 +1203,7 @@ class PrivateGreedy(OfflineSelector):
         place = _drawn(release, alone, ends)
         if problem.unit:
             together = math.fsum(whole.add(item) for item in chosen)
-        else:  # in one go: a sum of averages would round once more for every pick
+        else:  # one difference: a sum of averages would round once more for every pick
             start, both = problem.left.items([]), problem.left.items(chosen)
             together = answers.number("value", people.value(both) - people.value(start))
         if _drawn(release, np.array([together, alone[place]]), ends) == 0:
@@ -1219,12 +1218,12 @@ class PrivateGreedy(OfflineSelector):
         assert plan.gains is not None
         noisy = self._noisy(gains, plan.gains, "gains of the picks")
         if not problem.unit and self.sensitivity is None and people.sums_over_people:
-            noisy = noisy * len(people)  # averages are for replaced people, whose number is public
+            noisy = noisy * len(people)  # averages are for replacement, where the number is public
         return (*(math.nan for _ in problem.left.included), *noisy.tolist())
 
 
 def most_items(left: Residual) -> int:
-    """The most items that there can be in the end."""
+    """The most items of a resulting set."""
     picked = 0 if left.constraint is None else min(left.constraint.rank, int(left.free.size))
     return picked + int(left.included.size)
 

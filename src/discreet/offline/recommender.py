@@ -1,4 +1,4 @@
-"""A private item model of everybody at once, from which each person's own set is computed."""
+"""A private item model of all people, from which each person's own set is computed."""
 
 from __future__ import annotations
 
@@ -27,35 +27,34 @@ from ..privacy import GaussianNoise, Seed
 from ..privacy.accountant import Spending
 from .greedy import Allowance
 
-_COUNT = Fraction(1, 100)  # of the budget, for how many people there are, where that is private
+_COUNT = Fraction(1, 100)  # of the budget, for the number of people if that is private
 
 
 class PrivateRecommender(Recommender):
-    """A recommender with joint differential privacy: a private model, and everybody's own choice.
+    """A recommender with joint differential privacy: a private model, and a set for each person from it.
 
     ``fit`` releases two sums over people with Gaussian noise, so the budget needs a delta: of their unit
     vectors over all items, and of the products of two entries of their unit vectors over the most popular
-    items (all of them where the budget allows). Which are kept follows from the first release, and how the
-    budget is divided from public sizes (`personal.PairPlan`). Below n x mu of 350, where mu is the budget in
-    Gaussian DP, popularity is released alone, with the whole budget: ``reason_`` says so. Everything after
-    that is post-processing. ``recommend(history, k)`` is for anybody, also for people who were not there.
+    items (all items if the budget allows). Which items are kept follows from the first release, and the
+    division of the budget from public sizes (`personal.PairPlan`). If n x mu is below 350, where mu is the
+    budget in Gaussian DP, only popularity is released, with the full budget: ``reason_`` says so. All else is
+    post-processing. ``recommend(history, k)`` is for anybody, also for people who were not in the data.
 
     ``people``: a population of rows such as `objectives.Coverage`, in memory or in a store (summed by its
-    threads or its Dask cluster in whole numbers: the same bits for any split), events
-    (`data.read_events`), a `data.Store`, or a matrix of people x items with entries in [0, 1]. One row is one
-    person; who has several needs ``max_rounds_per_person`` of the budget.
+    threads or its Dask cluster in integers: the same bits for any split), events (`data.read_events`), a
+    `data.Store`, or a matrix of people x items with entries in [0, 1]. One row is one person; if people have
+    several rows, the budget needs ``max_rounds_per_person``.
 
     ``features`` are public facts about the items, a row of numbers for each, by position or by label (a
-    mapping, or a frame with an index): embeddings, or words and categories (`personal.word_features`). What
-    is like a history by these (cosines) is lifted, also items that have no pairs, by a factor of
-    exp(1 or 2 x likeness); it costs nothing. With large catalogues this is worth more than pairs.
+    mapping, or a frame with an index): embeddings, or words and categories (`personal.word_features`). Items
+    similar to a history by these (cosines), also items without pairs, have their scores multiplied by
+    exp(1 or 2 x similarity); this costs no budget. With large catalogues it helps more than pairs.
 
     Under ``neighbours="add_remove"`` the number of people is private. ``max_people`` declares a public number
-    that stands for it (it should be near it), or else 1 % of the budget is spent on a noisy count.
+    in its place (it should be close), or else 1 % of the budget is spent on a noisy count.
 
-    Formal guarantee: the two releases are (epsilon, delta)-DP for one row; see `discreet.personal` for how
-    far one person moves them, and for joint differential privacy. One object is fitted once: its budget is
-    spent then.
+    Formal guarantee: the two releases are (epsilon, delta)-DP for one row; see `discreet.personal` for their
+    sensitivity, and for joint differential privacy. One object can be fitted once, which spends its budget.
 
     >>> import numpy as np, discreet as dc
     >>> taste = np.repeat(np.eye(2), 3, axis=1)[np.arange(4000) % 2]  # two tastes of three items each
@@ -80,12 +79,12 @@ class PrivateRecommender(Recommender):
                     "max_people= is for neighbours='add_remove'; where people are replaced their number is"
                     " public"
                 )
-        GaussianNoise.within(self._allowance.share, 1.0)  # refused here, where there is no delta
+        GaussianNoise.within(self._allowance.share, 1.0)  # raises if there is no delta
 
     def fit(self, people: Any, y: Any = None, *, progress: bool | None = None) -> Self:  # noqa: ARG002
-        """Release the sums, and make the model of them; scikit-learn passes ``y``.
+        """Release the sums, and build the model from them; scikit-learn passes ``y``.
 
-        ``progress``: say how far it is (by default on a terminal, after two seconds; of a store at once).
+        ``progress``: show progress (by default on a terminal, after two seconds; at once for a store).
         """
         if "popularity" in self.__dict__:
             raise RuntimeError(
@@ -136,12 +135,13 @@ class PrivateRecommender(Recommender):
         return GaussianNoise.within(share, moves, 1, share.definition or self._allowance.gate.definition)
 
     def _count(self, crowd: Population) -> tuple[float, Fraction]:
-        """The number of people as far as it may be known, and which part of the budget is left."""
+        """A public or noisy number of people, and the part of the budget that is left."""
         share, gate = self._allowance.share, self._allowance.gate
         if share.neighbours == "replace" or not share.private:
             return float(len(crowd)), Fraction(1)
         if self.max_people is not None:
-            # Only means are divided by it: more people than declared are no error, which would tell of them.
+            # It only divides means: more people than declared are not an error, as that would reveal their
+            # number.
             return float(self.max_people), Fraction(1)
         event = self._noise(share.part(_COUNT), 1.0)
         self._allowance.expect((event, 1))
@@ -151,12 +151,12 @@ class PrivateRecommender(Recommender):
     # --- scikit-learn ----------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """The arguments of another one; a clone has a budget of its own, unless that is a gate."""
+        """The constructor's arguments; a clone has a budget of its own, unless that is a gate."""
         given = {"budget": self.budget, "max_people": self.max_people, "seed": self.seed}
         return given | {"features": self._features}
 
     def set_params(self, **given: Any) -> Self:
-        """Refused: what is declared stays; make another one."""
+        """Refused: declared settings cannot change; make another recommender."""
         if given:
             raise ValueError(
                 f"{', '.join(given)}: a budget is declared once; make another PrivateRecommender"

@@ -1,12 +1,12 @@
 """The account: what has been released so far, and the guarantee that follows from it.
 
 Losses are added up in every privacy definition at once (`Loss`): pure epsilon, zCDP, Gaussian DP. For a list
-of releases that was fixed in advance all sums hold together, and the report takes the smallest epsilon. For
-releases that were chosen after seeing answers that is not so: which sum is small then depends on the
-answers. A `Gate` therefore keeps to one definition (`Filter`), fixed before the first answer.
+of releases that was fixed in advance all these sums hold together, and the report takes the smallest epsilon.
+For releases chosen after seeing answers they do not: which sum is smallest then depends on the answers. A
+`Gate` therefore keeps to one definition (`Filter`), fixed before the first answer.
 
 Sequential composition adds losses up; parallel composition over disjoint groups of people takes the worst of
-them. Both are computed by `Releases` and nowhere else: the accountant, accounts, previews and plans ask it.
+them. Both are computed by `Releases` only, for the accountant, accounts, previews and plans alike.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Group = tuple[str, ...]
 
 
 class Entry(NamedTuple):
-    """A kind of release: under which label, by which mechanism, and how the people of several compare.
+    """A kind of release: its label, its mechanism, and whether it is about disjoint groups of people.
 
-    ``disjoint``: such releases are made about one group of people after the other, and nobody is in two of
-    them (parallel composition). The count of an entry is then what is released about one group.
+    ``disjoint``: the releases are about one group of people after another, and nobody is in two groups
+    (parallel composition). The count of an entry is then the number of releases about one group.
     """
 
     label: str
@@ -65,16 +65,16 @@ class Entry(NamedTuple):
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> tuple[Entry, int]:
-        """The entry that `to_json` wrote, and its count."""
+        """The entry written by `to_json`, and its count."""
         count = checks.whole("count", row["count"], at_least=1, at_most=checks.ANY)
         return cls(str(row["label"]), Event.from_json(row["event"]), flag(row, "disjoint")), count
 
 
 class Releases:
-    """Releases in the order they first happened, and those of disjoint groups of people.
+    """Releases in the order they first happened, and those of disjoint groups of people (``parts``).
 
-    ``sequential``: the parts are not disjoint groups but one after the other, with the same people in all of
-    them, so that their losses add up.
+    ``sequential``: the parts are not disjoint groups but periods with the same people in all of them, so
+    their losses add up.
     """
 
     def __init__(self, above: Releases | None = None, *, sequential: bool = False) -> None:
@@ -83,11 +83,11 @@ class Releases:
         self.sequential = sequential
         self._above = above
         self._settled = NOTHING
-        self._running: tuple[Event, int] | None = None  # the latest event, while it repeats, is added lazily
+        self._running: tuple[Event, int] | None = None  # the latest event and how often it has repeated
         self._worst = NOTHING  # largest loss of any part; losses only grow, so a maximum can be kept
 
     def add(self, entry: Entry, count: int) -> None:
-        """Record ``count`` releases. This, `own` and ``Loss.__mul__`` are all there is to composition."""
+        """Record ``count`` releases. Composition happens only here, in `own` and in ``Loss.__mul__``."""
         self.counts[entry] = self.counts.get(entry, 0) + count
         self._settled, self._running = self._then(entry.event, count)
         place = self
@@ -114,7 +114,7 @@ class Releases:
         return not self.counts and all(part.empty for part in self.parts.values())
 
     def _then(self, event: Event, count: int) -> tuple[Loss, tuple[Event, int]]:
-        """What is settled, and what runs, with ``count`` such releases more."""
+        """The settled loss and the running event after ``count`` more such releases."""
         if self._running is not None and self._running[0] == event:
             return self._settled, (event, self._running[1] + count)
         return self.own, (event, count)
@@ -132,7 +132,7 @@ class Releases:
         return self.own + self._worst if self.parts else self.own
 
     def loss_with(self, event: Event, count: int, listed: Loss = NOTHING) -> Loss:
-        """The loss of the whole, from the top, with ``count`` releases more and those of ``listed``."""
+        """Total loss, from the top level, after ``count`` more releases here and those of ``listed``."""
         total, place = _sum(*self._then(event, count)), self
         if listed is not NOTHING:
             total += listed
@@ -141,11 +141,11 @@ class Releases:
         while place._above is not None:
             place = place._above
             total = place.own + place._worst.worst(total)
-        assert True not in (self.sequential, place.sequential)  # totals of accounts: nothing is added there
+        assert True not in (self.sequential, place.sequential)  # nothing is added to totals
         return total
 
     def loss_seen(self) -> Loss:
-        """The loss of the people of this group: what is here and above, not in sibling groups."""
+        """The loss of the people of this group: of releases here and above, not in sibling groups."""
         total, place = self.loss, self
         while place._above is not None:
             place = place._above
@@ -186,14 +186,14 @@ class Releases:
 
     @property
     def divided(self) -> bool:
-        """Whether there are disjoint groups of people anywhere in it."""
+        """Whether any level has disjoint groups of people."""
         disjoint = bool(self.parts) and not self.sequential
         return disjoint or any(part.divided for part in self.parts.values())
 
     def check_families(self, group: Group) -> None:
-        """Refuse groups that people of others may be in as well: parts of another split of the same people.
+        """Refuse groups that may share people with existing ones: parts of another split of the same people.
 
-        A name "family: part" belongs to a family; groups of one level must all be of one.
+        A name "family: part" belongs to a family; all groups of one level must belong to the same one.
         """
         place = self
         for name in group:
@@ -239,7 +239,7 @@ def _sum(settled: Loss, running: tuple[Event, int]) -> Loss:
 
 
 def flag(record: dict[str, Any], name: str) -> bool:
-    """Whether a record says so; refused where it says something else than yes or no."""
+    """The boolean ``name`` of a record, False if absent; other values are refused."""
     value = record.get(name, False)
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {checks.shown(value)}")
@@ -288,7 +288,7 @@ def _failure(loss: Loss, rounds: int) -> Fraction:
 def epsilons(
     loss: Loss, budget: Budget, delta: float, definition: str | None = None
 ) -> list[tuple[str, float]]:
-    """(name, epsilon) in ``definition``; in every one, and in mixtures of two, if that is None."""
+    """(name, epsilon) in ``definition``; if that is None, in every definition and in mixtures of two."""
     rounds = budget.max_rounds_per_person
     spare = exact(delta) - _failure(loss, rounds)
     if spare < 0:
@@ -316,14 +316,14 @@ def _sum_above(pure: float, rest: float) -> float:
 
 
 def smallest_epsilon(loss: Loss, budget: Budget, delta: float, definition: str | None = None) -> float:
-    """Smallest epsilon a person has at ``delta``, in ``definition`` or in the best of all."""
+    """Smallest epsilon of a person at ``delta``, in ``definition`` or in the best of all."""
     return min(value for _, value in epsilons(loss, budget, delta, definition))
 
 
 def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str | None = None) -> float:
-    """Smallest delta a person has at ``epsilon``, in ``definition`` or in the best of all."""
+    """Smallest delta of a person at ``epsilon``, in ``definition`` or in the best of all."""
     rounds = budget.max_rounds_per_person
-    if math.isinf(epsilon):  # the chance of a loss without bound
+    if math.isinf(epsilon):  # the probability of an unbounded loss
         return 1.0 if loss.rho is None else min(1.0, rounded_up(_failure(loss, rounds)))
     deltas = [1.0]
     if definition in (None, "pure") and person_pure(loss, rounds) <= epsilon:
@@ -348,7 +348,7 @@ class Filter:
 
     ``limit`` bounds the definition's own sum per round (epsilon, rho, or mu squared) and ``failure`` the sum
     of the deltas of approximate releases. Both are fixed numbers, so that an analyst who chooses releases by
-    looking at answers has no way to spend one instead of the other:
+    looking at answers cannot trade one for the other:
 
     - "pure": epsilons add up to at most epsilon, deltas to at most delta (basic composition, which holds for
       adaptively chosen parameters: Rogers, Roth, Ullman and Vadhan 2016).
@@ -358,10 +358,10 @@ class Filter:
     - "gdp": squares of mu, likewise (Smith and Thakurta 2022).
     - "concurrent": releases with a pure epsilon add up to at most ``pure``, and squares of mu of the others
       to at most ``limit``. Each kind alone is an interactive mechanism with a guarantee, by the arguments
-      above; an analyst who asks both, in any order and each by the answers of the other, learns no more than
-      from a randomised response and a Gaussian side by side (Vadhan and Zhang 2023: f-DP of interactive
-      mechanisms composes concurrently as that of single releases). `conversions.concurrent_delta` has the
-      curve of the two.
+      above; an analyst who queries both, in any order and choosing each query by answers of the other, learns
+      no more than from one randomised response and one Gaussian in parallel (Vadhan and Zhang 2023: f-DP of
+      interactive mechanisms composes concurrently as that of single releases). `conversions.concurrent_delta`
+      computes their joint curve.
     """
 
     definition: str
@@ -383,14 +383,14 @@ class Filter:
             return cls(definition, epsilon, exact(budget.delta) / growth)
         left = rounded_down(exact(budget.delta) - failure)
         if failure and (rounds > 1 or left <= 0.0):
-            return cls(definition, Fraction(0), Fraction(0))  # of approximate zCDP no group privacy is known
+            return cls(definition, Fraction(0), Fraction(0))  # no group privacy is known for approximate zCDP
         if definition == "zcdp":
             return cls(definition, exact(budget.limit_rho(left)), failure)
         return cls(definition, exact(budget.limit_mu(left)) ** 2, failure)
 
     @classmethod
     def concurrent(cls, budget: Budget, pure: Fraction, mu_squared: Fraction) -> Filter | None:
-        """The filter for this much of either kind per round; None where a person could lose more."""
+        """The filter with these limits per round; None if a person could then exceed the budget."""
         rounds = budget.max_rounds_per_person
         mu = math.sqrt(squared(mu_squared, rounds)) * (1 + 1e-15)
         delta = conversions.concurrent_delta(pure * rounds, mu, exact(budget.epsilon))
@@ -414,7 +414,7 @@ class Filter:
         return spent is not None and spent <= self.limit and loss.delta <= self.failure
 
     def allows(self, loss: Loss) -> bool:
-        """The same for a loss that was added up again, perhaps in another order: rounded up differently."""
+        """As `fits`, with slack for the rounding of a loss summed again, perhaps in another order."""
         spent, room = self.spent(loss), 1 + Fraction(1, 1 << 400)
         return spent is not None and spent <= self.limit * room and loss.delta <= self.failure * room
 
@@ -429,8 +429,8 @@ def filter_of(budget: Budget, definition: str, failure: Fraction = _NO_DELTA) ->
 class Remaining:
     """What a round may still spend: on pure releases, on zCDP ones, on Gaussian ones, or in deltas.
 
-    At a gate that has fixed its privacy definition, each is what that definition has room for. Before that,
-    each is the limit of the definition that goes with it.
+    At a gate that has fixed its privacy definition, each is what still fits that definition. Before that,
+    each is the limit of its own definition.
     """
 
     epsilon: float
@@ -440,7 +440,7 @@ class Remaining:
 
     @classmethod
     def of(cls, budget: Budget, loss: Loss, chosen: Filter | None) -> Remaining:
-        """What people who have lost ``loss`` may still lose; ``chosen`` is the definition that is fixed."""
+        """What people with loss ``loss`` may still lose; ``chosen`` is the fixed filter, if any."""
         if not budget.private:
             return cls(math.inf, math.inf, math.inf, budget.delta)
         left = {}
@@ -452,8 +452,8 @@ class Remaining:
             spent = limit.spent(loss)
             left[definition] = Fraction(0) if spent is None else max(Fraction(0), limit.limit - spent)
         failure = filter_of(budget, "pure").failure if chosen is None else chosen.failure
-        # Of a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; of Gaussian noise, rho
-        # is half of mu squared. Of a release known by its rho only, neither epsilon nor mu is bounded.
+        # For a pure release e, rho is at most e^2/2 and mu squared at most (pi/2) e^2; for Gaussian noise,
+        # rho is half of mu squared. If only the rho of a release is known, neither epsilon nor mu is bounded.
         zero = Fraction(0)
         rho, mu_squared = left.get("zcdp", zero), left.get("gdp", zero)
         pure = left.get("pure", root_below(2 * rho) if rho else root_below(mu_squared / HALF_PI))
@@ -491,11 +491,11 @@ def filter_asked(budget: Budget, definition: str | None, failure: float | Fracti
 
 
 def filter_for(loss: Loss, budget: Budget) -> Filter | None:
-    """The filter for releases of ``loss`` in all, known in advance; None if they fit none.
+    """The filter for releases of total ``loss``, known in advance; None if they fit no definition.
 
-    Without a delta that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the smaller
-    share of; pure epsilon where they fit neither, or come with deltas of their own and fit it. Releases of
-    both kinds that fit none of these are kept to two sums side by side, if those fit.
+    Without a delta, that is pure epsilon. With one, it is zCDP or Gaussian DP, whichever they take the
+    smaller share of; pure epsilon if they fit neither, or have deltas of their own and fit it. Pure and
+    Gaussian releases that together fit none of these get a limit for each kind ("concurrent"), if that fits.
     """
     pure = filter_of(budget, "pure")
     if not budget.delta or (loss.delta and pure.fits(loss)):
@@ -511,18 +511,18 @@ def filter_for(loss: Loss, budget: Budget) -> Filter | None:
         return best
     if pure.fits(loss):
         return pure
-    # What fits no single definition may fit two side by side, each with as much as is declared here.
+    # What fits no single definition may fit two in parallel, each limited to the amount declared here.
     if loss.pure and loss.rest_mu_squared and not loss.delta:
         return Filter.concurrent(budget, loss.pure, loss.rest_mu_squared)
     return None
 
 
 def check_group(entry: Entry, group: Group, budget: Budget) -> None:
-    """Refuse a release about all rounds of a person that a budget would count as something else.
+    """Refuse a `GroupGaussianNoise`, which covers all rounds of a person, where it would be miscounted.
 
-    Its loss is that of ``participations`` rounds, so the budget must be about as many. And it must be about
-    everybody: of several disjoint groups the account takes the worst one, which bounds what somebody loses
-    whose rounds are in two of them only where losses grow in proportion to rounds.
+    Its loss is that of ``participations`` rounds, so the budget must have the same number. It must also be
+    about everybody: of disjoint groups the account takes the worst one, and for a person with rounds in two
+    groups that is a bound only if losses are proportional to the number of rounds.
     """
     event = entry.event
     if not isinstance(event, GroupGaussianNoise):
@@ -554,8 +554,8 @@ class PublishedCalibrationWarning(UserWarning):
 def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: str) -> Budget:
     """The budget that ``releases`` of (event, count) really need, at least the claimed one.
 
-    Where that is more than was claimed, a `PublishedCalibrationWarning` says so: the setting can be run, for
-    comparison, and its account tells the truth.
+    If that is more than was claimed, a `PublishedCalibrationWarning` is issued: the setting can still be run
+    for comparison, and its account reports the true guarantee.
 
     >>> from discreet.privacy import LaplaceNoise
     >>> true_budget(Budget(1.0), [(LaplaceNoise(1.0, 2.0), 2)], "two halves").epsilon
@@ -564,7 +564,7 @@ def true_budget(claimed: Budget, releases: Iterable[tuple[Event, int]], what: st
     loss = sum((event_loss(event) * count for event, count in releases), NOTHING)
     if not claimed.private or fits(loss, claimed):
         return claimed
-    # A chance of failure that comes on top is reported as such, not turned into epsilon.
+    # The releases' own deltas are added to delta, not converted into epsilon.
     roomy = replace(claimed, delta=rounded_up(exact(claimed.delta) + loss.delta)) if loss.delta else claimed
     needed = smallest_epsilon(loss, roomy, roomy.delta)
     epsilon, slack = max(claimed.epsilon, needed), Fraction(1, 10**12)
@@ -583,8 +583,8 @@ def published_share(
 ) -> Share:
     """``share`` at a gate with the budget that published ``releases`` really need; see `true_budget`.
 
-    ``claimed`` is what the paper claims, if that is not the whole budget. A share of a budget, or a gate
-    that others spend from, cannot hold what was not claimed, and is refused.
+    ``claimed`` is the paper's claim, if that is not the full budget. Refused for a share of a budget, and at
+    a gate that others spend from, as its budget cannot be raised.
     """
     if not share.whole or not share.own_gate or share.gate is None:
         raise ValueError(
@@ -605,7 +605,7 @@ def _named(budget: Budget) -> str:
 # --- the account -----------------------------------------------------------------------------------------
 
 
-# What events guarantee that name no mechanism.
+# The guarantees of events that name no mechanism.
 _DEFINITIONS_OF = {
     "PureRelease": "epsilon-DP (pure)",
     "ConcentratedRelease": "rho-zCDP",
@@ -618,23 +618,22 @@ DECLARED = (
     " the proof is yours to give"
 )
 _HEADER = ["release", "mechanism", "sensitivity", "noise", "count", "composition", "epsilon per release"]
-_MOST_PATHS = 1000  # exact curves of more combinations of groups are not worth their time
+_MOST_PATHS = 1000  # exact curves of more combinations of groups take too long
 
 
 @dataclass(frozen=True)
 class Account:
-    """What has been spent, and what follows from it for a person.
+    """What has been spent, and the guarantee that follows for a person.
 
     ``epsilon(delta)`` and ``delta(epsilon)`` are the guarantee of the releases listed, in ``definition``, or
-    in the best of all definitions where that is None. ``tight=True`` also asks the exact adaptive composition
-    of exponential choices, which is up to 9 % smaller and takes seconds. Printing an account shows every
-    release with its sensitivity. ``caveats`` are sentences about what the guarantee takes for granted besides
-    the budget, such as a list of items that came from data.
+    in the best of all definitions if that is None. ``tight=True`` also computes the exact adaptive
+    composition of exponential choices, which is up to 9 % smaller and takes seconds. Printing an account
+    shows every release with its sensitivity. ``caveats`` are the assumptions of the guarantee besides the
+    budget, such as that of a list of items that came from data.
 
-    They hold for a list of releases that was fixed in advance, as a learner's is. Where somebody chose what
-    to release, or when to stop, by looking at answers, only pure epsilon can be read off at that moment; what
-    zCDP and Gaussian DP guarantee then is the limit that the gate keeps: ``budget.epsilon`` at
-    ``budget.delta``.
+    The two functions hold for a list of releases fixed in advance, as a learner's is. If releases, or when to
+    stop, were chosen by looking at answers, only the pure epsilon spent so far is a guarantee; zCDP and
+    Gaussian DP then guarantee only the limit that the gate keeps: ``budget.epsilon`` at ``budget.delta``.
     """
 
     budget: Budget
@@ -650,7 +649,7 @@ class Account:
 
     @property
     def pure(self) -> float:
-        """Pure epsilon of a person; infinite once anything without one has left."""
+        """Pure epsilon of a person; infinite once anything without one was released."""
         loss = self.loss
         return math.inf if loss.delta else person_pure(loss, self.budget.max_rounds_per_person)
 
@@ -693,7 +692,7 @@ class Account:
         return best
 
     def best_definition(self, delta: float | None = None) -> str:
-        """Which definition gives ``epsilon(delta)``, in words."""
+        """The name of the definition that gives ``epsilon(delta)``."""
         target = self.budget.delta if delta is None else delta
         return min(epsilons(self.loss, self.budget, target, self.definition), key=lambda pair: pair[1])[0]
 
@@ -766,9 +765,9 @@ class Account:
         return card("Privacy account", line(above), released, *(line(remark) for remark in below))
 
     def to_html(self, title: str = "Privacy account", **about: Any) -> str:
-        """A document to hand over, as one HTML file that prints well.
+        """The account as a document: one HTML file that prints well.
 
-        ``promise``, ``public``, ``retention`` and ``uncovered`` say what an account cannot know; see
+        ``promise``, ``public``, ``retention`` and ``uncovered`` state what an account cannot know; see
         `privacy.document`.
 
         >>> import discreet as dc
@@ -835,7 +834,7 @@ def _described(event: Event, neighbours: str) -> tuple[str, str, str]:
 
 
 def _argued(event: Event) -> tuple[str, str, str]:
-    """An event that says what is guaranteed and not how."""
+    """The description of an event that states a guarantee and no mechanism."""
     record = event.to_json()
     definition = _DEFINITIONS_OF.get(record.pop("kind"), "")
     if isinstance(event, ApproximateRelease) and not event.epsilon:
@@ -850,11 +849,11 @@ _Curve = tuple[tuple[tuple[float, int], ...], float, tuple[tuple[float, int], ..
 def _curves(ledger: Releases, budget: Budget) -> list[_Curve] | None:
     """Exact adaptive composition of exponential choices, with Gaussian and pure steps in parallel.
 
-    A curve for each group of people; None where they are not known to hold.
+    One curve for each group of people; None if they are not known to hold.
     """
     rounds = budget.max_rounds_per_person
     if rounds > 1 and ledger.divided:
-        return None  # a person could then be in several parts, and curves do not add up like sums
+        return None  # a person could be in several parts, and curves do not add up
     if ledger.n_paths > _MOST_PATHS:
         return None
     groups = []
@@ -883,8 +882,8 @@ def _steps(counts: dict[Fraction, int], rounds: int) -> tuple[tuple[float, int],
 
 
 def _worst(curve: Callable[..., float], at: float, groups: list[_Curve]) -> float:
-    """The worst group's value; infinite, so that another definition is taken, where it gives up."""
+    """The worst group's value; infinite where the computation refuses, so that another bound is taken."""
     try:
         return max(curve(at, ranges, mu=mu, pure=pure) for ranges, mu, pure in groups)
-    except ValueError:  # losses so large that the recursion is not meant for them
+    except ValueError:  # losses too large for the recursion
         return math.inf

@@ -1,9 +1,10 @@
 """The accountant: the one place through which anything that depends on private data is released.
 
 A gate holds a budget, a source of randomness and a ledger. Each release names its mechanism and its
-sensitivity; it is entered into the ledger before the noise is drawn, and refused, with nothing changed, when
-the budget would not hold it. `Gate.reserve` returns a `Release`, the only thing in the library that draws
-protective noise, and it draws no more than was charged for. A `Preview` is the same question, asked before.
+sensitivity; it is entered into the ledger before the noise is drawn, and refused, with nothing changed, if it
+does not fit the budget. `Gate.reserve` returns a `Release`, the only object in the library that draws
+protective noise, and it draws no more than was charged for. A `Preview` tells beforehand what a release would
+cost and whether it fits.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int64]
-REPRODUCIBLE = "reproducible randomness"  # what a ledger is told by gates whose noise somebody may know
+REPRODUCIBLE = "reproducible randomness"  # caveat of gates whose noise somebody may know
 SEEDED = (
     "the releases this started from were drawn with a seed and are not private for those people: anyone who"
     " knows the seed can remove the noise"
 )
-BY_ROUNDS = 1 << 62  # draws that a learner or a sum counts itself; one that was interrupted is made again
+BY_ROUNDS = 1 << 62  # no limit: the learner or sum counts draws itself, and repeats an interrupted one
 _LESS = 1.0 - 2.0**-51  # charges read a range as its decimal, and people may move scores by the float
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
@@ -87,9 +88,9 @@ _WORDS[CONCURRENT] = "pure epsilon + Gaussian DP"
 class Preview:
     """What a release would do, without doing it.
 
-    ``spent`` and ``after`` are epsilons at the budget's delta in the gate's privacy ``definition``;
-    ``largest_count`` is how many such releases would fit, ``largest`` the same kind of release at the largest
-    loss that would.
+    ``spent`` and ``after`` are epsilons before and after the release, at the budget's delta, in the gate's
+    privacy ``definition``; ``largest_count`` is how many such releases would fit, ``largest`` the same kind
+    of release at the largest loss that would.
     """
 
     asked: Event
@@ -146,11 +147,11 @@ class BudgetExceeded(Exception):
 
 
 class Accountant:
-    """A budget, the ledger of its releases, and the privacy definition that they keep to (``limit``).
+    """A budget, the ledger of its releases, and the filter that bounds them (``limit``).
 
-    A gate and its parts share one. ``ledger`` may be one that others write to as well (``shared``): what they
-    wrote is taken up before anything is decided. ``limit`` is None until a definition is fixed. ``fraction``
-    is the part of the budget that may be spent here.
+    A gate and its parts share one accountant. Others may write to ``ledger`` as well (``shared``): their
+    charges are read before every decision. ``limit`` is None until a privacy definition is fixed.
+    ``fraction`` is the part of the budget that may be spent here.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class Accountant:
             self._join(ledger)
 
     def _join(self, ledger: Ledger) -> None:
-        """Take up what a ledger that was given holds; refused where that is of another budget."""
+        """Read the charges of a given ledger; refuse a ledger of another budget."""
         if not isinstance(ledger, Ledger):
             raise TypeError(f"ledger must be a Ledger such as MemoryLedger(), got {checks.shown(ledger)}")
         if self.shared and self.limit is None and self.budget.private:
@@ -191,7 +192,7 @@ class Accountant:
             ledger.agree(self._terms())
 
     def _terms(self) -> dict[str, Any]:
-        """What all gates of one ledger must have in common."""
+        """The settings that all gates of one ledger must share."""
         return asdict(self.budget) | {
             "epsilon": str(self.budget.epsilon),  # infinity is no JSON
             "definition": self.definition,
@@ -220,7 +221,7 @@ class Accountant:
 
     @property
     def failure(self) -> Fraction:
-        """What of delta is set aside for releases with a delta of their own."""
+        """The part of delta set aside for releases with a delta of their own."""
         return (
             self.limit.failure if self.limit is not None and self.limit.definition != "pure" else Fraction(0)
         )
@@ -234,7 +235,7 @@ class Accountant:
         )
 
     def add_caveats(self, *sentences: str) -> None:
-        """Let accounts say something from now on; those of all gates that share the ledger."""
+        """Add caveats to the accounts of all gates that share the ledger."""
         if not self._known.issuperset(sentences):
             self.ledger.add_caveats(*sentences)
             self._known |= set(sentences)
@@ -250,7 +251,7 @@ class Accountant:
             return Account(self.budget, self.releases.copy(), known, caveats, self.definition)
 
     def refresh(self) -> None:
-        """Take up what others have written to the ledger: for one that is shared."""
+        """Read the charges that others have written to the ledger since the last call."""
         ledger = self.ledger
         if (version := ledger.version) == self._seen:
             return
@@ -272,17 +273,17 @@ class Accountant:
     # --- what fits -------------------------------------------------------------------------------
 
     def fits_in(self, loss: Loss) -> bool:
-        """Whether the budget holds ``loss`` in the definition that is fixed, or in one that may still be."""
+        """Whether ``loss`` fits the budget in the fixed definition, or in one that may still be fixed."""
         return not self.budget.private or self.limit_for(loss) is not None
 
     def limit_for(self, loss: Loss) -> Filter | None:
-        """The filter that is fixed, or one that may still be, where it holds ``loss``; else None."""
+        """The fixed filter, or one that may still be fixed, if it admits ``loss``; else None."""
         if self.limit is None:
             return filter_for(loss, self.budget)
         return self.limit if self.limit.fits(loss) else None
 
     def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
-        """Fix the definition for releases to come, if none is; `BudgetExceeded` says that they do not fit."""
+        """Fix the definition for releases to come, if none is fixed; `BudgetExceeded` if they do not fit."""
         with self.lock:
             if self.shared:
                 self.refresh()
@@ -298,7 +299,7 @@ class Accountant:
             self.limit = limit
 
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
-        """What releases would cost that come after others of the same list, which lose ``listed``."""
+        """The cost of ``count`` releases after earlier ones of the same list, whose loss is ``listed``."""
         with self.lock:
             if self.shared:
                 self.refresh()
@@ -331,7 +332,7 @@ class Accountant:
     # --- charging --------------------------------------------------------------------------------
 
     def charge(self, charge: Charge, *caveats: str) -> None:
-        """Enter releases, and what accounts have to say of them, or refuse them with nothing changed."""
+        """Enter releases and their caveats into the ledger, or refuse them with nothing changed."""
         self.check_process()
         group, (label, event, _), count, _ = charge
         if not isinstance(label, str):
@@ -341,7 +342,7 @@ class Accountant:
             while True:
                 if self.shared:
                     self.refresh()
-                seen = self._seen  # what is checked below; `expect` may see more, which is a conflict then
+                seen = self._seen  # checked below; if `expect` reads further, `append` finds a conflict
                 if group:
                     self.releases.check_families(group)
                 place = self.releases.of_group(group)
@@ -350,7 +351,7 @@ class Accountant:
                     self.add_caveats(*caveats)
                 try:
                     self.ledger.append(charge, expected_version=seen)
-                except LedgerConflict:  # somebody else was first, or an interrupt came before `add`
+                except LedgerConflict:  # another writer was first, or an interrupt came before `add`
                     self.refresh()
                     continue
                 place.add(charge.entry, count)
@@ -359,33 +360,33 @@ class Accountant:
 
 
 class Owner:
-    """Something that can be saved and made again: its charges carry its id, and a state names that.
+    """The identity of an object that can be saved and restored; its charges and states carry the id.
 
-    A state also has a number, by which the ledger tells it from earlier ones.
+    States are numbered, so that the ledger can tell a state from earlier ones.
     """
 
     def __init__(self, accountant: Accountant, id: str | None = None, number: int = 0) -> None:
         self.id = sources.random_id() if id is None else id
         self._accountant, self._number = accountant, number
         self._finished = False
-        self._charged: list[Charge] | None = None  # what is to be taken up, while it is made again
-        self._free = False  # whether it was charged for nothing, and so draws nothing
+        self._charged: list[Charge] | None = None  # charges still to be claimed while it is restored
+        self._free = False  # nothing was charged to it, so it draws nothing
 
     def state(self) -> dict[str, Any]:
-        """What a state says of its owner; each is a later one than those before."""
+        """The owner's entry in a new state, with a number above all earlier ones."""
         self._number += 1
         return {"id": self.id, "number": self._number}
 
     def saved(self) -> None:
-        """The latest state was written to a file: from now on the ledger refuses to resume earlier ones."""
+        """Record that the latest state was saved: the ledger then refuses to resume earlier ones."""
         self._accountant.ledger.note(self.id, self._number)
 
     def finish(self) -> None:
-        """Nothing more will be drawn: from now on the ledger refuses to resume any earlier state."""
+        """Record that nothing more will be drawn: the ledger then refuses to resume any earlier state."""
         if not self._finished:
             self._finished = True
             self._number += 1
-            # If this cannot be written, an earlier state may be resumed unnoticed. Charges are not lost.
+            # If this cannot be written, an earlier state may be resumed unnoticed, but no charge is lost.
             with contextlib.suppress(OSError):
                 self._accountant.ledger.note(self.id, self._number, finished=True)
 
@@ -396,16 +397,16 @@ class Owner:
 
     @property
     def is_being_restored(self) -> bool:
-        """Whether what it reserves was charged before, and is not again."""
+        """Whether its reservations were charged before the restart and must not be charged again."""
         return self._charged is not None
 
     def begin(self) -> None:
-        """What it reserves from now on is what it was charged for, in the same order."""
+        """Start restoring: reservations must now match its earlier charges, in the same order."""
         self._charged = [one for one in self._accountant.ledger.entries() if one.owner == self.id]
         self._free = not self._charged
 
     def take(self, charge: Charge) -> None:
-        """Take up one charge."""
+        """Claim the next earlier charge, which must equal ``charge``."""
         assert self._charged is not None
         if not self._charged or self._charged[0] != charge:
             raise ValueError(
@@ -415,7 +416,7 @@ class Owner:
         del self._charged[0]
 
     def end(self) -> None:
-        """It is there again; the ledger sees to it that it is so once."""
+        """Finish restoring; the ledger admits only one restored copy at a time."""
         if self._charged:
             raise ValueError(f"it was charged for {self._charged[0].entry.label!r} as well")
         if not self._free:
@@ -428,11 +429,11 @@ _NOISE = (GaussianNoise, LaplaceNoise, SphericalLaplaceNoise)
 
 
 class Release:
-    """What was charged (``event``, ``count``, ``disjoint``), and the only way to draw what it pays for.
+    """A charge (``event``, ``count``, ``disjoint``), and the only way to make the draws it pays for.
 
-    ``count`` is how many such releases one person's data enters. With ``disjoint=True`` that is so in each of
-    several groups of people, and nobody is in two. ``most`` is how many draws were paid for; None where
-    they are about one group after the other.
+    One person's data enters ``count`` such releases. With ``disjoint=True`` this holds in each of several
+    groups of people, and nobody is in two groups. ``most`` is how many draws were paid for; None means no
+    limit, for releases about one disjoint group after another.
     """
 
     def __init__(
@@ -448,7 +449,7 @@ class Release:
         self._source, self._alive = source, alive
 
     def _draw(self, draws: int = 1) -> None:
-        """``draws`` are about to be made: refused, before anything is drawn, where they were not paid."""
+        """Count ``draws`` before they are made; refuse them if they were not paid for."""
         self._alive()
         if draws < 0:
             raise ValueError(f"{draws} draws cannot be made")
@@ -475,7 +476,7 @@ class Release:
 
     @property
     def entry(self) -> Entry:
-        """How it stands in the account."""
+        """The entry in the account."""
         return self._entry
 
     # --- noise -----------------------------------------------------------------------------------
@@ -492,9 +493,9 @@ class Release:
         raise TypeError(f"{self._event} is not a release with noise")
 
     def steps(self, count: int, law: str | None = None) -> Steps:
-        """``count`` numbers of noise in steps of the finest grid; of spherical noise, one vector.
+        """``count`` noise values in steps of the finest grid; for spherical noise, one vector.
 
-        ``law`` is for an account of another kind than one noise's, which has to name it.
+        ``law`` names the noise where the event charged is not a noise mechanism.
         """
         noise = isinstance(self._event, _NOISE)
         if law is not None and (noise or isinstance(self._event, _CHOICES)):
@@ -506,7 +507,7 @@ class Release:
         return samplers.noise_steps(self._source, count, gaussian=law == "gaussian")
 
     def noise(self, grid: samplers.Grid, count: int) -> Steps:
-        """The same in steps of ``grid``; a coarser one rounds those of the finest: post-processing."""
+        """`steps` on ``grid``; for a coarser grid they are rounded, which is post-processing."""
         finer = samplers.STEPS_BITS - grid.bits
         self._check_grid(grid)
         steps = self.steps(count)
@@ -516,7 +517,7 @@ class Release:
         return steps
 
     def noise_rows(self, grid: samplers.Grid, rows: int, width: int) -> Steps:
-        """``rows`` times `noise` of ``width`` numbers, the same as one after the other."""
+        """``rows`` draws of `noise` of ``width`` numbers, the same as if made in turn."""
         self._check_grid(grid)
         self._draw(rows)
         law, finer = self.law, samplers.STEPS_BITS - grid.bits
@@ -527,7 +528,7 @@ class Release:
         return (steps + (1 << (finer - 1))) >> finer if finer else steps
 
     def noisy(self, values: Floats, grid: samplers.Grid | None) -> Floats:
-        """``values`` as they leave: on the grid, with noise. None: without noise, if none was charged."""
+        """``values`` on the grid with noise added; ``grid=None`` adds none, if none was charged for."""
         if grid is None:
             if self._scale:
                 raise ValueError(f"{self._event} does not pay for values without noise")
@@ -548,7 +549,7 @@ class Release:
     def _scale(self) -> Fraction:
         """The scale of the noise that was charged for."""
         event = self._event
-        self.law  # noqa: B018  # refused where it is no noise
+        self.law  # noqa: B018  # raises if the event is not noise
         return exact(event.sigma if isinstance(event, GaussianNoise) else getattr(event, "scale", 0))
 
     # --- choices ---------------------------------------------------------------------------------
@@ -556,7 +557,7 @@ class Release:
     def choice(self, scores: Floats, rate: float | None = None) -> int:
         """An index, drawn with probability proportional to ``exp(rate * score)``, exactly.
 
-        ``rate`` is that of an exponential choice; an account of another kind has to name it.
+        ``rate`` defaults to that of the event; an event without a rate needs it.
         """
         paid = self._rate(rate)
         self._draw()
@@ -565,7 +566,7 @@ class Release:
     def permute_and_flip(self, scores: Floats, rate: float | None = None) -> int:
         """An index, drawn by permute and flip (`samplers.permute_and_flip`), exactly.
 
-        An exponential choice does not pay for it: that is charged by its bounded range, which this has not.
+        An `ExponentialChoice` does not pay for it: permute and flip lacks the bounded range it is charged by.
         """
         if isinstance(self._event, ExponentialChoice | ExactChoices):
             raise TypeError(f"{self._event} does not pay for permute-and-flip; reserve a PermuteAndFlip")
@@ -576,9 +577,9 @@ class Release:
     def noisy_maximum(self, scores: Steps, step: float, rate: float) -> tuple[int, float]:
         """An index and its score: the largest of ``step * score`` with exponential noise of mean 1 / rate.
 
-        Exact on a grid that ``step``, a power of 2, is a multiple of (`samplers.noisy_maximum`); noise is
-        wider by less than one part in the number of its points to a step. Scores that would not fit into
-        64 bits are cut: a smaller rise of some of them.
+        Exact on a grid of which ``step``, a power of 2, is a multiple (`samplers.noisy_maximum`). With n grid
+        points to a step, the noise is wider by less than 1/n of its scale. Scores that would not fit into 64
+        bits are cut, which can only reduce their sensitivity.
         """
         if not isinstance(self._event, SampledScores):
             raise TypeError(f"{self._event} does not pay for scores of choices; reserve SampledScores")
@@ -591,25 +592,25 @@ class Release:
         return index, noisy * (step / finer)
 
     def sample(self, n_people: int, keep: int) -> NDArray[np.int64]:
-        """Who is in a secret sample, each with probability ``keep`` / 2^64: one secret word for each."""
+        """Indices of a secret sample: each person with probability ``keep`` / 2^64, by one secret word."""
         self._draw(0)
         return np.flatnonzero(self._source.words(n_people) < np.uint64(keep))
 
     def ordered_set(self, experts: OrderedExperts) -> NDArray[np.int32]:
-        """One item for each expert in turn, none twice, each an exponential choice of its scores; exact."""
+        """One item per expert in turn, none twice, each an exact exponential choice by its scores."""
         self._draw(experts.scores.shape[1])
         return experts.drawn(self)
 
     def _index(self, scores: Steps, unit: Fraction, words: Iterator[int]) -> int:
-        """An index drawn with probability proportional to ``exp(unit * score)``, exactly, by ``words``.
+        """An index drawn with probability proportional to ``exp(unit * score)``, exactly, from ``words``.
 
-        For loops that make the draws paid for here, and count them by rounds.
+        For loops that make the draws paid for here and count them by rounds.
         """
         self._alive()
         return samplers.exact_draw(scores, unit, words)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Secret words for a compiled loop that makes the draws paid for here, and counts them by rounds."""
+        """Secret words for a compiled loop that makes the draws paid for here and counts them by rounds."""
         self._draw(0)
         return np.array(self._source.words(count) if count else (), dtype=np.uint64)
 
@@ -623,7 +624,7 @@ class Release:
             if own is None:
                 raise TypeError(f"{event} does not say at which rate to choose; give rate=")
             return own * _LESS
-        # Below 0 the scores would be turned round, by any factor.
+        # A negative rate would favour low scores, by any factor.
         if not 0.0 <= given < math.inf or (own is not None and exact(given) > exact(own)):
             raise ValueError(f"{event} does not pay for choices at rate {given:g}")
         return given * _LESS
@@ -640,7 +641,7 @@ class Release:
 
 @fixed
 class Gate:
-    """The gate, its budget, and the ledger of what went through.
+    """A budget, and the ledger of the releases charged to it.
 
     Guarantee: for any sequence of calls, each chosen after seeing the answers to the earlier ones,
     everything that was returned is (epsilon, delta)-DP for one person under the budget's neighbouring
@@ -648,14 +649,13 @@ class Gate:
 
     ``randomness`` is None for the operating system's, a number for a reproducible (not private) run.
     ``definition`` is the privacy definition in which losses are added up: "pure", "zcdp" or "gdp". It is
-    fixed before the first answer and kept to: somebody who could pick the cheapest one after seeing answers
-    would exceed the budget. If it is not given, a budget without delta means pure epsilon, and with a delta
-    the first release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the
-    smaller share of, and pure epsilon where it fits neither. ``failure`` is the part of delta that is set
-    aside for releases that come with a delta of their own; only for "zcdp" and "gdp", in "pure" all of delta
-    is. ``ledger`` is where charges are kept, in memory if none is given. Gates that share a ledger spend one
-    budget, also from several processes; they must keep to the same definition, so a delta needs one to be
-    named.
+    fixed before the first answer and kept: an analyst who could pick the cheapest one after seeing answers
+    would exceed the budget. Without it, a budget without delta uses pure epsilon; with a delta the first
+    release (or the list given to `expect`) decides: zCDP or Gaussian DP, whichever it takes the smaller share
+    of, and pure epsilon where it fits neither. ``failure`` is the part of delta set aside for releases with a
+    delta of their own; it is for "zcdp" and "gdp" only, as in "pure" all of delta is for such releases.
+    ``ledger`` is where charges are kept, in memory by default. Gates that share a ledger, also in several
+    processes, spend one budget; they must keep to the same definition, so with a delta it has to be given.
 
     >>> import discreet as dc
     >>> gate = dc.Gate(dc.Budget(1.0), 0)
@@ -665,7 +665,7 @@ class Gate:
     (0.5, 0.5)
     """
 
-    _owner: Owner | None  # whose charges those are that are made here; None where nobody goes on with them
+    _owner: Owner | None  # the owner of charges made here; None if they cannot be resumed
     check_process: Callable[[], None]
     _group: Group
     _source: Randomness
@@ -690,7 +690,7 @@ class Gate:
     def _seen_as(
         self, group: Group | None = None, source: Randomness | None = None, owner: Owner | None = None
     ) -> Gate:
-        """The same accountant, for a part of the people, by another source or for an owner."""
+        """A gate of the same accountant, for another group, source of randomness or owner."""
         view = object.__new__(Gate)
         view._accountant = self._accountant
         view._view(self._group if group is None else group, source or self._source, owner or self._owner)
@@ -700,8 +700,8 @@ class Gate:
     def of_share(cls, share: Share, randomness: Seed = None) -> Gate:
         """A gate that holds no more than a share of a budget, in one privacy definition.
 
-        What goes through the gates of several shares keeps a person within the budget as long as their
-        fractions sum to at most 1 and all name the same definition.
+        Releases through the gates of several shares together keep a person within the budget as long as the
+        fractions sum to at most 1 and all shares name the same definition.
         """
         checks.instance("share", share, Share, "Budget(1.0).split(2)[0]")
         if share.gate is not None:
@@ -723,7 +723,7 @@ class Gate:
 
     @property
     def reproducible(self) -> bool:
-        """Whether somebody may know noise of this gate, from now or from before it was restored."""
+        """Whether somebody may know this gate's noise, drawn now or before it was restored."""
         return not self._source.secure or REPRODUCIBLE in self._accountant.ledger.caveats
 
     @property
@@ -738,7 +738,7 @@ class Gate:
 
     @property
     def remaining(self) -> Remaining:
-        """What a round of the people seen through this gate may still spend."""
+        """What one round of the people of this gate's group may still spend."""
         accountant = self._accountant
         with accountant.lock:
             if accountant.shared:
@@ -752,7 +752,7 @@ class Gate:
         budget, definition = self.budget, self.definition
         if not budget.private or definition is None:  # nothing has been released, and nothing is decided
             return Share(budget, Fraction(1), None, self)
-        if definition == CONCURRENT:  # as much as was declared, and nothing is left of that
+        if definition == CONCURRENT:  # the limits are what was declared, and all of it is spent
             raise BudgetExceeded(self.preview(_UNIT))
         remaining, limit = self.remaining, filter_of(budget, definition).limit
         amounts = {"pure": remaining.epsilon, "zcdp": remaining.rho}
@@ -765,15 +765,15 @@ class Gate:
         return Share(budget, part, definition, self)
 
     def share(self, fraction: Fraction | int | float) -> Share:
-        """A fraction of the whole budget, to spend here: the same in every process that shares a ledger."""
+        """A fraction of the full budget, to spend here; the same in every process that shares a ledger."""
         return replace(self.budget.share(fraction), definition=self.definition, gate=self)
 
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
-        """What is left here as shares: equal ones, or in proportion to the given weights.
+        """What is left at this gate as shares: equal ones, or in proportion to the given weights.
 
-        Everything that is given one (a learner, a selector, a sum) spends it at this gate: one account for
-        all. The gate keeps to its privacy definition; where none is fixed it is ``definition`` from now on,
-        or "zcdp" if none is given.
+        A learner, selector or sum that is given a share spends it at this gate, in one common account. The
+        gate keeps to its privacy definition; if none is fixed, this fixes ``definition``, or "zcdp" by
+        default.
         """
         shares = fractions(parts)
         with self._accountant.lock:
@@ -786,26 +786,26 @@ class Gate:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the accounts of this gate say they take for granted; see `add_caveats`."""
+        """Assumptions that the accounts of this gate state; see `add_caveats`."""
         return tuple(one for one in self._accountant.ledger.caveats if one != REPRODUCIBLE)
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """What accounts of whatever begins with releases of this gate have to say: caveats, and a seed."""
+        """Caveats for accounts of anything that starts from this gate's releases, its seed among them."""
         said = dict.fromkeys(self._accountant.ledger.caveats)
         if not self._source.secure or REPRODUCIBLE in said:
             said[SEEDED] = said.pop(REPRODUCIBLE, None)
         return tuple(said)
 
     def add_caveats(self, *sentences: str) -> None:
-        """Let every account of this gate say what its guarantee takes for granted; once said, it stays."""
+        """Add assumptions of the guarantee to every account of this gate; they cannot be removed."""
         if sentences:
             self._accountant.add_caveats(*sentences)
 
     def expect(self, *releases: tuple[Event, int]) -> None:
         """Fix the privacy definition for (event, count) releases to come; nothing is charged or released.
 
-        A gate whose definition is fixed keeps it. Either way, `BudgetExceeded` says that they do not fit.
+        A gate whose definition is fixed keeps it. Either way, `BudgetExceeded` is raised if they do not fit.
         """
         for _, count in releases:
             checks.whole("count", count, at_least=1, at_most=checks.ANY)
@@ -813,7 +813,7 @@ class Gate:
             self._accountant.expect(self._group, *releases)
 
     def preview(self, event: Event, count: int = 1) -> Preview:
-        """What ``count`` such releases would cost and whether they fit; nothing is released."""
+        """The cost of ``count`` such releases and whether they fit; nothing is released."""
         checks.whole("count", count, at_least=1, at_most=checks.ANY)
         return self._accountant.preview(self._group, event, count, NOTHING)
 
@@ -829,9 +829,9 @@ class Gate:
     ) -> int:
         """Index of one candidate, drawn with probability proportional to ``exp(rate * score)``.
 
-        ``sensitivity`` is the range by which one person can push scores apart (a number), or a
-        `ScoreChange`. The scores are taken as the exact reals they are in floating point: sums over
-        people should be kept in integers or fixed point, where one person's influence is exact.
+        ``sensitivity`` is the most by which one person can change the difference of two scores (a number), or
+        a `ScoreChange`. The scores are taken as the exact reals that their floats represent: keep sums over
+        people in integers or fixed point, where one person's influence is exact.
 
         Formal guarantee: privacy loss in an interval of length ``rate * range``; the draw itself is
         exact (see `samplers.exponential_choice`).
@@ -865,8 +865,8 @@ class Gate:
     ) -> Any:
         """``values`` with Laplace noise of ``scale``; ``sensitivity`` in L1. A number gives a number.
 
-        ``changed`` is how many coordinates one person can move at most (all of them, if not given); it
-        only matters for what rounding to the grid costs, which the noise makes up for.
+        ``changed`` is how many coordinates one person can change at most (default: all). It only affects how
+        much wider the noise is drawn to cover rounding to the grid.
 
         Formal guarantee: (sensitivity/scale)-DP, exact on the grid.
         """
@@ -907,7 +907,7 @@ class Gate:
     def _noisy(
         self, values: ArrayLike, event: GaussianNoise | LaplaceNoise, changed: int | None, label: str
     ) -> Any:
-        """Values with the noise of ``event``, charged; a number for a number."""
+        """Charge ``event`` and return the values with its noise; a number for a number."""
         scalar = np.ndim(values) == 0
         array = _exact_floats("values", cast(ArrayLike, [values]) if scalar else values)
         if array.size == 0:
@@ -918,7 +918,7 @@ class Gate:
         scale = event.sigma if isinstance(event, GaussianNoise) else event.scale
         grid = None
         if scale:
-            # Truncation can move each of the coordinates by a step: that, in the norm of the noise.
+            # Truncation can move each changed coordinate by a step; this bounds it in the norm of the noise.
             truncation = moved if type(event) is LaplaceNoise else math.isqrt(moved - 1) + 1
             grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation)
         noisy = self.reserve(event, label=label).noisy(array, grid)
@@ -929,9 +929,9 @@ class Gate:
     ) -> RunningSum:
         """A private running sum of vectors, by ``method``: see `prefix_sum.METHODS`.
 
-        ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"``
-        (the papers' binary tree; the only one with Laplace noise). The whole sum is charged here;
-        see the classes for the options.
+        ``method`` is ``"sqrt"`` (least noise), ``"blt"`` (nearly the same, fewer buffers) or ``"tree"`` (the
+        papers' binary tree; the only one with Laplace noise). All rounds are charged at once; see the classes
+        for the options.
         """
         from .prefix_sum import METHODS
 
@@ -947,15 +947,16 @@ class Gate:
         draws: int | None = None,
         label: str = "reserved",
     ) -> Release:
-        """Charge for releases of one mechanism, and hand out what draws them.
+        """Charge for releases of one mechanism and return the `Release` that draws them.
 
         ``count`` is how many of them one person's data enters. ``disjoint=True``: they are made about one
-        group of people after the other, nobody is in two of them, and ``count`` is for one group. Which group
-        somebody is in must not depend on private data: windows and blocks of round numbers are such groups.
+        group of people after another, nobody is in two groups, and ``count`` is for one group. Which group a
+        person is in must not depend on private data: windows and blocks of round numbers are such groups.
 
-        Where groups are not disjoint, no more than ``draws`` can be drawn: by default ``count``. More is for
-        a mechanism that shows that of all its draws one person's data enters ``count``, as a tree of sums
-        does, or that counts them by rounds. With ``count=0`` nothing is charged, and nothing can be drawn.
+        Where groups are not disjoint, at most ``draws`` draws can be made, by default ``count``. A larger
+        number is for a mechanism that ensures that one person's data enters only ``count`` of its draws, as a
+        tree of sums does, or that counts them by rounds. With ``count=0`` nothing is charged, and nothing can
+        be drawn.
         """
         checks.instance("event", event, Event, "LaplaceNoise(1.0, 2.0)")
         number = checks.whole("count", count, at_least=0, at_most=checks.ANY)
@@ -975,25 +976,25 @@ class Gate:
         return Release(entry, number, None if number and disjoint else most, self._source, self.check_process)
 
     def post_processing(self) -> Release:
-        """Draws that depend on nothing but what was released already: not charged, and as many as wanted."""
+        """Draws that depend only on earlier releases: free, and unlimited in number."""
         return Release(Entry("post-processing", _FREE), 0, None, self._source, self.check_process)
 
     def public_randomness(self, words: int = 4) -> PublicRandomness:
-        """Public randomness, which depends on nobody and is not charged; it follows the gate's seed."""
+        """Public randomness: independent of the data, hence not charged; it follows the gate's seed."""
         if self._is_being_restored:
             return PublicRandomness([0] * words)
         return PublicRandomness.drawn(self._source, words)
 
     def key(self, words: int = 4) -> bytes:
-        """A secret key, for hashes of identities; nothing that it is made of depends on anybody."""
+        """A secret key, for hashes of identities; it is independent of the data."""
         number = checks.whole("words", words, at_least=1, at_most=1 << 10)
         return bytes(8 * number) if self._is_being_restored else self._source.words(number).tobytes()
 
     def with_budget(self, budget: Budget) -> Gate:
         """A gate with another budget and the same randomness, for settings that need more than they claim.
 
-        Refused for a gate of one group of people, of a share of a budget, or over a given ledger, whose
-        budget is not its own to change; and once something was released.
+        Refused for a gate of one group of people, of a share of a budget, or over a given ledger, as others
+        depend on its budget; and once something was released.
         """
         accountant = self._accountant
         ledger = accountant.ledger
@@ -1016,11 +1017,11 @@ class Gate:
     def part(self, name: str, randomness: Seed | Mapping[str, Any] = None) -> Gate:
         """A gate for releases about one group of people, when groups are disjoint.
 
-        The account then takes the worst part instead of the sum. Which group a person is in must not
-        depend on their private data (divide by round number, or by something public): under
-        ``"replace"`` a person who could move between groups would be in both. ``randomness`` is a seed or
-        source of its own, or where a saved part's stood (its `source_state`, which is not in this gate's
-        state); without one the part draws from the source of this gate.
+        The account then takes the worst part instead of the sum. Which group a person is in must not depend
+        on their private data (divide by round number, or by something public): under ``"replace"`` a person
+        who could move between groups would be in both. ``randomness`` is a seed or a source for the part
+        alone, or the `source_state` of a saved part (this gate's state does not hold it); without it the part
+        draws from the source of this gate.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"name must be text, got {checks.shown(name)}")
@@ -1034,22 +1035,23 @@ class Gate:
     # --- saving ----------------------------------------------------------------------------------
 
     def owned(self) -> Gate:
-        """This gate as something sees it that can be saved: what is reserved there is that thing's own.
+        """A view of this gate for an object that can be saved: charges made through it belong to that object.
 
-        The gate of something that is a part of another one is returned as it is: they are saved together.
+        A gate that already has an owner is returned as it is: the object is part of another one and is saved
+        with it.
         """
         return self if self._owner is not None else self._seen_as(owner=Owner(self._accountant))
 
     @contextmanager
     def _restoring(self, saved: Mapping[str, Any]) -> Iterator[Gate]:
-        """This gate while something is restored from a state whose owner (`Owner.state`) is ``saved``.
+        """This gate while an object is restored from a state whose owner (`Owner.state`) is ``saved``.
 
-        What is reserved there within must have been charged for that owner, and is not again. Public
-        randomness and keys are blank: those drawn before are in the state that is being read. At the end
-        the ledger is told that the owner is in use, and refuses where it is already, or has a later state.
+        Reservations made within must have been charged for that owner, and are not charged again. Public
+        randomness and keys are blank: those drawn before are in the state that is being read. At the end the
+        ledger marks the owner as in use; it refuses if the owner already is, or has a later state.
         """
         name, number = str(saved["id"]), checks.whole("number", saved["number"], at_least=1, at_most=1 << 62)
-        if self._owner is not None:  # a part of something that is restored as a whole
+        if self._owner is not None:  # part of a larger object that is being restored
             if self._owner.id != name:
                 raise ValueError("these charges belong to another object")
             if not self._owner.is_being_restored:
@@ -1069,7 +1071,7 @@ class Gate:
     def state(self) -> dict[str, Any]:
         """The ledger (and a seeded source's position) as plain values, for `Gate.from_state`.
 
-        A snapshot: later releases do not change it. A ledger that was given is named and not in it.
+        A snapshot: later releases do not change it. Of a given ledger it holds only id and version.
         """
         accountant = self._accountant
         with accountant.lock:
@@ -1090,15 +1092,15 @@ class Gate:
             } | ({} if (limits := accountant.side_by_side) is None else {"concurrent": limits})
 
     def source_state(self) -> Any:
-        """Where the source of randomness stands, if it is a seeded one: for `part`."""
+        """The position of the source of randomness, if it is a seeded one: for `part`."""
         return copy.deepcopy(self._source.state())
 
     @classmethod
     def from_state(cls, state: dict[str, Any], ledger: Ledger | None = None) -> Gate:
         """A gate that has spent what the saved one had; secure randomness starts afresh.
 
-        ``ledger`` is the one that the saved gate was made with: it knows what others have spent since. Of a
-        gate without one, two gates made of the same state are two budgets: nothing can tell.
+        ``ledger`` is the one that the saved gate was made with: it holds what others have spent since. If
+        there was none, two gates made from the same state spend two budgets, and nothing can detect this.
         """
         with refusing("the gate"):
             source, failure = sources.restored(state["randomness"]), fraction(state["failure"])
@@ -1121,20 +1123,20 @@ class Gate:
             part = fraction(state["share"])
             gate._accountant = Accountant(budget, limit, store, shared=ledger is not None, fraction=part)
             gate._view((), source, None)
-            if state["reproducible"] is not False:  # noise that somebody may know does not become unknown
+            if state["reproducible"] is not False:  # noise that somebody may know stays so
                 gate._accountant.add_caveats(REPRODUCIBLE)
         return fix(gate)
 
     @property
     def resumes_alike(self) -> bool:
-        """Whether a restored gate would draw what this one would: a seeded source, whose place is kept."""
+        """Whether a restored gate draws what this one would: its source is seeded and the position saved."""
         return not self._source.secure and self._source.state() is not None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a gate is not copied or pickled, or its budget could be spent twice; use state()")
 
     def __sklearn_clone__(self) -> Gate:
-        """Estimators that are cloned go on sharing their gate: that is what one budget is for."""
+        """Cloned estimators share their gate, and so one budget."""
         return self
 
     def __repr__(self) -> str:
@@ -1144,12 +1146,12 @@ class Gate:
         return card("Gate", self.budget._repr_html_(), self.spent._repr_html_())
 
 
-# The same event is asked for again and again, and remembers what it is known by.
+# The same events recur, and each caches its own derived values.
 _exponential_choice = lru_cache(maxsize=1024)(ExponentialChoice)
 
 
 def _exact_floats(name: str, values: ArrayLike) -> Floats:
-    """The numbers as floats, each of them exactly: rounding would move them further than was declared."""
+    """The numbers as floats, refused unless exact: rounding could exceed the declared sensitivity."""
     array = checks.vector(name, values)
     given: NDArray[Any] = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     if given.dtype == np.longdouble or given.dtype == object:
@@ -1166,11 +1168,11 @@ Spending = Budget | Share | Gate
 
 
 def spend_from(budget: Spending, seed: Seed = None) -> Share:
-    """What may be spent, at the gate where it is: ``share.gate`` is always there.
+    """The share to spend, with the gate to spend it at: ``share.gate`` is never None.
 
-    A `Budget` gets a gate of its own and is spent whole. A `Share` is spent at its gate, or at one of its own
-    that holds no more, where the next user of the same share spends as well. Of a `Gate` all that is
-    left is spent, in its privacy definition.
+    A `Budget` gets a gate of its own and is spent entirely. A `Share` is spent at its gate, or at a new one
+    limited to it, which later users of the same share also spend from. Of a `Gate` all that is left is spent,
+    in its privacy definition.
     """
     if isinstance(budget, Gate | Share) and (isinstance(budget, Gate) or budget.gate is not None):
         if seed is not None:

@@ -23,21 +23,21 @@ _T = TypeVar("_T")
 DEFINITIONS = ("pure", "zcdp", "gdp")
 NEIGHBOURS: tuple[Adjacency, ...] = get_args(Adjacency)
 LEAST_EPSILON = 1e-12
-MEANINGFUL_EPSILON = 10.0  # beyond, what is shown may become e^10 times more likely by one person
-MEANINGFUL_DELTA = 1e-2  # beyond, one person in a crowd of a hundred may be shown as they are
+MEANINGFUL_EPSILON = 10.0  # beyond it, one person may make an output e^10 times more likely
+MEANINGFUL_DELTA = 1e-2  # beyond it, the data of one person in a hundred may be shown as they are
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The guarantee: what one person's presence or values may change, at most.
+    """The guarantee: how much one person's presence or values may change what is released, at most.
 
-    ``epsilon`` and ``delta`` bound the whole life of whatever holds the budget. ``neighbours`` says
-    between which inputs they hold: ``"replace"`` (one person's data exchanged for any other) or
-    ``"add_remove"`` (one person present or absent). ``max_rounds_per_person`` is the number of rounds
-    (rows, visits) one person may take part in; the guarantee is about the person, so each round gets
-    the budget divided accordingly: epsilon by that number, rho by its square, mu by that number.
+    ``epsilon`` and ``delta`` bound everything that is ever released under the budget. ``neighbours`` is the
+    adjacency between inputs: ``"replace"`` (one person's data exchanged for any other) or ``"add_remove"``
+    (one person present or absent). ``max_rounds_per_person`` is the number of rounds (rows, visits) one
+    person may take part in; the guarantee is about the person, so each round gets the budget divided
+    accordingly: epsilon by that number, rho by its square, mu by that number.
 
-    ``epsilon=inf`` means no privacy at all: the non-private twin of an algorithm.
+    ``epsilon=inf`` means no privacy at all: the non-private counterpart of an algorithm.
 
     >>> budget = Budget(1.0, 1e-6)
     >>> round(budget.mu, 4), round(budget.rho, 5)
@@ -100,12 +100,12 @@ class Budget:
         return exact(self.epsilon) / self.max_rounds_per_person if self.private else math.inf
 
     def limit_rho(self, delta: float | None = None) -> float:
-        """``rho`` when only ``delta`` of the budget's delta is left for it."""
+        """``rho`` at ``delta``, or at the budget's delta if that is smaller."""
         left = self.delta if delta is None else min(delta, self.delta)
         return _divided(conversions.zcdp_rho(self.epsilon, left), self.max_rounds_per_person**2)
 
     def limit_mu(self, delta: float | None = None) -> float:
-        """``mu`` when only ``delta`` of the budget's delta is left for it."""
+        """``mu`` at ``delta``, or at the budget's delta if that is smaller."""
         left = self.delta if delta is None else min(delta, self.delta)
         return _divided(conversions.gdp_mu(self.epsilon, left), self.max_rounds_per_person)
 
@@ -116,11 +116,11 @@ class Budget:
         return Share(self, exact(fraction))
 
     def split(self, parts: int | Sequence[float | Fraction], *, definition: str | None = None) -> list[Share]:
-        """Equal shares, or shares in proportion to the given weights; exactly the whole together.
+        """Equal shares, or shares in proportion to the given weights; they sum exactly to the budget.
 
-        Learners, selectors and sums take a share where they take a budget. They then lose no more than the
-        whole budget together, about the same people. For that all are spent in one privacy definition: pure
-        epsilon without a delta, and with one ``definition``, or "zcdp" if none is given.
+        Learners, selectors and sums accept a share in place of a budget. Together they then lose no more than
+        the budget, about the same people. For this, all shares are spent in one privacy definition: pure
+        epsilon if there is no delta, otherwise ``definition``, by default "zcdp".
 
         >>> sum(share.fraction for share in Budget(1.0).split(3)) == 1
         True
@@ -145,7 +145,7 @@ class Budget:
 
 
 def _asked_for() -> bool:
-    """Whether a budget is being made by a user's program or command, not by the library for itself."""
+    """Whether the budget is made by a user's program or command rather than inside the library."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "dataclasses", "copy"):
         frame = frame.f_back
@@ -154,21 +154,21 @@ def _asked_for() -> bool:
 
 
 def _divided(limit: float, parts: int) -> float:
-    """A limit in equal parts; conversions leave room for the rounding."""
+    """One of ``parts`` equal parts of a limit; conversions allow for the rounding."""
     return float(Fraction(limit) / parts) if math.isfinite(limit) else limit
 
 
 @dataclass(frozen=True)
 class Share:
-    """A fraction of a budget, exact: what one of several releases about the same people may spend.
+    """An exact fraction of a budget: what one of several releases about the same people may spend.
 
-    Without a ``definition`` it is that fraction in each privacy definition. Shares whose fractions sum to at
-    most 1 then fit together at one gate, where all are spent in the definition that the gate keeps to. With a
-    ``definition`` ("pure", "zcdp" or "gdp") it is the fraction of that definition's limit, and ``epsilon``,
-    ``rho`` and ``mu_squared`` are what releases calibrated in the other ones may have so that they fit it as
-    well: shares of one definition fit together wherever they are spent. ``gate`` is where it is spent.
-    For a share without one a gate is made that holds no more, at which all users of the same share
-    spend; its definition is "zcdp" ("pure" without a delta) if none is given.
+    Without a ``definition`` it is that fraction of the limit of each privacy definition. Shares whose
+    fractions sum to at most 1 then fit together at one gate, where all are spent in the definition that the
+    gate keeps to. With a ``definition`` ("pure", "zcdp" or "gdp") it is a fraction of that definition's
+    limit, and ``epsilon``, ``rho`` and ``mu_squared`` are the parameters at which releases calibrated in any
+    definition fit it: shares of one definition fit together wherever they are spent. ``gate`` is the gate to
+    spend at. A share without one gets a gate limited to it, common to all users of that share, whose
+    definition is "zcdp" ("pure" without a delta) by default.
     """
 
     budget: Budget
@@ -180,7 +180,7 @@ class Share:
 
     def __post_init__(self) -> None:
         given: Any = self.budget
-        if not isinstance(given, Budget):  # asked here: shares are made in inner loops
+        if not isinstance(given, Budget):  # tested first: shares are made in inner loops
             checks.instance("budget", given, Budget, "Budget(epsilon=1.0, delta=1e-6)")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction={self.fraction} must be above 0 and at most 1")
@@ -198,7 +198,7 @@ class Share:
 
     @property
     def whole(self) -> bool:
-        """Whether this is all of a budget, to be spent in whatever definition is best."""
+        """Whether this is the full budget, to be spent in whichever definition is best."""
         return self.fraction == 1 and self.definition is None
 
     @cached_property
@@ -213,7 +213,7 @@ class Share:
 
     @property
     def delta(self) -> float:
-        """The delta at which the share is spent; 0 where only pure epsilon is."""
+        """The delta at which the share is spent; 0 for a share of pure epsilon."""
         return 0.0 if self.definition == "pure" else self.budget.delta
 
     @cached_property
@@ -233,7 +233,7 @@ class Share:
         if self.definition == "pure":
             return Fraction(0) if self.private else math.inf
         if self.definition == "gdp":
-            # Of a release by pure epsilon or a range, mu squared is at most pi times its rho.
+            # For a release charged by pure epsilon or a range, mu squared is at most pi times its rho.
             square = self.mu_squared
             return square / (2 * conversions.HALF_PI) if isinstance(square, Fraction) else math.inf
         whole = self.budget.rho
@@ -241,31 +241,31 @@ class Share:
 
     @cached_property
     def mu_squared(self) -> Fraction | float:
-        """Square of the Gaussian-DP parameter per round (squares are what adds up)."""
+        """Square of the Gaussian-DP parameter per round (squares add up)."""
         if self.definition == "pure":
             return Fraction(0) if self.private else math.inf
         if self.definition == "zcdp":
-            return 2 * self.rho  # of Gaussian noise, rho is half of mu squared
+            return 2 * self.rho  # for Gaussian noise, rho is half of mu squared
         whole = self.budget.mu
         return exact(whole) ** 2 * self.fraction if math.isfinite(whole) else whole
 
     @property
     def mu(self) -> float:
-        """Gaussian-DP parameter per round, from below."""
+        """Gaussian-DP parameter per round, rounded down."""
         if self.whole:
             return self.budget.mu
         square = self.mu_squared
         return float(root_below(square)) if isinstance(square, Fraction) else math.inf
 
     def once(self, kind: type[_T], make: Callable[[], _T]) -> _T:
-        """What spends this share: its next user gets the same, with what was spent there."""
+        """The object of type ``kind`` that spends this share, made once: later users get the same one."""
         if kind not in self._made:
-            self._made.setdefault(kind, make())  # of two threads the first one's: one gate, not one each
+            self._made.setdefault(kind, make())  # two threads get the same gate
         found: _T = self._made[kind]
         return found
 
     def __deepcopy__(self, memo: object = None) -> Share:
-        """Estimators that are cloned, and copies of settings, go on with the same share: it is spent once."""
+        """Cloned estimators and copied settings keep the same share, which is spent once."""
         return self
 
     __copy__ = __sklearn_clone__ = __deepcopy__

@@ -111,8 +111,8 @@ def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, cou
 def losses_of_responses(epsilon: float, count: int, grid: float) -> LossDistribution:
     """Loss distribution on ``grid`` of ``count`` steps of randomised response, composed exactly.
 
-    The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the
-    grid such that its probability under both inputs stays what it is; rounding goes up.
+    The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the grid
+    such that its probability under both inputs is preserved; rounding goes up.
     """
     centre = min(count, math.floor((count + 1) / (1.0 + math.exp(-epsilon))))
     span = math.ceil(math.sqrt(-count * math.log(TAIL) / 2.0)) + 1  # Hoeffding
@@ -178,7 +178,7 @@ class Composition:
         return cls(tuple(parts), grid, mu, tilts, moments)
 
     # Any tilt is valid. The one with the least Chernoff bound has the least rounding error, because it
-    # puts the middle of the tilted distribution where the tail is wanted.
+    # centres the tilted distribution on the wanted tail.
 
     def delta(self, epsilon: float) -> float:
         best = int(np.argmin(self.moments + _log_peak(self.tilts) - self.tilts * epsilon))
@@ -291,7 +291,7 @@ SMALLEST_DELTA = 1e-12
 """No claim is made for deltas below this: cut-off tails and rounding would no longer be negligible."""
 
 _CELLS = 32  # grid cells per range: the chords cost about 1/(4 cells^2) of epsilon
-_BLOCK = 1024  # most steps taken one by one
+_BLOCK = 1024  # most steps computed singly
 _WORK = 2e8  # most cell updates in one block
 _FINENESS = 0.03  # grid of the convolution, in standard deviations of an average block
 _NARROWEST = 1e-12  # smaller steps are rounded up to this, so that squares do not underflow
@@ -439,7 +439,7 @@ def _curve(width: float, steps: int, cells: int) -> NDArray[np.float64]:
 def _composition(ranges: _Groups, mu: float, pure: _Groups) -> Composition:
     """Choose the blocks and a common grid, then bring every group onto it."""
     blocks = [(width, *_blocks(width, steps)) for width, steps in _rounded_up(ranges)]
-    # Rough variances will do, as long as none vanishes: any grid is safe, this one is fine enough.
+    # Rough variances suffice, as long as none vanishes: any grid is safe, and this one is fine enough.
     variance = sum(width * width / 4.0 * count * steps for width, count, steps in blocks)
     variance += sum(epsilon * math.tanh(epsilon / 2.0) * count for epsilon, count in pure)
     grid = _FINENESS * math.sqrt((variance + mu * mu) / (sum(count for _, count, _ in blocks) + len(pure)))

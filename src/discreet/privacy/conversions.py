@@ -4,12 +4,11 @@ Three definitions are kept side by side: pure epsilon, rho of zero-concentrated 
 2016) and mu of Gaussian DP (Dong, Roth and Su 2022). That of mu is exact. That of rho is the bound of
 Canonne, Kamath and Steinke (2020) at its best order: 18 % less noise at (1, 1e-6) than the textbook's.
 
-Every function is a bound: what leaves this module upwards (an epsilon, a delta) is not below the true
-value, what leaves it downwards (the largest rho or mu) is not above it. Floating point only searches;
-what is returned was evaluated with as many digits as its cancellation takes, and a bound on the error
-was added (`_digits`). Arguments may have been rounded before, to within ``_ROOM`` of themselves (as when
-a float is read as the decimal it prints): results hold for the worst number in that range, and leave as
-much room for one more rounding.
+Every function is a bound: an epsilon or a delta is never below the true value, and the largest rho or mu
+never above it. Floating point is used only to search; the value returned is evaluated with as many digits as
+its cancellation needs, and a bound on the error is added (`_with_error`). Arguments may have been rounded
+before, by a relative error of up to ``_ROOM`` (as when a float is read as the decimal it prints): results
+hold for the worst number in that range, with a margin for one more rounding.
 """
 
 from __future__ import annotations
@@ -27,15 +26,14 @@ from ..core import checks
 
 _WRITTEN = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 _ROOM = 2.0**-50
-# Limits are lowered by this, so that what keeps to a limit is also reported to keep to its budget.
+# Limits are lowered by this, so that a loss within a limit is also reported as within its budget.
 _SPARE = 2.0**-43
-# A delta that underflows is still not 0.
+# Stands for any delta that underflows: it is not 0.
 _TINY = 5e-324
 _PRECISION = 128
 
 
-# mpmath keeps its working precision in one place for the whole process, so that two threads would change
-# each other's: each has a context of its own.
+# mpmath's working precision is global, so threads would change each other's: each gets its own context.
 _own = threading.local()
 
 
@@ -74,9 +72,9 @@ def _down(value: Any) -> float:
     return max(0.0, min(number - number * _ROOM, math.nextafter(number, -math.inf)))
 
 
-@lru_cache(maxsize=4096, typed=True)  # the same few numbers are asked for again and again
+@lru_cache(maxsize=4096, typed=True)  # the same few numbers recur
 def exact(value: float | int | Fraction) -> Fraction:
-    """The rational number a reader sees: floats are read as the decimal they print.
+    """The exact rational of a number; a float is read as the decimal it prints.
 
     ``0.1`` becomes 1/10, so that ten releases of 0.1 fit into a budget of 1.0. The float itself
     differs from that decimal by less than half a unit in the last place; samplers cover the difference
@@ -89,7 +87,7 @@ def exact(value: float | int | Fraction) -> Fraction:
 
 
 def fraction(text: Any) -> Fraction:
-    """As events write them: ``Fraction`` itself would also work out 1e999999999, digit by digit."""
+    """Parse a fraction as events write it; ``Fraction`` itself would also expand 1e999999999."""
     if not isinstance(text, str) or not _WRITTEN.fullmatch(text):
         raise ValueError(f"{checks.shown(text)[:40]} is not a fraction of integers")
     return Fraction(text)
@@ -138,7 +136,7 @@ def exponential_above(exponent: Fraction) -> Fraction:
 
 
 def _lowest(function: Callable[[float], float], start: float) -> float:
-    """Where a unimodal function of a positive argument is least, about."""
+    """The approximate minimiser of a unimodal function of a positive argument."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     centre = min(range(-40, 41), key=lambda i: function(start * 2.0**i))
     low, high = math.log(start) + (centre - 1) * math.log(2.0), math.log(start) + (centre + 1) * math.log(2.0)
@@ -159,8 +157,8 @@ def _lowest(function: Callable[[float], float], start: float) -> float:
 def _edge(excess: Callable[[float], float], inside: float, outside: float) -> float:
     """A number next to where a monotone ``excess`` changes sign, on the side where it is not positive.
 
-    ``inside`` is on that side and ``outside`` is not. By the method of false position in logarithms, with
-    the Illinois rule; what is returned was itself asked.
+    ``inside`` is on that side and ``outside`` is not. By the method of false position in logarithms, with the
+    Illinois rule; ``excess`` was evaluated at the number returned.
     """
     at_inside, at_outside = min(excess(inside), -1e-300), max(excess(outside), 1e-300)
     last_side = 0
@@ -193,9 +191,9 @@ def _zcdp_terms(excess: Any, log1p: Callable[[Any], Any]) -> tuple[Any, Any]:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Smallest epsilon such that ``rho``-zCDP implies (epsilon, ``delta``)-DP.
 
-    Canonne, Kamath and Steinke 2020: the minimum over orders a > 1 of
-    ``rho a + ln(1 - 1/a) - ln(delta a)/(a - 1)``. Every order is a valid bound, so that only the value at
-    the best one found has to be proven.
+    Canonne, Kamath and Steinke 2020: the minimum over orders a > 1 of ``rho a + ln(1 - 1/a) - ln(delta a)/(a
+    - 1)``. Every order gives a valid bound, so only the value at the best one found has to be evaluated
+    rigorously.
     """
     if rho <= 0.0:
         return 0.0
@@ -274,7 +272,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def _with_error(mp: Any, terms: list[Any]) -> Any:
-    """The sum of terms that are known to all but their last 28 bits, plus the error that leaves."""
+    """The sum of terms that are accurate in all but their last 28 bits, plus a bound on its error."""
     return mp.fsum(terms) + mp.fsum(abs(term) for term in terms) * mp.mpf(2) ** (32 - _PRECISION)
 
 

@@ -1,8 +1,8 @@
-"""The account as a document to hand over: to a privacy officer, or for an impact assessment.
+"""The account as a document: for a privacy officer, or for an impact assessment.
 
-It says the promise in words, whom it compares, how often somebody counts, every release, what is taken for
-granted, what is public, how long data is kept, and what is not covered, with lines to sign. What an account
-cannot know, such as how long data is kept, is left open unless somebody says it.
+It states the promise in words, the adjacency, contribution limits, every release, assumptions, what is
+public, how long data is kept, and what is not covered, with lines to sign. Facts that an account cannot know,
+such as how long data is kept, are left blank unless given.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def document(
     retention: Sequence[str] = (),
     uncovered: Sequence[str] = (),
 ) -> str:
-    """One HTML file about accounts by the name of their period, and about all of them together.
+    """One HTML file about accounts, by the name of their period, and about their total.
 
-    ``promise`` says it in the words of somebody who knows the data; ``public``, ``retention`` and
-    ``uncovered`` add to these sections.
+    ``promise`` replaces the generated statement of the promise; ``public``, ``retention`` and ``uncovered``
+    add to these sections.
     """
     latest = [*accounts.values()][-1]
     budget = latest.budget
@@ -98,7 +98,7 @@ def document(
 
 
 def promised(account: Account, periods: int = 1) -> str:
-    """The guarantee of an account in words; of several periods, for somebody who took part in all of them."""
+    """The guarantee of an account in words; for several periods, that of a person who took part in all."""
     budget, spent = account.budget, account.epsilon()
     if not budget.private or math.isinf(spent):
         return "There is none: the budget is infinite, and what was released may tell everything."
@@ -106,7 +106,7 @@ def promised(account: Account, periods: int = 1) -> str:
     beside = f", plus a probability of {at_most(budget.delta, 4)}" if budget.delta else ""
     every = f" in all {periods:,} periods" if periods > 1 else ""
     ever = f"allowed in {periods:,} periods" if periods > 1 else "ever allowed"
-    # An account in pure epsilon holds whenever one stops; of the others that is true of the limit alone.
+    # An account in pure epsilon holds whenever one stops; in other definitions only the limit does.
     fixed = (
         ""
         if account.best_definition() == "pure epsilon"
@@ -136,7 +136,7 @@ def _limited(account: Account) -> str:
 
 
 def not_private(accounts: Collection[Account]) -> str:
-    """What comes before a promise that protects nobody; nothing before one that does."""
+    """The warning before a promise that protects nobody; empty for one that does."""
     if any(one.reproducible for one in accounts):
         return "This is not private: anyone who knows the seed can remove the noise. "
     if not all(one.budget.private for one in accounts):

@@ -1,7 +1,7 @@
 """Privacy events: one frozen class per kind of release, each with its own privacy loss.
 
-An event says what one release costs; how often it happened is multiplied in one place only, by
-``Loss.__mul__`` in the account. Events serialise to JSON and back unchanged.
+An event gives the loss of one release; multiplication by the number of releases happens only in
+``Loss.__mul__``, in the account. Events serialise to JSON and back unchanged.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Number = float | Fraction
 _ZERO = Fraction(0)
 
 
-# Sums of many different losses would drag ever longer denominators along; beyond this many bits they are
-# rounded up to a multiple of 2^-_BITS.
+# Sums of many different losses have ever longer denominators; beyond this many bits they are rounded up to a
+# multiple of 2^-_BITS.
 _BITS = 600
 
 
@@ -45,10 +45,9 @@ def _larger(a: Fraction | None, b: Fraction | None) -> Fraction | None:
 class Loss(NamedTuple):
     """Privacy loss in every definition at once; each adds up over adaptively chosen releases.
 
-    ``rho`` and ``mu_squared`` cover everything. ``pure`` covers only the releases that have a pure
-    epsilon; ``rest_rho`` and ``rest_mu_squared`` cover those that have none, so that the two kinds can
-    also be converted separately. None stands for unbounded. ``delta`` is the chance of failure that
-    comes with approximate releases.
+    ``rho`` and ``mu_squared`` cover all releases. ``pure`` covers only those with a pure epsilon;
+    ``rest_rho`` and ``rest_mu_squared`` cover those without one, so that the two kinds can also be converted
+    separately. None stands for unbounded. ``delta`` is the sum of the deltas of approximate releases.
     """
 
     pure: Fraction | None = _ZERO
@@ -74,12 +73,12 @@ class Loss(NamedTuple):
         )
 
     def worst(self, other: Loss) -> Loss:
-        """The larger of the two in every definition: what holds when only one of them can happen."""
+        """The larger of the two in every definition: a bound if a person is affected by only one of them."""
         return Loss._make((*map(_larger, self[:-1], other[:-1]), max(self.delta, other.delta)))
 
     @classmethod
     def of_pure(cls, epsilon: Fraction) -> Loss:
-        """A step that is ``epsilon``-DP and nothing better is known of it."""
+        """A step known only to be ``epsilon``-DP."""
         return cls(epsilon, conversions.pure_rho(epsilon), conversions.pure_mu_squared(epsilon))
 
     @classmethod
@@ -101,9 +100,9 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """One release. Subclasses say its privacy ``loss`` and how it shrinks (``scaled``).
+    """One release. Subclasses define its privacy ``loss`` and how it shrinks (``scaled``).
 
-    Two are equal if they cost the same: 0.1 is read as 1/10, and ``Fraction(0.1)`` is another number.
+    Two are equal if their classes and numbers are: 0.1 is read as 1/10, and ``Fraction(0.1)`` is not.
     """
 
     _kinds: ClassVar[dict[str, type[Event]]] = {}
@@ -137,7 +136,7 @@ class Event:
         return hash((type(self), *self._key))
 
     def loss(self) -> Loss:
-        """What one such release costs a person who is in it once."""
+        """The privacy loss of one such release, for a person who is in it once."""
         raise NotImplementedError
 
     def scaled(self, factor: float) -> Self:
@@ -164,7 +163,7 @@ class Event:
 
 
 def _unlike_floats(number: Number) -> Number | tuple[Fraction]:
-    """The number; in brackets where it equals a float that stands for another number."""
+    """The number; in a tuple where it equals a float that is read as another number."""
     if isinstance(number, Fraction) and number == float(number) and exact(float(number)) != number:
         return (number,)
     return number
@@ -190,9 +189,9 @@ def _ratio(sensitivity: Number, scale: Number) -> Fraction | None:
 def _largest_each(
     share: Share, count: int, definition: str | None, rho: Number, mu_squared: Number
 ) -> Fraction:
-    """The largest epsilon (or range) that ``count`` releases can have each.
+    """The largest epsilon (or range) that each of ``count`` releases can have.
 
-    ``rho`` and ``mu_squared`` are the squares that one unit of each would pay for.
+    ``rho`` and ``mu_squared`` are the squared epsilons (or ranges) that one unit of each pays for.
     """
 
     def each(definition: str) -> Fraction:
@@ -216,9 +215,9 @@ def _largest_each(
 class ScoreChange:
     """How far one person can move the scores of a choice.
 
-    ``ScoreChange(1.0)``: each score by at most 1 either way, so two scores by 2 against each other.
-    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person who
-    values things non-negatively), so by at most 1 against each other.
+    ``ScoreChange(1.0)``: each score by at most 1 either way, so the difference of two scores by at most 2.
+    ``ScoreChange(1.0, one_directional=True)``: all up or all down (adding or removing a person whose
+    contributions are not negative), so a difference by at most 1.
 
     >>> ScoreChange(1.0).range, ScoreChange(1.0, one_directional=True).range
     (2.0, 1.0)
@@ -240,14 +239,14 @@ class ScoreChange:
 class _Choice(Event):
     """One draw of a candidate by its score, at ``rate``.
 
-    ``range`` is how far apart two scores can be pushed by one person: the largest minus the smallest change
-    over the candidates.
+    ``range`` is how far one person can move the difference of two scores: the largest minus the smallest
+    change over the candidates.
     """
 
     rate: float
     range: float
 
-    # What of rho, and of mu squared, one unit of the square of ``rate * range`` costs: one over it.
+    # One over the rho, and one over the mu squared, per unit of the square of ``rate * range``.
     _units: ClassVar[tuple[Number, Number]]
 
     @property
@@ -261,7 +260,7 @@ class _Choice(Event):
     def within(cls, share: Share, range: float, count: int = 1, definition: str | None = None) -> Self:
         """The largest rate at which ``count`` choices fit into ``share``, by ``definition``.
 
-        By default the larger of what plain epsilon and what zCDP allows, which wins from a few choices on.
+        By default the larger of what pure epsilon and what zCDP allows; zCDP wins from a few choices on.
 
         >>> from discreet.privacy import Budget
         >>> ExponentialChoice.within(Budget(1.0).share(), 2.0, count=5).rate
@@ -293,10 +292,10 @@ class ExponentialChoice(_Choice):
 class PermuteAndFlip(_Choice):
     """One draw by permute-and-flip (`samplers.permute_and_flip`).
 
-    Only differences of scores matter to it, so a change of scores is one where each rises by between 0 and
-    ``range``, and nothing becomes more than ``exp(rate * range)`` times as likely. Its privacy loss need not
-    lie in an interval of that length (it can be anything between plus and minus that), so that a pure epsilon
-    is all that is known of it: in zCDP it costs four times as much as an exponential choice.
+    Only differences of scores matter to it, so any change is equivalent to one where each score rises by
+    between 0 and ``range``, and no outcome becomes more than ``exp(rate * range)`` times as likely. Its
+    privacy loss can be anything between plus and minus ``rate * range`` rather than in an interval of that
+    length, so only a pure epsilon is known: in zCDP it costs four times as much as an exponential choice.
     """
 
     _units = (2, 1 / conversions.HALF_PI)
@@ -323,7 +322,8 @@ class LaplaceNoise(Event):
     def within(cls, share: Share, sensitivity: Number, count: int = 1, definition: str | None = None) -> Self:
         """The least noise with which ``count`` releases fit into ``share``, by ``definition``.
 
-        By default by plain epsilon, or by zCDP where that is more (a delta, and some twenty releases).
+        By default by pure epsilon, or by zCDP if that needs less noise (with a delta, from some twenty
+        releases on).
         """
         checks.whole("count", count, at_least=1, at_most=checks.ANY)
         share = _of(share)
@@ -374,10 +374,10 @@ class GaussianNoise(Event):
 
 @dataclass(frozen=True, eq=False)
 class GroupGaussianNoise(GaussianNoise):
-    """Noise on what ``participations`` rounds of a person enter; ``sensitivity`` is that of all together.
+    """Noise on a release with ``participations`` rounds of a person; ``sensitivity`` is for all of them.
 
     Budgets count by the round and multiply mu by ``max_rounds_per_person`` (group privacy), so the loss of a
-    round is mu divided by it: the product is what a person loses, if both are the same (`check_group`).
+    round is mu / ``participations``: the product is the person's loss if both numbers agree (`check_group`).
     """
 
     participations: int
@@ -397,7 +397,7 @@ class GroupGaussianNoise(GaussianNoise):
 
 @dataclass(frozen=True, eq=False)
 class PureRelease(Event):
-    """Any release that is ``epsilon``-DP, which its caller has a proof of."""
+    """Any release that is ``epsilon``-DP; the proof is the caller's."""
 
     epsilon: Number
 
@@ -410,7 +410,7 @@ class PureRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class ConcentratedRelease(Event):
-    """Any release that is ``rho``-zCDP, which its caller has a proof of."""
+    """Any release that is ``rho``-zCDP; the proof is the caller's."""
 
     rho: Number
 
@@ -424,7 +424,7 @@ class ConcentratedRelease(Event):
 
 @dataclass(frozen=True, eq=False)
 class ApproximateRelease(Event):
-    """Any release that is (``epsilon``, ``delta``)-DP, which its caller has a proof of."""
+    """Any release that is (``epsilon``, ``delta``)-DP; the proof is the caller's."""
 
     epsilon: Number
     delta: Number

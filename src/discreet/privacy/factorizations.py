@@ -1,9 +1,9 @@
 """Factorisations of the prefix sum: Toeplitz ones with few buffers, and the binary tree.
 
 The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorisation A = B C
-releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and reads every prefix
-sum off as B y = A x + B w. Sensitivity grows with the columns of the encoder C, error with the rows of the
-decoder B; the product of the two norms is what a factorisation is judged by.
+releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and computes every prefix
+sum as B y = A x + B w. Sensitivity grows with the columns of the encoder C, error with the rows of the
+decoder B; the product of the two norms measures the quality of a factorisation.
 
 In `Factorization` C and B are Toeplitz (entry (t, s) depends on t - s), and the encoder's coefficients are
 
@@ -20,7 +20,7 @@ and of the decoder, from g = 0 and prefix = 0:
 
 The same decoder applied to w alone gives the noise of the prefix sums.
 
-In `BinaryTree` the rows of C are blocks of 2^j rounds, and B adds up the blocks that make a prefix.
+In `BinaryTree` the rows of C are blocks of 2^j rounds, and B adds up the blocks that form a prefix.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from .conversions import root_above, rounded_up
 
 Vector = NDArray[np.float64]
 
-# A column norm scales the noise: rounded up by more than the closed form can be off.
+# Factor by which norms are rounded up; it exceeds the error of their closed form.
 _ROUND_UP = 1 + 1e-12
-_MOST_COLUMNS = 1 << 16  # that are added up one by one
+_MOST_COLUMNS = 1 << 16  # that are added up individually
 
 # The quadrature of square_root: its largest free rate, its smallest rate times the horizon, and the widest
 # step between log rates. Together they keep the error within 1e-4 of the exact factorisation.
@@ -104,7 +104,7 @@ class Factorization:
 
     @property
     def buffers(self) -> int:
-        """How many vectors the encoder, and the decoder, keep between rounds."""
+        """Number of vectors that the encoder, and the decoder, keep between rounds."""
         return int(self.decays.size)
 
     @cached_property
@@ -117,12 +117,12 @@ class Factorization:
         """Largest Euclidean norm of a sum of ``times`` columns of C that are ``apart`` steps apart or more.
 
         It is attained by the columns 0, apart, 2 apart, ... Proof. The square is the sum, over all pairs of
-        the columns, of their products, and that of columns s <= t is the sum over j < rounds - t of
-        c_j c_{j + t - s}. No coefficient is negative and none is larger than the one before, so a product
-        grows when t falls (more terms) and when t - s falls (larger terms). The i-th column of any other
-        choice is no earlier than i apart, and the i-th and j-th are no nearer than (j - i) apart: no product
-        is larger, and with fewer columns some are missing. See `Participation` for why a person's vectors
-        move the encoded stream by no more than this.
+        the columns, of their products, and that of columns s <= t is the sum over j < rounds - t of c_j c_{j
+        + t - s}. No coefficient is negative and none is larger than the one before, so a product grows when t
+        falls (more terms) and when t - s falls (larger terms). In any other choice the i-th column is no
+        earlier than i * apart, and the i-th and j-th are no closer than (j - i) * apart: no product is
+        larger, and fewer columns have fewer products. See `Participation` for why a person's vectors move the
+        encoded stream by no more than this.
 
         Numerics: positive closed-form terms, rounded up. More than 65,536 columns are taken in groups of that
         many, whose norms are added: an upper bound by the triangle inequality.
@@ -154,7 +154,7 @@ class Factorization:
     @overload
     def row_norm(self, t: NDArray[np.integer] | list[int] | range) -> Vector: ...
     def row_norm(self, t: int | NDArray[np.integer] | list[int] | range) -> float | Vector:
-        """Euclidean norm of row t of B: how far the noise of the t-th prefix sum spreads, in units of sigma.
+        """Euclidean norm of row t of B: the noise of the t-th prefix sum, in units of sigma.
 
         ``t`` counts from 1 to ``rounds`` and may be an array; the norm never decreases in t.
         """
@@ -173,7 +173,7 @@ class Factorization:
 
     @cached_property
     def mean_error(self) -> float:
-        """The same on average over the rounds, a little overstated: the error never falls in between."""
+        """The average error over the rounds, slightly overstated: the error never falls with the rounds."""
         rounds = self.rounds
         stops = np.unique(np.ceil(np.geomspace(1.0, rounds, 200)).astype(np.int64).clip(1, rounds))
         lengths = np.diff(np.concatenate(([0], stops)))
@@ -181,27 +181,27 @@ class Factorization:
 
     @property
     def most_draws(self) -> int:
-        """Of how many noise vectors a prefix sum can be made."""
+        """The most noise vectors that enter one prefix sum."""
         return self.rounds
 
     @property
     def lasts(self) -> Vector:
-        """How many vectors each of the encoder's buffers holds at most, counted with their weights in it."""
+        """Upper bounds of the sum of the weights with which vectors are in each of the encoder's buffers."""
         return 1.0 / np.maximum(1.0 - self.decays, 1.0 / self.rounds)
 
     @cached_property
     def _decoder(self) -> tuple[Vector, Vector]:
         """(gaps, amplitudes) with b_j = sum_i amplitudes[i] * (1 - gaps[i])**j.
 
-        In u = 1/z the encoder is F(u) = 1 + sum_k weights[k] / (u - decays[k]). One root of F lies below
-        each decay and above the next smaller one (or 0); these roots are the decays of C^{-1}, and 1 joins
-        them for the running sum. Everything is written in gaps = 1 - decay, and each root as its distance
-        from its decay, because for long horizons the decays differ from 1 by less than 1e-7.
+        In u = 1/z the encoder is F(u) = 1 + sum_k weights[k] / (u - decays[k]). One root of F lies below each
+        decay and above the next smaller one (or 0); these roots are the decays of C^{-1}, and 1 is added for
+        the running sum. All is computed in gaps = 1 - decay, and each root as its distance from its decay,
+        because for long horizons the decays differ from 1 by less than 1e-7.
         """
         gaps, weights = 1 - self.decays[::-1], self.weights[::-1]
         apart = gaps - gaps[:, None]
         low, high = np.zeros_like(gaps), np.append(gaps[1:], 1.0)[: gaps.size] - gaps
-        with np.errstate(divide="ignore"):  # a root may come to lie on the next decay, to the last digit
+        with np.errstate(divide="ignore"):  # a root may coincide with the next decay, to the last digit
             for _ in range(80):
                 middle = (low + high) / 2
                 before = 1 + np.sum(weights / (apart - middle[:, None]), axis=1) < 0
@@ -227,11 +227,11 @@ def square_root(rounds: int) -> Factorization:
 
         c_j = (1/pi) * integral over rates r > 0 of exp(-r j) / sqrt(exp(r) - 1) dr
 
-    by the trapezoidal rule in ln(r), whose error falls exponentially in 1/step. The rates too small to
-    matter within ``rounds`` are merged into one that keeps their mass and mean; one more decay stands for
-    the large rates and makes c_1 and c_2 exact. The error exceeds the optimum by less than 1e-4 of itself,
-    with 6 / 9 / 10 / 12 buffers at 2^8 / 2^16 / 2^20 / 2^24 rounds; the norms are those of the coefficients
-    as built. Up to 9 rounds all is exact: Gaussian quadrature with K nodes reproduces c_0, ..., c_{2K}.
+    by the trapezoidal rule in ln(r), whose error falls exponentially in 1/step. Rates too small to matter
+    within ``rounds`` are merged into one that keeps their mass and mean; one more decay replaces the large
+    rates and makes c_1 and c_2 exact. The error exceeds the optimum by a fraction of less than 1e-4, with 6 /
+    9 / 10 / 12 buffers at 2^8 / 2^16 / 2^20 / 2^24 rounds; norms are computed from the coefficients as built.
+    Up to 9 rounds all is exact: Gaussian quadrature with K nodes reproduces c_0, ..., c_{2K}.
 
     >>> round(square_root(1_000_000).worst_error, 2), square_root(1_000_000).buffers
     (5.46, 10)
@@ -263,10 +263,10 @@ def square_root(rounds: int) -> Factorization:
 def buffered(rounds: int) -> Factorization:
     """A factorisation in at most 6 buffers whose worst error is within about 1 % of the square root's.
 
-    Decays and weights are tabulated minimisers of ``worst_error`` at powers of two (the method is that of
-    Dvijotham et al. 2024; ``tools/make_blt_constants.py`` computed the numbers). Between two powers
-    the better neighbour is taken, and its norms are those at ``rounds``. Up to 5 rounds the square root
-    itself needs no more buffers.
+    Decays and weights are tabulated minimisers of ``worst_error`` at powers of two (by the method of
+    Dvijotham et al. 2024; ``tools/make_blt_constants.py`` computed the numbers). Between two powers the
+    better neighbour is taken, with its norms at ``rounds``. Up to 5 rounds the square root itself needs no
+    more buffers.
 
     >>> fewer = buffered(1_000_000)
     >>> fewer.buffers, round(fewer.worst_error, 2)
@@ -288,7 +288,7 @@ def buffered(rounds: int) -> Factorization:
 
 
 def longest_buffered() -> int:
-    """The most rounds for which there are buffers."""
+    """The most rounds for which `buffered` is tabulated."""
     return max(_tabulated())
 
 
@@ -319,7 +319,7 @@ class BinaryTree:
     """Each finished block of 2^level vectors is released once, and a prefix is the sum of a few blocks.
 
     With ``variance_reduction`` each block is combined with its two halves, weighted by their variances
-    (Honaker 2015, the online form). Members mean what they mean in a `Factorization`.
+    (Honaker 2015, the online form). Members have the same meaning as in `Factorization`.
     """
 
     rounds: int
@@ -338,7 +338,7 @@ class BinaryTree:
 
     @cached_property
     def shares(self) -> Vector:
-        """What a block's own release weighs against what is known of its two halves, by level from 1 on."""
+        """The weight of a block's own release against the estimate from its halves, by level from 1 on."""
         shares, variance = [], 1.0
         for _ in range(self.levels):
             halves = variance + variance
@@ -356,17 +356,17 @@ class BinaryTree:
         return variances
 
     def participation_norm(self, times: int, apart: int = 1) -> float:
-        """Norm of how often somebody is in each block, at the most, rounded up."""
+        """Largest norm of the vector of how often a person is in each block, rounded up."""
         return rounded_up(root_above(Fraction(self.participation_square(times, apart))))
 
     def participation_square(self, times: int, apart: int = 1) -> int:
-        """Square of the norm of the columns that a person is in, ``times`` of them, ``apart`` or more.
+        """Largest squared norm of a sum of ``times`` columns of C that are ``apart`` or more from each other.
 
-        A row of C is a block, 1 for each of its vectors. What is asked for is the sum over all blocks of the
-        square of how many of the person's vectors are in it. Blocks of 2^j vectors hold at most m of them
-        each, 2^j / apart rounded up. A sum of squares of numbers up to m with a given total is largest when
-        all but one of those that are not 0 are m: which gives each level's part. With ``apart=1`` the first
-        vectors of a stream attain it on all levels at once; else it is an upper bound.
+        A row of C is a block, with 1 for each of its vectors, so this is the sum over all blocks of the
+        square of the number of the person's vectors in the block. A block of 2^j vectors holds at most m of
+        them, 2^j / apart rounded up. A sum of squares of numbers up to m with a given total is largest when
+        all nonzero ones but one are m, which gives each level's part. With ``apart=1`` the first vectors of a
+        stream attain it on all levels at once; otherwise it is an upper bound.
 
         >>> [BinaryTree(8).participation_square(times) for times in (1, 2, 4)]
         [3, 10, 28]
@@ -379,7 +379,7 @@ class BinaryTree:
         return total
 
     def draws(self, step: int) -> int:
-        """Of how many blocks the sum after ``step`` vectors is made."""
+        """The number of blocks in the sum after ``step`` vectors."""
         return 2 if step == 1 << self.levels else int(step).bit_count()
 
     def row_norm(self, step: int) -> float:
@@ -389,13 +389,13 @@ class BinaryTree:
 
     @property
     def worst_error(self) -> float:
-        halves = 2.0 * self._variances[self.levels - 1]  # the two blocks that a full tree's sum is made of
+        halves = 2.0 * self._variances[self.levels - 1]  # the two blocks of a full tree's sum
         return math.sqrt(self.levels * max(halves, sum(self._variances[: self.levels])))
 
     @property
     def mean_error(self) -> float:
-        # Over T + 1 draws, the first of which looks at nothing: at most half of the numbers below T have any
-        # given bit; the sum over a full tree takes two blocks.
+        # Over T + 1 draws, the first of an empty prefix: at most half of the numbers below T have any given
+        # bit; the sum over a full tree takes two blocks.
         total = sum(variance / 2.0 for variance in self._variances[: self.levels])
         return math.sqrt(self.levels * (total + 2.0 / (self.rounds + 1)))
 
@@ -406,7 +406,7 @@ class BinaryTree:
 
     @property
     def mean_draws(self) -> float:
-        """At most how many blocks the sums of rounds 0 to ``rounds`` - 1 have, on average over the rounds."""
+        """Upper bound of the mean number of blocks in the sums of rounds 0 to ``rounds`` - 1."""
         return tree_levels(max(1, self.rounds - 1)) / 2.0 + 2.0 / self.rounds
 
 

@@ -1,9 +1,9 @@
 """Ledgers: where charges are kept. In memory, or in a file that outlives processes.
 
-A charge is written before anything is drawn, and stays. A charge of something that can be saved and made
-again (a learner, a sum) carries the random id of its owner. The owner is open until it has drawn everything,
-then finished. An open one is in use by one living process at most, and can be taken up once that one is gone,
-from its latest saved state.
+A charge is written before anything is drawn, and is permanent. A charge of an object that can be saved and
+restored (a learner, a sum) carries the object's random id as its owner. An owner is open until it has drawn
+everything, then finished. An open owner is in use by at most one running process; once that has ended, its
+charges can be taken up again from its latest saved state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ except ImportError:  # pragma: no cover - not on Windows
 
 
 class Charge(NamedTuple):
-    """What was charged: releases about a group of people, () for everybody, and whose they are."""
+    """A charge: releases about a group of people (() means everybody), and the owner's id, if any."""
 
     group: Group
     entry: Entry
@@ -45,7 +45,7 @@ class Charge(NamedTuple):
 
 
 class LedgerConflict(Exception):
-    """Somebody else has written to the ledger since it was read; read it again and check again."""
+    """The ledger was written to since it was read; read it again and check again."""
 
 
 @runtime_checkable
@@ -54,20 +54,20 @@ class Ledger(Protocol):
 
     @property
     def id(self) -> str:
-        """A random name, by which the state of a gate tells this ledger from others."""
+        """A random name, by which a gate's saved state identifies this ledger."""
         ...
 
     @property
     def version(self) -> int: ...
 
     def entries(self, since: int = 0) -> Iterable[Charge]:
-        """Every charge that came after version ``since``. Equal ones without an owner may be given as one."""
+        """Every charge after version ``since``. Equal ones without an owner may be merged into one."""
         ...
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
         """Write a charge if the ledger is still at ``expected_version``; else raise `LedgerConflict`.
 
-        When this returns, the charge stays, whatever happens to the process. Its owner is in use here.
+        When this returns, the charge is durable, whatever happens to the process. Its owner is in use here.
         """
         ...
 
@@ -77,37 +77,37 @@ class Ledger(Protocol):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What all accounts of this ledger must say; see `Gate.add_caveats`."""
+        """Caveats that all accounts of this ledger must state; see `Gate.add_caveats`."""
         ...
 
     def add_caveats(self, *sentences: str) -> None: ...
 
     def take_up(self, owner: str, number: int) -> None:
-        """Use the charges of an owner from now on, as of its state of that number.
+        """Mark an owner's charges as in use here, resumed from its state ``number``.
 
-        A ValueError where the owner is in use, or where a later state is known of.
+        Raises ValueError if the owner is in use, or a later state is known.
         """
         ...
 
     def note(self, owner: str, number: int, *, finished: bool = False) -> None:
-        """Refuse to resume states before ``number``; with ``finished`` nothing more is drawn."""
+        """From now on refuse to resume states before ``number``; ``finished``: nothing more will be drawn."""
         ...
 
     def unfinished(self) -> Iterable[Charge]:
-        """The charges of owners that may still draw what they were charged for."""
+        """The charges of owners that may still make draws they were charged for."""
         ...
 
     def check_open(self) -> None:
-        """Refuse to go on once the ledger was closed: others may have taken charges up since."""
+        """Refuse to go on once the ledger was closed: its charges may since be in use elsewhere."""
         ...
 
 
 def check_can_resume(number: int, known: tuple[int, bool] | None, in_use: bool) -> None:
     """Refuse to resume an owner of charges from its saved state ``number``, unless that is safe.
 
-    ``known`` is what the ledger knows of the owner: the number of its latest state, and whether it is
-    finished; None if it has no charges here. ``in_use``: they are in use elsewhere at this moment. A state
-    before the latest is refused, as what was released since would be released again, uncharged.
+    ``known`` is the ledger's record of the owner: the number of its latest state, and whether it is finished;
+    None if it has no charges here. ``in_use``: the charges are in use elsewhere now. A state before the
+    latest is refused, as releases made since would be made again, uncharged.
     """
     if known is None:
         raise ValueError("its releases were not charged in this ledger")
@@ -142,7 +142,7 @@ def agreed(before: Mapping[str, Any] | None, terms: Mapping[str, Any]) -> dict[s
 
 @dataclass
 class _OwnerState:
-    """An owner: the number of its latest state that is known of, whether it is finished, and in use."""
+    """An owner: the number of its latest known state, and whether it is finished or in use (``lives``)."""
 
     number: int = 0
     finished: bool = False
@@ -152,15 +152,15 @@ class _OwnerState:
 class MemoryLedger:
     """Charges in memory, for the gates of one process.
 
-    What an owner that was read from a saved ledger was charged for can be taken up here once.
+    The charges of an owner read from a saved ledger can be taken up here once.
     """
 
     def __init__(self) -> None:
-        self._id = ""  # until somebody asks
+        self._id = ""  # created on first use
         self._lock = threading.RLock()
-        self._before: list[Charge] = []  # read from a saved ledger, equal ones together
-        self._first = 0  # the version until then
-        # A charge that repeats, how often, and the version after it: no interrupt parts the three.
+        self._before: list[Charge] = []  # read from a saved ledger, equal ones merged
+        self._first = 0  # the version after those
+        # A charge, how often it repeats, and the version after it: in one tuple, which no interrupt splits.
         self._runs: list[tuple[Charge, int, int]] = []
         self._owners: dict[str, _OwnerState] = {}
         self._terms: dict[str, Any] | None = None
@@ -244,7 +244,7 @@ class MemoryLedger:
         with self._lock:
             counts: dict[tuple[Any, ...], int] = {}
             for place, (group, entry, count, owner) in enumerate(self.entries()):
-                key = group, entry, owner, place if owner else None  # those of an owner stay apart
+                key = group, entry, owner, place if owner else None  # an owner's charges are not merged
                 counts[key] = counts.get(key, 0) + count
             return {
                 "id": self.id,
@@ -308,24 +308,23 @@ _VERSION = "SELECT coalesce(max(version), 0) FROM charge"
 class SQLiteLedger:
     """Charges in a file, for any number of gates, threads and processes of one machine.
 
-    What is charged stays charged when a process is killed, at any point: ``append`` returns after the charge
-    is on the disk, and the version that it expects is looked at under the write lock, so that two gates never
-    both spend what is left. The first gate writes its budget and privacy definition into the file, and gates
-    with others are refused. The file is readable by its owner only; it holds labels and mechanisms, nobody's
-    data.
+    Charges survive if a process is killed at any point: ``append`` returns after the charge is on the disk,
+    and the version that it expects is checked under the write lock, so two gates can never both spend what is
+    left. The first gate writes its budget and privacy definition into the file, and gates with different ones
+    are refused. The file is readable by its owner only; it holds labels and mechanisms, no personal data.
 
     The charges of a learner or a sum are in use as long as the ledger object through which they were made is
-    open in a process that lives. After that they can be taken up once, by `discreet.load` with a gate over
-    this file, from the latest state that the ledger knows of, and are then in use there.
+    open in a running process. After that they can be taken up once, by `discreet.load` with a gate over this
+    file, from the latest state known to the ledger, and are then in use there.
 
     The file must lie on a local disk, with the folder ``-holders`` beside it (locks, and which file it is).
-    Noticed, and refused: a copy of the file in another place, an older one restored in its place, a state
-    that is older than one that was saved to a file, or resumed, since. Not noticed: the same after both
-    the file and the folder were restored in place (a snapshot of a disk); and going on twice from the latest
-    state, where the process that did so first died before it saved another. That draws again what the first
-    one had released, about the people in the state. `backup` makes a copy, `restore` a ledger of a copy.
+    Detected and refused: a copy of the file in another place, an older copy restored in its place, a state
+    older than one that was since saved to a file or resumed. Not detected: the same after both the file and
+    the folder were restored in place (a disk snapshot); and resuming twice from the latest state, if the
+    process that resumed first died before saving another. The second one then draws again what the first had
+    released, about the people in the state. `backup` makes a copy, `restore` makes a ledger from a copy.
 
-    ``timeout`` is how many seconds to wait for other writers.
+    ``timeout`` is the number of seconds to wait for other writers.
 
     >>> import tempfile, discreet as dc
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -344,11 +343,11 @@ class SQLiteLedger:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         if os.fspath(path) in ("", ":memory:"):
             raise ValueError("path must name a file; MemoryLedger() keeps charges in memory")
-        self.path = Path(path).resolve()  # whatever it is called, its locks lie in one place
+        self.path = Path(path).resolve()  # one place for its locks, by whatever path it is opened
         self.timeout = checks.real("timeout", timeout, above=0.0, at_most=3600.0)
         self._lock = threading.RLock()
         self._closed = False
-        self._kinds: dict[int, tuple[Group, Entry]] = {}  # what was read of the table of kinds
+        self._kinds: dict[int, tuple[Group, Entry]] = {}  # rows of the table of kinds that were read
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._create()
         with self._reading() as database:
@@ -397,7 +396,7 @@ class SQLiteLedger:
 
     @property
     def terms(self) -> dict[str, Any] | None:
-        """The budget and the privacy definition of all gates over it; None before the first."""
+        """The budget and privacy definition of all gates over this ledger; None before the first gate."""
         with self._reading() as database:
             found = database.execute("SELECT record FROM terms").fetchone()
             return None if found is None else dict(json.loads(found[0]))
@@ -436,7 +435,7 @@ class SQLiteLedger:
             return self._charges(database, database.execute(rows))
 
     def check_open(self) -> None:
-        """Refuse to go on once the ledger was closed: others may have taken its charges up since."""
+        """Refuse to go on once the ledger was closed: its charges may since be in use elsewhere."""
         if self._closed:
             raise RuntimeError(
                 f"the ledger {self.path.name} was closed, and its charges may be in use elsewhere"
@@ -445,10 +444,10 @@ class SQLiteLedger:
     # --- copies ----------------------------------------------------------------------------------
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy as of now to a new file, completely or not at all, while others go on charging.
+        """Write a copy as of now to a new file, completely or not at all; others may charge meanwhile.
 
-        The copy is not used as a ledger, which would be a second budget for the same people. `restore` makes
-        one of it, once the original is lost.
+        The copy cannot be used as a ledger, which would be a second budget for the same people. Once the
+        original is lost, `restore` makes a ledger from the copy.
         """
         target = Path(path).resolve()
         with self._reading() as database:
@@ -456,11 +455,11 @@ class SQLiteLedger:
 
     @classmethod
     def restore(cls, backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> SQLiteLedger:
-        """Make a ledger at ``path``, where none is, of a copy of one that is lost.
+        """Make a new ledger at ``path`` from a copy of a lost one.
 
-        What was charged after the copy was made is not in it: its owner has to know of it, and to leave as
-        much of the budget unspent. Learners and sums whose charges are in it can be taken up; a copy cannot
-        tell which of their states is the latest.
+        Charges made after the copy are not in it: the caller must account for them by leaving as much of the
+        budget unspent. Learners and sums whose charges are in it can be resumed; a copy cannot tell which of
+        their states is the latest.
         """
         source, target = Path(backup).resolve(), Path(path).resolve()
         if not source.is_file():
@@ -475,10 +474,10 @@ class SQLiteLedger:
         _Locks(_folder(target)).about(target, 0, begin=True)
         return cls(target)
 
-    # --- its life --------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the use of the charges made here; gates over this object release nothing any more."""
+        """End the use of charges made here; gates over this object release nothing afterwards."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -487,7 +486,7 @@ class SQLiteLedger:
                 self._holder = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_closed"):  # it was made
+        if hasattr(self, "_closed"):  # __init__ got that far
             self.close()
 
     def __enter__(self) -> Self:
@@ -507,14 +506,14 @@ class SQLiteLedger:
     # --- rows ------------------------------------------------------------------------------------
 
     def _kind(self, database: sqlite3.Connection, group: Group, entry: Entry) -> int:
-        """The number of a kind of entry, new if it has none."""
+        """The row number of a kind of entry, inserted if it is new."""
         event = json.dumps(entry.event.to_json(), sort_keys=True)
         row = (json.dumps(list(group)), entry.label, event, int(entry.disjoint))
         if row in self._numbers:
             return self._numbers[row]
         find = "SELECT id FROM kind WHERE people = ? AND label = ? AND event = ? AND disjoint = ?"
         found = database.execute(find, row).fetchone()
-        if found is None:  # not remembered before it is certain to stay
+        if found is None:  # not cached until the transaction is committed
             insert = f"INSERT INTO kind ({_KINDS}) VALUES (?, ?, ?, ?)"
             return int(database.execute(insert, row).lastrowid or 0)
         self._numbers[row] = found[0]
@@ -525,7 +524,7 @@ class SQLiteLedger:
     ) -> list[Charge]:
         counts: dict[tuple[int, str | None, int | None], int] = {}
         for place, (kind, count, owner) in enumerate(rows):
-            key = kind, owner, place if owner else None  # those of an owner stay apart
+            key = kind, owner, place if owner else None  # an owner's charges are not merged
             counts[key] = counts.get(key, 0) + int(count)
         if any(kind not in self._kinds for kind, _, _ in counts):
             known = max(self._kinds, default=0)
@@ -537,7 +536,7 @@ class SQLiteLedger:
         return [Charge(*self._kinds[kind], count, owner) for (kind, owner, _), count in counts.items()]
 
     def _holding(self) -> _Holder:
-        """The name under which this object uses charges; its lock tells others that it lives."""
+        """The name under which this object uses charges; its lock shows others that it is alive."""
         if self._holder is None:
             self._holder = _Holder(_folder(self.path))
         return self._holder
@@ -546,7 +545,7 @@ class SQLiteLedger:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """One after the other; errors of the database name the file."""
+        """The database for reading, one thread at a time; its errors name the file."""
         with self._lock:
             self.check_open()
             with _explained(self.path):
@@ -556,10 +555,10 @@ class SQLiteLedger:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that has the write lock from the start: all of it stays, or nothing does."""
-        # SQLite has locks of its own, which closing any copy of the file drops for the whole process. Ours
-        # belong to an open file. They also keep others from writing while the log moves into the database:
-        # up to SQLite 3.51.2 the two could meet, and damage the file.
+        """An atomic transaction that holds the write lock from the start."""
+        # SQLite's own locks are dropped for the whole process when any handle of the file is closed; those of
+        # `_Locks` belong to one open file. They also keep others from writing during a checkpoint of the log:
+        # up to SQLite 3.51.2 a write at that moment could damage the file.
         with self._lock:
             self.check_open()
             with _explained(self.path):
@@ -584,7 +583,7 @@ class SQLiteLedger:
         return self._connection, self._locks
 
     def _connect(self) -> tuple[sqlite3.Connection, _Locks]:
-        """A connection to what is a ledger, or becomes one."""
+        """A connection to the file, which is made a ledger if it is empty."""
         folder = _folder(self.path)
         database = sqlite3.connect(
             self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
@@ -593,7 +592,7 @@ class SQLiteLedger:
         try:
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"):
                 database.execute(f"PRAGMA {pragma}")
-            database.execute("BEGIN")  # one look: somebody may be making the tables
+            database.execute("BEGIN")  # one snapshot: another process may be making the tables
             ready = _is_ledger(database, self.path)
             database.execute("COMMIT")
             if not ready:
@@ -623,10 +622,10 @@ class SQLiteLedger:
             database.execute(f"PRAGMA user_version = {FORMAT}")
             database.execute(f"PRAGMA application_id = {APPLICATION}")
         database.execute("COMMIT")
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # a copy of the file alone is known for one
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that a copy of this file alone is a ledger
 
     def _create(self) -> None:
-        """The file, for its owner only, and its tables; processes that start at once wait for each other."""
+        """Create the file, for its owner only, and its tables; processes that start together wait in turn."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -640,7 +639,7 @@ class SQLiteLedger:
                 with _explained(self.path):
                     self._connection, self._locks = self._connect()
                 return
-            except TimeoutError:  # changing the mode of a new file does not wait by itself
+            except TimeoutError:  # SQLite does not wait when it changes the journal mode of a new file
                 if time.monotonic() > give_up:
                     raise
                 time.sleep(0.005)
@@ -656,7 +655,7 @@ class SQLiteLedger:
 
 
 def _is_ledger(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether it is one, or empty; what is neither is refused, and has not been touched."""
+    """True for a ledger, False for an empty database; anything else is refused, untouched."""
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
@@ -673,7 +672,7 @@ def _is_ledger(database: sqlite3.Connection, path: Path) -> bool:
 
 
 def _copy(database: sqlite3.Connection, target: Path) -> None:
-    """What is in a database, in a new file."""
+    """Copy a database to a new file."""
     handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with contextlib.closing(sqlite3.connect(target)) as copy:
@@ -693,7 +692,7 @@ def _again(path: Path, timeout: float) -> SQLiteLedger:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Errors of SQLite in words about the ledger."""
+    """Turn SQLite's errors into ones about the ledger."""
     late = f"{path} is locked by another writer; nothing was released"
     try:
         yield
@@ -708,9 +707,9 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 # --- locks -----------------------------------------------------------------------------------------------
-# By flock(), whose locks belong to an open file: the operating system drops one when the last handle of that
-# very opening is closed, so when the process ends, however it ends. Other handles of the same file, which a
-# backup opens and closes, have nothing to do with it. (The locks of lockf() are dropped by these.)
+# By flock(), whose locks belong to an open file description: the operating system drops a lock when its last
+# handle is closed, so at the latest when the process ends, however it ends. Other handles of the same file,
+# which a backup opens and closes, do not affect it. (Closing them would drop the locks of lockf().)
 
 
 def _folder(path: Path) -> Path:
@@ -727,7 +726,7 @@ def _locked(handle: int, *, shared: bool = False) -> bool:
 
 
 class _Locks:
-    """The folder beside a ledger: who reads and writes, who lives, and which file the ledger is."""
+    """The folder beside a ledger: locks of readers and writers, live holders, and the ledger's identity."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -741,7 +740,7 @@ class _Locks:
 
     @classmethod
     def begin(cls, folder: Path) -> None:
-        """The folder of a new ledger."""
+        """Make the folder of a new ledger."""
         folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600))
         to_disk(folder)
@@ -752,7 +751,7 @@ class _Locks:
 
     @contextmanager
     def of(self, timeout: float, *, shared: bool = False) -> Iterator[None]:
-        """Nobody writes, or with ``shared=False`` reads; waits that many seconds for them at most."""
+        """Keep others from writing, and with ``shared=False`` from reading; waits ``timeout`` s at most."""
         give_up = time.monotonic() + timeout
         try:  # an interrupt may come right after the lock was taken
             while not _locked(self._handle, shared=shared):
@@ -765,7 +764,7 @@ class _Locks:
                 fcntl.flock(self._handle, fcntl.LOCK_UN)
 
     def about(self, path: Path, version: int, *, begin: bool = False) -> None:
-        """Write down which file this is, and how many charges it had at the least."""
+        """Record which file this is, and a lower bound of its number of charges."""
         if not begin or not os.fstat(self._handle).st_size:
             os.lseek(self._handle, 0, os.SEEK_SET)
             os.write(self._handle, b"%20d %20d" % (path.stat().st_ino, version))
@@ -773,7 +772,7 @@ class _Locks:
                 os.fsync(self._handle)
 
     def check(self, path: Path, version: int) -> None:
-        """Refuse a file that is not the one this folder lies beside, or has lost charges."""
+        """Refuse a file that is not this folder's ledger, or has lost charges."""
         os.lseek(self._handle, 0, os.SEEK_SET)
         found = os.read(self._handle, 64).split()
         if len(found) != 2 or int(found[0]) != path.stat().st_ino:
@@ -793,16 +792,16 @@ class _Locks:
         except FileNotFoundError:
             return False
         try:
-            gone = fcntl is not None and _locked(handle)  # where there are no locks, nobody can tell
+            gone = fcntl is not None and _locked(handle)  # without flock there is no way to tell
         finally:
             os.close(handle)
         if gone:
-            (self._folder / holder).unlink(missing_ok=True)  # names are not used again
+            (self._folder / holder).unlink(missing_ok=True)  # names are not reused
         return not gone
 
 
 class _Holder:
-    """A random name with a locked file: a process that uses charges under it lives as long as the lock."""
+    """A random name with a locked file: the lock lasts as long as the process that uses charges under it."""
 
     def __init__(self, folder: Path) -> None:
         self.name = f"holder-{random_id()}"
@@ -815,13 +814,13 @@ class _Holder:
         os.close(self._handle)
 
     def leave(self) -> None:
-        """In a forked child: the name, and its lock, are the parent's."""
+        """In a forked child: close the handle; the name and its lock are the parent's."""
         os.close(self._handle)
 
 
 # --- forks -----------------------------------------------------------------------------------------------
-# A connection must not be carried into a forked child, not even to be closed there. So it is closed before,
-# with nobody in the middle of anything, and both make a new one when they need it.
+# A connection must not be carried into a forked child, not even to be closed there. It is closed before the
+# fork, while no operation is under way; parent and child each open a new one when they need it.
 
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 _held: list[SQLiteLedger] = []

@@ -1,7 +1,7 @@
 """Ordered exponential choices: expert i draws an item that experts 1..i-1 have not taken.
 
-Draws are compiled (`discreet.kernels.experts`). One that floating point cannot decide is settled here, with
-as many digits and bits as it takes.
+Draws are compiled (`discreet.kernels.experts`). A draw that floating point cannot decide is settled here,
+with as many digits and bits as it takes.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .samplers import endless
 if TYPE_CHECKING:
     from .accountant import Release
 
-# So many rounds that each add up to 2^32 units to a score leave it, and differences of such, within 63 bits.
+# If each of this many rounds adds up to 2^32 units to a score, scores and their differences fit 63 bits.
 MOST_ROUNDS = 1 << 30
 _UNITS = 32
 _CLOSED = -(1 << 60)
 
 
 def units_per_one(bound: float) -> Fraction:
-    """How many units make 1 where scores are counted in them: a power of two, 2^31 to 2^32 to ``bound``."""
+    """Score units per 1: a power of two, such that ``bound`` is 2^31 to 2^32 units."""
     mantissa, exponent = math.frexp(bound)
     return Fraction(2) ** (_UNITS - exponent + (mantissa == 0.5))
 
 
 class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
-    """Experts' scores in whole units (items x experts), and the sum trees of their weights.
+    """Experts' scores in integer units (items x experts), and the sum trees of their weights.
 
-    Item a has the weight ``exp(rate * score / scale)``, so ``scale`` units make 1. ``most`` is the largest
-    score that one round adds.
+    Item a has the weight ``exp(rate * score / scale)``, so ``scale`` units are 1. ``most`` is the largest
+    amount that one round adds to a score.
     """
 
     _state = ("scores",)
@@ -50,33 +50,32 @@ class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
         self.at_rate(rate)
 
     def at_rate(self, rate: float) -> Self:
-        """The same experts, with weights by another rate from now on."""
+        """Recompute the weights of these experts at another rate."""
         self.rate, self.unit = rate, exact(rate) / self.scale
         self.reset(self.scores, float(Fraction(rate) / self.scale))
         return self
 
     @property
     def preference(self) -> int:
-        """How many units more make an item much likelier than all others, while nothing else is known."""
+        """The number of extra units that make an item much likelier than all others if scores are equal."""
         return math.ceil(2.0 * math.log(max(2, self.scores.shape[0])) / self.unit)
 
     def prefer(self, items: Sequence[int]) -> None:
-        """Begin with a preference of expert i for the i-th of these items: public numbers."""
+        """Give expert i an initial preference for the i-th of these items, which must be public."""
         for expert, item in enumerate(items[: self.scores.shape[1]]):
             self.scores[item, expert] += self.preference
         self.at_rate(self.rate)
 
     def close(self, items: NDArray[np.int64]) -> None:
-        """These items are drawn no more: their scores are so low that their weight is nothing."""
+        """Never draw these items again: their scores become so low that their weight is negligible."""
         self.scores[items] = _CLOSED
         self.at_rate(self.rate)
 
     def open(self, items: NDArray[np.int64], among: NDArray[np.int64]) -> None:
-        """Items that can be drawn from now on, also new ones, whose scores start in the middle of the field.
+        """Make items drawable, also new ones; for each expert they start at the k-th largest score ``among``.
 
-        That is at the k-th largest score of each expert ``among`` the others. Where a person moves all
-        scores by amounts in some interval, they move a score of a given rank by an amount in that interval,
-        and so how far a person moves two scores apart stays what it was.
+        If a person moves all scores by amounts in some interval, they move the score of a given rank by an
+        amount in that interval too, so the range by which a person changes scores stays the same.
         """
         n_items, k = self.scores.shape
         field = self.scores[among]
@@ -87,7 +86,7 @@ class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
         self.scores = scores
 
     def drawn(self, release: Release) -> NDArray[np.int32]:
-        """One set; for `Release.ordered_set`."""
+        """One drawn set; for `Release.ordered_set`."""
         words, shown = release.words(self.words_per_set), np.zeros(self.k, dtype=np.int32)
         self.begin()
         while self.draw(words, shown):

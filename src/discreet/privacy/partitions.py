@@ -1,4 +1,4 @@
-"""Partition selection: which of the keys that people bring along may be named at all."""
+"""Partition selection: which of the keys in people's data may be named at all."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from .accountant import Gate, Release
 
 _STEPS = 1 << samplers.STEPS_BITS
-# Weights are held below the one, and what a key counts for below the other, so that all are 64-bit numbers.
+# Upper bounds of a weight, and of a key's weighted count, so that all numbers fit 64 bits.
 _MOST_WEIGHT, _MOST_STEPS = 1 << 44, 1 << 61
 _MOST_KEYS = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
 class ThresholdedCounts(ApproximateRelease):
-    """Keys whose noisy counts reach a threshold: those of `PartitionSelection`.
+    """Keys whose noisy counts reach a threshold (`PartitionSelection`).
 
     ``sensitivity`` is how far one person moves the counts of keys that others have as well, in L1.
     """
@@ -36,12 +36,12 @@ class ThresholdedCounts(ApproximateRelease):
 
 @dataclass(frozen=True)
 class PartitionSelection:
-    """Keys are named whose number of people, with Laplace noise, reaches a threshold; others do not exist.
+    """The rule that names keys whose number of people, with Laplace noise, reaches a threshold.
 
-    Each person counts for at most ``keys_per_person`` keys (contribution bound), once for each. Counts,
-    threshold and noise are whole numbers of steps: one person is ``weight`` steps, the noise is ``round(Y)``
-    with Y an ideal Laplace variable of scale 2^32 steps (`samplers`), and a key of count c >= 1 is named
-    where ``c weight + round(Y) >= threshold``. A key that nobody counts for gets no noise and is not named.
+    Each person counts for at most ``keys_per_person`` keys (contribution limit), once for each. Counts,
+    threshold and noise are integer numbers of steps: one person is ``weight`` steps, the noise is
+    ``round(Y)`` with Y an ideal Laplace variable of scale 2^32 steps (`samplers`), and a key of count c >= 1
+    is named if ``c weight + round(Y) >= threshold``. A key that nobody counts for is never named.
 
     Formal guarantee: (``epsilon``, ``delta``)-DP for one person, under ``neighbours``.
 
@@ -63,7 +63,7 @@ class PartitionSelection:
     Conditioned on no lonely key being named the two are e^epsilon apart, so the same delta serves a
     concentrated account of epsilon.
 
-    Korolova, Kenthapadi, Mishra and Ntoulas (2009), with the contribution bound and the rounding added.
+    Korolova, Kenthapadi, Mishra and Ntoulas (2009), with the contribution limit and the rounding added.
 
     >>> from fractions import Fraction
     >>> rule = PartitionSelection.within(Fraction(1), Fraction(1, 10**6), 1, "add_remove")
@@ -82,7 +82,7 @@ class PartitionSelection:
     def within(
         cls, epsilon: Fraction, delta: Fraction, keys_per_person: int, neighbours: str
     ) -> PartitionSelection:
-        """The rule that names most within (``epsilon``, ``delta``)."""
+        """The rule that names the most keys within (``epsilon``, ``delta``)."""
         most = checks.whole("keys_per_person", keys_per_person, at_least=1)
         checks.one_of("neighbours", neighbours, ("replace", "add_remove"))
         checks.real("delta", delta, above=0.0, below=1.0)
@@ -97,23 +97,23 @@ class PartitionSelection:
 
     @property
     def event(self) -> ThresholdedCounts:
-        """What the whole selection costs."""
+        """The event that is charged for the selection."""
         return ThresholdedCounts(self.epsilon, self.delta, _moves(self.keys_per_person, self.neighbours))
 
     @property
     def least_people(self) -> int:
-        """A key that this many people count for is named at least as often as not."""
+        """The least count at which a key is named with probability at least 1/2."""
         return -(-self.threshold // self.weight)
 
     def chance(self, count: int) -> float:
-        """How likely a key is named that ``count`` people count for."""
+        """The probability that a key with this count is named."""
         if checks.whole("count", count, at_least=0) == 0:
             return 0.0
         beyond = (self.threshold - count * self.weight - 0.5) / _STEPS
         return 0.5 * math.exp(-beyond) if beyond > 0.0 else 1.0 - 0.5 * math.exp(beyond)
 
     def named(self, counts: NDArray[np.int64], release: Release) -> NDArray[np.bool_]:
-        """Which keys are named, of keys with these counts. ``release`` has paid for them."""
+        """A mask of the keys to name, given their counts; the noise is paid for by ``release``."""
         present = np.flatnonzero(counts > 0)
         noise = release.steps(present.size, "laplace")
         steps = np.minimum(counts[present], _MOST_STEPS // self.weight) * self.weight + noise
@@ -123,7 +123,7 @@ class PartitionSelection:
 
 
 def _moves(keys: int, neighbours: str) -> int:
-    """How far one person moves the counts in L1: somebody replaced takes some away and brings others."""
+    """How far one person moves the counts in L1: a replacement removes some keys and adds others."""
     return 2 * keys if neighbours == "replace" else keys
 
 
@@ -137,13 +137,13 @@ def select_partitions(
     keys_per_person: int = 1,
     label: str = "partition selection",
 ) -> NDArray[np.bool_]:
-    """Which of the keys 0..n_keys-1 may be named: a mask. Person ``who[i]`` has the key ``what[i]``.
+    """A mask of the keys 0..n_keys-1 that may be named. Person ``who[i]`` has the key ``what[i]``.
 
-    Both are whole numbers; a pair that stands twice counts once. It costs ``share`` of the epsilon of the
-    gate's budget, and all of its delta. Of a person's keys ``keys_per_person`` count, drawn uniformly at
-    random with secret randomness of their own: for any outcome of everybody's coins the rule is (epsilon,
-    delta)-DP, and the coins of two neighbouring inputs are the same but for the person in question, so their
-    mixture is as well.
+    Both are integers; a repeated pair counts once. The selection costs ``share`` of the epsilon of the gate's
+    budget, and all of its delta. Of a person's keys ``keys_per_person`` count, drawn uniformly with secret
+    randomness independent for each person: for any outcome of these draws the rule is (epsilon, delta)-DP,
+    and those of two neighbouring inputs can be coupled to agree except for the person who differs, so the
+    mixture is (epsilon, delta)-DP as well.
     """
     from .accountant import Gate
 
@@ -162,7 +162,7 @@ def select_partitions(
     new[1:] = (people[1:] != people[:-1]) | (keys[1:] != keys[:-1])
     people, keys = people[new], keys[new]
     order = np.lexsort((release.words(people.size), people))
-    start = np.searchsorted(people, people)  # where each person's pairs begin: people are in order already
+    start = np.searchsorted(people, people)  # where each person's pairs begin: people are sorted
     counted = keys[order[np.arange(people.size) - start < rule.keys_per_person]]
     return rule.named(np.bincount(counted, minlength=size), release)
 
@@ -182,14 +182,14 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
     assert isinstance(budget.epsilon_per_round, Fraction)
     rounds = budget.max_rounds_per_person
     delta = exact(budget.delta)
-    if rounds > 1:  # group privacy over a person's rows, as the account reckons it
+    if rounds > 1:  # group privacy over a person's rows, as in the account
         growth = rounds * math.exp(min(700.0, (rounds - 1) * float(budget.epsilon_per_round)))
         delta = delta / exact(growth) * Fraction(999_999_999, 1_000_000_000)
     return PartitionSelection.within(part.epsilon, delta, keys_per_person, budget.neighbours)
 
 
 def _distance(most: int, delta: Fraction) -> int:
-    """The least whole t >= 1, or one more, with most/2 exp(-(t - 1/2) / 2^32) <= delta."""
+    """The least integer t >= 1, or one more, with most/2 exp(-(t - 1/2) / 2^32) <= delta."""
     mpmath = own_digits()
 
     with mpmath.workprec(256):

@@ -1,9 +1,9 @@
-"""Five accounts of items picked one after the other, by sums over people of what each item would add.
+"""Five accounts of items picked one after another, by sums over people of marginal gains.
 
 A pick draws item j with probability proportional to exp(rate x score of j). Scores are sums over people of
-what j adds to the set so far, and a person's part of each lies in [0, bound]. An account says how large a
-rate a share of a budget allows for all picks together, and what is charged for it; it raises ValueError, with
-the reason, where it does not apply. A share with a privacy definition is never exceeded in that definition.
+the marginal gain of j, and a person's part of each lies in [0, bound]. An account gives the largest rate that
+a share of a budget allows for all picks together, and the event to charge; it raises ValueError, with the
+reason, if it does not apply. A share with a privacy definition is never exceeded in that definition.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .events import ApproximateRelease, Event, ExponentialChoice, Loss, Number, 
 # Logarithms and exponentials of floats are good to a few units in the last place; this is far beyond those.
 _SAFE = 1.0 - 2.0**-44
 _ALMOST = 1 - Fraction(1, 10**9)
-# Exponentials of more than this are no floats.
+# Exponentials of more than this overflow floats.
 _LARGEST_RATE = 700.0
-# A rate is settled once its epsilon is this close to what is allowed, in parts of it.
+# The search for a rate ends once its epsilon is this close to the allowed one, relatively.
 _CLOSE = 1e-4
 # Beyond these the composition makes no claim, and epsilons are added up.
 _MOST, _WIDEST = 10**9, 100
@@ -33,7 +33,7 @@ _MOST, _WIDEST = 10**9, 100
 class Picks:
     """Picks at one rate, and the releases that pay for all of them.
 
-    ``keep`` is the chance, in units of 2^-64, with which each person is looked at at all (None: everybody).
+    ``keep`` is the probability, in units of 2^-64, that a person is in the sample (None: everybody is).
     """
 
     method: str
@@ -44,17 +44,17 @@ class Picks:
 
     @cached_property
     def chance(self) -> float:
-        """How likely a person is looked at."""
+        """The probability that a person is in the sample."""
         return 1.0 if self.keep is None else self.keep * 2.0**-64
 
     @cached_property
     def temperature(self) -> float:
-        """The rate that a person's gains enter with on average: what to compare methods by."""
+        """The rate times the sampling probability: the number by which to compare methods."""
         return self.rate * self.chance
 
 
 def basic(share: Share, width: float, count: int) -> Picks:
-    """``count`` picks at epsilon / count each; ``width`` is how far one person can push scores apart."""
+    """``count`` picks at epsilon / count each; ``width`` is how far one person moves score differences."""
     assert isinstance(share.epsilon, Fraction)
     rate = rounded_down(share.epsilon / count / exact(width))
     return Picks("basic", rate, ExponentialChoice(rate, width), count)
@@ -63,7 +63,7 @@ def basic(share: Share, width: float, count: int) -> Picks:
 def zcdp(share: Share, width: float, count: int) -> Picks:
     """``count`` picks, each a loss in an interval of length rate x width: a rho of (rate x width)^2 / 8.
 
-    For a few picks plain epsilon allows more, and is then what they are charged in.
+    For a few picks pure epsilon allows a larger rate, and is then used instead.
     """
     if not share.rho:
         raise ValueError(_no_delta(share))
@@ -76,13 +76,13 @@ class ExactChoices(_Choice):
     """``number`` exponential choices at one ``rate``, charged together: an epsilon at ``delta``.
 
     The epsilon is `composition.adaptive_choices_epsilon`, an upper bound for any ``number`` of choices with
-    losses in intervals of length ``rate * range``, each of which may depend on the answers before it. What
-    may not depend on answers is the rate, the range and the number: they are declared here, before the first
-    choice. Fewer choices, or narrower ones, lose no more. Permute-and-flip is not of this kind.
+    losses in intervals of length ``rate * range``, each of which may depend on earlier answers. The rate, the
+    range and the number may not: they are declared here, before the first choice. Fewer or narrower choices
+    lose no more. Permute-and-flip is not of this kind.
 
     Together with other releases it counts as one (epsilon, delta) release: epsilons and deltas are added up,
     as for an `ApproximateRelease`, and all of it is spent with the first choice. From some five choices on,
-    that allows a rate 7 to 16 % above what their sum in zCDP or pure epsilon does (at epsilon 1, delta 1e-6).
+    it allows a rate 7 to 16 % above that of their sum in zCDP or pure epsilon (at epsilon 1, delta 1e-6).
 
     >>> from discreet.privacy import Budget
     >>> share = Budget(1.0, 1e-6).share()
@@ -111,9 +111,8 @@ class ExactChoices(_Choice):
     def within(cls, share: Share, range: float, number: int) -> ExactChoices:  # type: ignore[override]
         """The largest rate (to a part in 10,000, from below) at which ``number`` choices fit into ``share``.
 
-        Refused where a whole budget's delta is not there to be spent: at a share in some privacy definition,
-        or at a gate that something was released through; and for several rounds of a person, whose losses do
-        not add up along a curve.
+        Refused unless a full budget's delta is available: at a share with a privacy definition, or at a gate
+        that has released something; and for several rounds of a person, over which curves do not compose.
         """
         checks.instance("share", share, Share, "budget.share()")
         width = checks.real("range", range, above=0.0)
@@ -124,13 +123,13 @@ class ExactChoices(_Choice):
 
 @lru_cache(maxsize=256)
 def _largest_rate(share: Share, width: float, number: int, delta: float) -> float:
-    """The rate of `ExactChoices.within`: a root that is searched for from both sides, and met from below."""
+    """The rate of `ExactChoices.within`: a root, bracketed from both sides and returned from below."""
     largest = rounded_down(exact(share.epsilon))
 
     def epsilon(rate: float) -> float:
         return float(ExactChoices(rate, width, number, delta).loss().pure or 0)
 
-    # The sum of epsilons surely fits. So does a whole budget's rho, up to rounding; that of a part may not.
+    # The sum of epsilons surely fits. So does a full budget's rho, up to rounding; that of a part may not.
     low = rounded_down(exact(share.epsilon) / number / exact(width)) * (1.0 - 1e-9)
     below, high = epsilon(low), 1.1 * ExponentialChoice.within(share, width, number).rate
     while (above := epsilon(high)) <= largest:
@@ -146,7 +145,7 @@ def _largest_rate(share: Share, width: float, number: int, delta: float) -> floa
 
 
 def _delta(share: Share) -> float:
-    """The delta that choices are composed at; ValueError, with the reason, where there is none for them."""
+    """The delta at which choices are composed; ValueError, with the reason, if none is available."""
     from .composition import SMALLEST_DELTA
 
     budget = share.budget
@@ -169,7 +168,7 @@ def exactly(share: Share, width: float, count: int) -> Picks:
 
 @dataclass(frozen=True, eq=False)
 class SummedPicks(ApproximateRelease):
-    """Exponential choices, any number of them, charged together: those of `decomposable`.
+    """Any number of exponential choices, charged together (`decomposable`).
 
     ``bound`` is the most that one person's parts of all chosen items add up to.
     """
@@ -179,7 +178,7 @@ class SummedPicks(ApproximateRelease):
     _positive = ("bound",)
 
     def rate(self, neighbours: str) -> float:
-        """The rate that is paid for."""
+        """The largest rate that this event pays for."""
         delta = self.delta if isinstance(self.delta, float) else rounded_down(self.delta)
         epsilon = rounded_down(exact(self.epsilon))
         return rounded_down(exact(decomposable_rate(epsilon, delta, neighbours)) / exact(self.bound))
@@ -187,7 +186,7 @@ class SummedPicks(ApproximateRelease):
 
 @dataclass(frozen=True, eq=False)
 class SampledPicks(PureRelease):
-    """Choices by permute-and-flip on a secret sample, any number of them, together: those of `subsampled`.
+    """Any number of permute-and-flip choices on a secret sample, charged together (`subsampled`).
 
     ``bound`` is the most that one person's parts of all chosen items add up to.
     """
@@ -199,10 +198,10 @@ class SampledPicks(PureRelease):
 
 @dataclass(frozen=True, eq=False)
 class SampledScores(PureRelease):
-    """The largest of noisy scores on a secret sample, with its score, any number of times, together.
+    """The largest noisy score on a secret sample, with its value; any number of times, charged together.
 
     By `samplers.noisy_maximum`, with noise of mean 1 / rate; ``bound`` is again the most that one person's
-    parts of all chosen items add up to, over everything that they are ever in. See `sampled`.
+    parts of all chosen items add up to, over all releases that they are in. See `sampled`.
     """
 
     bound: Number
@@ -211,7 +210,7 @@ class SampledScores(PureRelease):
 
 
 def decomposable(share: Share, bound: float) -> Picks:
-    """Any number of picks, by what one person can still gain: see `decomposable_delta`.
+    """Any number of picks, charged by a person's total gain: see `decomposable_delta`.
 
     For people whose parts are never negative and add up, over the chosen items, to at most ``bound``.
     """
@@ -223,7 +222,7 @@ def decomposable(share: Share, bound: float) -> Picks:
     assert isinstance(share.epsilon, Fraction)
     assert isinstance(budget.epsilon_per_round, Fraction)
     rounds = budget.max_rounds_per_person
-    # Group privacy over a person's rows, as the account reckons it.
+    # Group privacy over a person's rows, as in the account.
     exponent, delta = (rounds - 1) * budget.epsilon_per_round, budget.delta
     if exponent > 700:
         raise ValueError("a person's rows together would need a delta too small for a float")
@@ -248,9 +247,9 @@ def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
     Adding. No weight of P is below that of Q, so P(run) <= Q(run) exp(rate x sum of X) <= e^rate Q(run).
     Removing. Q(run) / P(run) <= product over picks of E_Q[exp(rate g_i) | past] <= exp(c x sum of q_i), with
     q_i = E_Q[X_i | past], because exp(rate g) <= 1 + c g on [0, 1]. A sum of conditional means of parts that
-    add up to at most 1 exceeds s with probability at most exp(1 - s): the function min(1, exp(1 - s / r)) of
-    what is left of the parts (r) and of the target (s) never rises in expectation. Hence the log-ratio is l
-    or more with probability at most exp(1 - l/c) under Q, and
+    add up to at most 1 exceeds s with probability at most exp(1 - s): with r the remainder of the parts and s
+    that of the target, min(1, exp(1 - s / r)) never rises in expectation. Hence the log-ratio is l or more
+    with probability at most exp(1 - l/c) under Q, and
 
         delta(epsilon) <= integral over l > epsilon of e^(epsilon - l) e^(1 - l/c) dl
                         = c / (1 + c) e^(1 - epsilon/c).
@@ -261,7 +260,7 @@ def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
     The setting is that of Gupta, Ligett, McSherry, Roth and Talwar (2010), whose constant this sharpens.
     """
     if rate >= epsilon or rate > _LARGEST_RATE:
-        return 1.0  # adding somebody costs the rate itself
+        return 1.0  # adding a person costs the rate itself
     c = math.expm1(rate)
     if c == 0.0:
         return 0.0
@@ -270,7 +269,7 @@ def decomposable_delta(rate: float, epsilon: float, neighbours: str) -> float:
     return min(1.0, c / (1.0 + c) * math.exp(min(700.0, 1.0 - epsilon / c)))
 
 
-@lru_cache(maxsize=256)  # planned and then used, and asked again by every share
+@lru_cache(maxsize=256)  # asked by the plan, the run and every share
 def decomposable_rate(epsilon: float, delta: float, neighbours: str) -> float:
     """The largest rate whose `decomposable_delta` at ``epsilon`` is within ``delta``, from below.
 
@@ -290,22 +289,22 @@ def decomposable_rate(epsilon: float, delta: float, neighbours: str) -> float:
 def subsampled(share: Share, bound: float) -> Picks:
     """Any number of picks on a secret sample of the people, with pure epsilon (Ghazi et al. 2024).
 
-    Each person is kept with probability p = 1 - e^-a, and the rate is ln(1 + e^a) / bound; a is epsilon when
-    people come and go and epsilon / 2 when one is replaced. Let R be the run without person I, whose parts
-    are never negative and add up to at most ``bound``. With I in the sample a run is at most 1 + e^a times as
-    likely (adding, in `decomposable_delta`), so with I among the people it is at most
-    1 - p + p (1 + e^a) = e^a times as likely; and at least 1 - p = e^-a times, since I may not be kept.
-    Replacing goes through the run without both. The sample has to stay unknown: its coins are noise.
+    Each person is kept with probability p = 1 - e^-a, and the rate is ln(1 + e^a) / bound; a is epsilon under
+    add-remove and epsilon / 2 under replace-one adjacency. Let R be the run without person I, whose parts are
+    never negative and add up to at most ``bound``. With I in the sample a run is at most 1 + e^a times as
+    likely (adding, in `decomposable_delta`), so with I among the people it is at most 1 - p + p (1 + e^a) =
+    e^a times as likely; and at least 1 - p = e^-a times, since I may not be kept. Replacing goes through the
+    run without both. The sample must stay secret: it is part of the noise.
 
-    Only the first inequality speaks of how picks are drawn, and `samplers.permute_and_flip` satisfies it at
-    the same rate as the exponential mechanism while losing less: it is what these picks are drawn with.
+    Only the first inequality depends on how picks are drawn, and `samplers.permute_and_flip` satisfies it at
+    the same rate as the exponential mechanism while losing less, so these picks are drawn with it.
 
-    A chance of keeping that is rounded down satisfies both inequalities as well.
+    Rounding the probability p down preserves both inequalities.
 
-    Picks of any number of releases may be on one sample, as long as a person's parts of all of them add up
-    to at most ``bound``: what the run without person I shows decides alone who else comes, and which items
-    are scored how. And what is released of a pick may be more than the item: the first inequality also holds
-    for `samplers.noisy_maximum`, item and noisy score together.
+    Picks of any number of releases may be on one sample, as long as a person's parts of all of them add up to
+    at most ``bound``: who else comes, and how items are scored, may depend on person I only through what was
+    released. A pick may also release more than the item: the first inequality also holds for
+    `samplers.noisy_maximum`, item and noisy score together.
     """
     assert isinstance(share.epsilon, Fraction)
     return sampled(SampledPicks(share.epsilon, bound), bound, share.budget.neighbours)

@@ -1,4 +1,4 @@
-"""One budget for one population: periods in which it renews, people in disjoint parts, runs as a whole."""
+"""One budget for a population: renewed in periods, split over disjoint people, or charged run by run."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class PeriodClosed(Exception):
 class Periods:
     """A budget for each period, such as a month, over one ledger.
 
-    ``periods.gate("2026-11")`` is a gate with the whole ``budget``, for releases about what people do in that
-    period (``max_rounds_per_person`` is per period, too). Names follow each other as text does, numbers in
-    them as numbers do: "2026-11" comes before "2026-12", "week 9" before "week 10". A period begins with its
-    first charge, and earlier ones take none from then on: what they left unspent must not be spent on people
-    of today. What was reserved in time may be released later, about the people of its own period.
+    ``periods.gate("2026-11")`` is a gate with the full ``budget``, for releases about what people do in that
+    period (``max_rounds_per_person`` is per period, too). Names are ordered as text, with numbers in them as
+    numbers: "2026-11" comes before "2026-12", "week 9" before "week 10". A period begins with its first
+    charge, after which earlier periods accept none: what they left unspent must not be spent on people of the
+    current one. Releases reserved in time may be made later, about the people of their own period.
 
-    Guarantee: a person who takes part in one period, whom only learners of that period learn from, has
-    ``budget``; one who takes part in several has the sequential composition of them, `total`, in the same
-    privacy definition. It holds for periods chosen in any way, and for releases of a period that were chosen
-    after seeing those of earlier ones. A learner that goes on after its period is over learns from people of
-    a later one: they take part in both. Where one is not over when a later period begins, the accounts of
-    both say so from then on: `finish` it before.
+    Guarantee: a person who takes part in one period, and from whom only learners of that period learn, has
+    ``budget``; one who takes part in several has their sequential composition, `total`, in the same privacy
+    definition. It holds for periods chosen in any way, and for releases of a period that were chosen after
+    seeing those of earlier ones. A learner that continues after its period learns from people of a later
+    period, who then take part in both. If a learner is unfinished when a later period begins, the accounts of
+    both periods say so from then on: `finish` it before.
 
     >>> import discreet as dc
     >>> periods = dc.privacy.Periods(dc.Budget(1.0))
@@ -79,19 +79,19 @@ class Periods:
         return sorted({charge.group[0] for charge in self.ledger.entries() if charge.group}, key=_order)
 
     def gate(self, period: str, randomness: Seed = None) -> Gate:
-        """The gate of a period; of one that is over, to look at or for what was charged in time."""
+        """The gate of a period; that of a past one is for inspection and for releases reserved in time."""
         view = _Period(self.ledger, _name(period))
         return Gate(self.budget, randomness, definition=self.definition, failure=self.failure, ledger=view)
 
     def account(self, period: str) -> Account:
-        """What was spent in one period."""
+        """The account of one period."""
         return self.gate(period).spent
 
     def total(self, periods: Iterable[str] | None = None) -> Account:
-        """What somebody loses who took part in all of ``periods``, by default in every one so far.
+        """The account of a person who took part in all of ``periods``, by default in every one so far.
 
-        Its budget is what as many full periods would add up to: epsilon at the budget's delta, or where
-        releases come with deltas of their own, at as many times that.
+        Its budget is the sum of as many fully spent periods: epsilon at the budget's delta, or, where
+        releases have deltas of their own, at that delta times the number of periods.
         """
         begun = self.names
         chosen = begun if periods is None else [_name(one) for one in periods]
@@ -109,7 +109,7 @@ class Periods:
         return Account(self._limit_of(len(chosen)), whole, REPRODUCIBLE in said, caveats, definition)
 
     def _limit_of(self, periods: int) -> Budget:
-        """The budget that this many full periods keep to."""
+        """The budget that this many fully spent periods stay within."""
         budget, limit = self.budget, self._limit
         if not budget.private or limit is None or periods < 2:
             return budget
@@ -126,7 +126,7 @@ class Periods:
         return {name: self.account(name).to_json() for name in self.names}
 
     def to_html(self, title: str = "Privacy account", **about: Any) -> str:
-        """A document to hand over, with every period: see `Account.to_html`."""
+        """A document with every period: see `Account.to_html`."""
         names = self.names
         if not names:
             said = tuple(one for one in self.ledger.caveats if one != REPRODUCIBLE)
@@ -207,13 +207,13 @@ class _Period:
         return found
 
     def append(self, charge: Charge, *, expected_version: int) -> None:
-        # All entries up to the expected version were read, so that every period they name is known.
+        # All entries up to the expected version have been read, so every period they name is known.
         if self._latest != self._name:
             raise PeriodClosed(
                 f"{self._latest!r} has begun, and {self._name!r} takes no more charges; use the gate of"
                 f" {self._latest!r}"
             )
-        if not self._begun:  # a learner that is not over by now may learn from people of this period
+        if not self._begun:  # a learner not finished by now may learn from people of this period
             others = {one.group[0] for one in self._ledger.unfinished() if one.group} - {self._name}
             self._ledger.add_caveats(*(_outlived(one, self._name) for one in sorted(others, key=_order)))
         mine = charge._replace(group=(self._name, *charge.group))
@@ -229,7 +229,7 @@ class _Period:
         self._ledger.add_caveats(*sentences)
 
     def agree(self, terms: Mapping[str, Any]) -> None:
-        """The terms say so: a reader that would take the groups for disjoint people is refused."""
+        """Mark the terms, so that a gate that would read periods as disjoint groups of people is refused."""
         self._ledger.agree({**terms, "per": "period"})
 
 
@@ -244,7 +244,7 @@ def _outlived(period: str, later: str) -> str:
 
 
 def _about(caveats: tuple[str, ...], periods: Sequence[str]) -> tuple[str, ...]:
-    """What accounts of these periods have to say; of two that a learner is in, where one is among them."""
+    """The caveats for these periods; one about a learner in two periods if exactly one is among them."""
 
     def told(one: str) -> bool:
         earlier = any(one.startswith(f"{_LEARNERS}{name!r}{_IN}") for name in periods)
@@ -266,7 +266,7 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def _full(limit: Filter) -> Loss:
-    """The largest loss that a filter lets through, in its own definition; zero in the others."""
+    """The largest loss that a filter admits, in its own definition; zero in the others."""
     zero = Fraction(0)
     if limit.definition == "pure":
         return Loss(limit.limit, zero, zero, zero, zero, limit.failure)
@@ -277,16 +277,15 @@ def _full(limit: Filter) -> Loss:
 
 @fixed
 class PeopleSplit:
-    """Everybody is in one of ``parts`` parts, by a hash of their identity under ``key``.
+    """A split of all people into ``parts`` disjoint parts, by a hash of their identity under ``key``.
 
-    What is released about different parts composes in parallel: each part gets the whole budget, and the
-    account takes the worst of them. The part follows from the identity and the key alone. So exchanging
-    somebody's data, or taking the person away, changes what one part sees and no other, which is what the
-    account says; a person who comes under two identities is two people. Learn from a person only behind the
-    gate of their part.
+    Releases about different parts compose in parallel: each part gets the full budget, and the account takes
+    the worst of them. The part depends on the identity and the key alone, so changing or removing a person's
+    data affects one part only, as parallel composition requires; a person who comes under two identities
+    counts as two people. Learn from a person only through the gate of their part.
 
     ``key`` is 16 to 64 bytes, such as ``gate.key()``. It must stay the same as long as the budget does: a
-    gate refuses parts under another one. It need not be secret for the guarantee; a secret one keeps people
+    gate refuses parts under another key. It need not be secret for the guarantee; a secret key keeps people
     from choosing their part, and others from knowing it.
 
     >>> split = PeopleSplit(4, bytes(16))
@@ -311,11 +310,11 @@ class PeopleSplit:
         return int.from_bytes(found) % self.parts
 
     def parts_of(self, people: Iterable[Hashable]) -> NDArray[np.int64]:
-        """The part of each of many."""
+        """The part of each of several people."""
         return np.fromiter((self.part_of(person) for person in people), dtype=np.int64)
 
     def gate(self, gate: Gate, part: int) -> Gate:
-        """The gate of one part's people."""
+        """The gate for releases about the people of one part."""
         checks.instance("gate", gate, Gate, "Gate(budget)")
         number = checks.whole("part", part, at_least=0, at_most=self.parts - 1)
         return gate.part(f"{self._family}: {number} of {self.parts}")
@@ -328,13 +327,13 @@ class PeopleSplit:
 
 
 class RunGate(Gate):
-    """A gate whose whole budget is charged at ``shared``, under ``label``, before its first release.
+    """A gate whose full budget is charged at ``shared``, under ``label``, before its first release.
 
-    The run is (epsilon, delta)-DP as a whole, whatever is released in it and however that is added up. At a
-    shared gate that keeps to pure epsilon, the epsilons and deltas of runs add up, which holds even where a
-    run was decided on by looking at those before it; one with another definition converts them. Both must be
-    about the same neighbouring relation. Over a `SQLiteLedger` the charge is on the disk before anything is
-    drawn. What the accounts of the run take for granted, and a seed, those of ``shared`` say as well.
+    The run as one unit is (epsilon, delta)-DP, whatever is released in it and in whichever definition. At a
+    shared gate that keeps to pure epsilon, the epsilons and deltas of runs add up, which holds even if a run
+    was decided on by looking at earlier ones; one with another definition converts them. Both must have the
+    same neighbouring relation. Over a `SQLiteLedger` the charge is on the disk before anything is drawn. The
+    accounts of ``shared`` repeat the caveats of the run, and that it had a seed.
 
     >>> import discreet as dc
     >>> shared = Gate(Budget(1.0), 0)
@@ -363,12 +362,12 @@ class RunGate(Gate):
         self._view((), randomness(seed), None)
 
     def state(self) -> dict[str, Any]:
-        """Refused: the gate made of it would spend a budget that only this one is charged for."""
+        """Refused: a gate restored from it would spend again a budget that was charged once."""
         raise ValueError("a run is not saved and gone on with; save what it released")
 
 
 class _RunLedger(MemoryLedger):
-    """The charges of a run: with the first of them, the whole run is charged at the shared gate."""
+    """The charges of a run: the first one charges the run's full budget at the shared gate."""
 
     def __init__(self, shared: Gate, event: Event, label: str) -> None:
         super().__init__()
@@ -376,7 +375,7 @@ class _RunLedger(MemoryLedger):
         self._charged = False
 
     def to_json(self) -> dict[str, Any]:
-        """Refused: a gate made of it, or of a part, would spend again what this run is charged for."""
+        """Refused: a gate restored from it, or from a part, would spend again what the run has paid for."""
         raise ValueError("a run is not saved and gone on with; save what it released")
 
     def append(self, charge: Charge, *, expected_version: int) -> None:

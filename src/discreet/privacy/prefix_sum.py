@@ -1,16 +1,16 @@
-"""Private running sums of vectors: after every vector, the sum so far, with noise that adds up slowly.
+"""Private running sums of vectors: after every vector, the sum so far, with noise that grows slowly.
 
 `TreeSum` is the binary tree of papers 001 and 004 (after Dwork et al. 2010 and Chan, Shi and Song 2011) with
 the sensitivity and the number of levels that replace-one neighbours need. `FactorizedSum` is the
 lower-triangular Toeplitz factorisation of Fichtenberger, Henzinger and Upadhyay 2023, which has about a third
-of the tree's noise. Both are used the same way, also when the next vector depends on earlier answers:
+of the tree's noise. Both have the same interface, and the next vector may depend on earlier answers:
 
 >>> import numpy as np, discreet as dc
 >>> total = dc.privacy.FactorizedSum(3, rounds=100, budget=dc.Budget(1.0, 1e-6), norm_bound=1.0, seed=0)
 >>> total.add(np.array([1.0, 0.0, 0.0])).shape
 (3,)
 
-A `SumSpec` is a sum before it is made: learners, certificates and the planner read its noise from there.
+A `SumSpec` describes a sum before it is made: learners, certificates and the planner compute noise from it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from .factorizations import BinaryTree, Factorization, factorization
 from .randomness import Seed
 
 Floats = NDArray[np.float64]
-_NUMBERS_AHEAD = 1 << 18  # of noise that is drawn before it is used, at the most
+_NUMBERS_AHEAD = 1 << 18  # most numbers of noise drawn before they are used
 _ROWS_AHEAD = 256
-_LEAST_BOUND = 2.0**-900  # below, floats have too few digits to keep a vector to its bound
-_COARSEST_BITS = 24  # steps of a tree's grid to the noise's scale, at the least
+_LEAST_BOUND = 2.0**-900  # below it, floats have too few digits to keep a vector to its bound
+_COARSEST_BITS = 24  # least bits of a tree's grid: noise has a scale of 2^bits steps
 NOISES: dict[str, type[GaussianNoise] | type[LaplaceNoise]] = {
     "gaussian": GaussianNoise,
     "laplace": LaplaceNoise,
@@ -81,10 +81,10 @@ class VectorBounds:
     """Declared bounds of each vector, and how far apart two of them can be.
 
     ``norm_bound`` is in L1 for Laplace noise and in L2 otherwise. ``box`` bounds every coordinate,
-    ``nonzeros`` the number of coordinates that are not 0. Every bound is checked when a vector comes. With
+    ``nonzeros`` the number of nonzero coordinates. Every bound is checked when a vector is added. With
     ``people_per_vector`` above 1 each vector is itself a sum of up to that many people's vectors; the bounds
-    are about each person's, and the caller who adds them up has to ensure that. ``apart`` is a bound of the
-    distance between the vectors of neighbours, where more is known about them than the other bounds say.
+    are about each person's vector, and the caller who adds them up has to ensure them. ``apart`` bounds the
+    distance between neighbours' vectors, where it is known to be smaller than the other bounds imply.
     """
 
     dimension: int
@@ -123,7 +123,7 @@ class VectorBounds:
             object.__setattr__(self, name, value)
 
     def stacked(self, number: int) -> VectorBounds:
-        """The bounds of ``number`` such vectors of a person, end to end."""
+        """The bounds of ``number`` such vectors of a person, concatenated."""
         if number == 1:
             return self
         grow = (number if self.norm == 1 else math.sqrt(number)) * (1.0 + 2.0**-50)
@@ -137,7 +137,7 @@ class VectorBounds:
 
     @property
     def largest(self) -> float:
-        """No coordinate of a vector that is added exceeds this in absolute value."""
+        """The largest absolute value of any coordinate of a vector that may be added."""
         bounds = [] if self.norm_bound is None else [self.norm_bound]
         if self.box is not None:
             bounds.append(max(-self.box[0], self.box[1]))
@@ -152,17 +152,17 @@ class VectorBounds:
     def difference(self, neighbours: str) -> float:
         """Largest distance, in the norm of the noise, between the vectors of neighbours, rounded up.
 
-        Replaced: twice the norm bound, or its square root of two when nothing is negative (the angle is
-        then at most a right one). In a box of width w and largest size b, d coordinates of which m are
-        not 0: per pair of entries either both meet in one coordinate (w) or they do not (b twice).
-        Added or removed: the vector itself against 0.
+        Replaced: twice the norm bound, or sqrt(2) times it in L2 if nothing is negative (the angle between
+        the vectors is then at most a right one). In a box of width w and largest absolute value b, with d
+        coordinates of which m are nonzero: two nonzero entries either share a coordinate (they differ by at
+        most w) or do not (b twice). Added or removed: the vector itself against 0.
         """
         if self.apart is not None:
             return self.apart
         d, p = self.dimension, self.norm
         m = d if self.nonzeros is None else self.nonzeros
         replaced = neighbours == "replace"
-        powers = []  # of the distance, to the p: exact fractions
+        powers = []  # bounds of the distance to the power p, as exact fractions
         if self.norm_bound is not None:
             right_angle = p == 2 and self.box is not None and self.box[0] == 0.0
             times = (2 if right_angle else 2**p) if replaced else 1
@@ -175,7 +175,7 @@ class VectorBounds:
         return rounded_up(least if p == 1 else root_above(least))
 
     def checked(self, values: ArrayLike, *, clip: bool) -> NDArray[np.float64]:
-        """The vector as a float array if it keeps every declared bound; made to keep them if ``clip``."""
+        """The vector as floats, refused unless it keeps every declared bound; clipped to them if ``clip``."""
         vector = checks.vector("vector", values, length=self.dimension)
         count, people = int(np.count_nonzero(vector)), self.people_per_vector
         if self.nonzeros is not None and count > self.nonzeros * people:
@@ -205,12 +205,12 @@ class VectorBounds:
 
 
 def _measured(vector: NDArray[np.float64], norm: int) -> tuple[NDArray[np.float64], float, float]:
-    """The vector to a scale, its norm there in L1 or L2, and its own, infinite beyond the largest float.
+    """A scaled copy of the vector, its L1 or L2 norm, and that of the vector (inf beyond the largest float).
 
-    To within ``log2(entries) + 8`` units of rounding, for any number of entries. Scaling is by a power of
-    two, so that no square leaves the range of floats by more than what is nothing beside the largest entry's,
-    nor does a bound over the norm there. Pairs are added, then pairs of pairs: each entry passes through log2
-    of their number of additions, unlike in BLAS, where it may be as many as there are entries.
+    Accurate to ``log2(entries) + 8`` units of rounding. Scaling is by a power of two that brings the largest
+    entry into [1/2, 1), so squares that underflow are negligible beside the largest, and a bound divided by
+    the scaled norm stays in range. Addition is pairwise: each entry passes through log2(entries) additions,
+    unlike in BLAS, where it may pass through as many as there are entries.
     """
     exponent = math.frexp(float(np.abs(vector).max()))[1]
     scaled = np.ldexp(vector, -exponent)
@@ -233,24 +233,24 @@ def _measured(vector: NDArray[np.float64], norm: int) -> tuple[NDArray[np.float6
 class Participation:
     """At most ``times`` of the vectors of a sum hold data of one person, ``apart`` or more from each other.
 
-    Each of them holds it once. What is released of a sum is C x plus noise: a row of C for each release, a
-    column for each of the vectors x. With one vector in which somebody can move by D, C x moves by D times
-    the norm of a column. With several it moves by at most D times the largest norm of a *sum of columns*
-    that the person can be in, and that is attained.
+    Each of them holds it once. A sum releases C x plus noise, where C has a row for each release and a column
+    for each of the vectors x. If a person can move one vector by D, C x moves by D times the norm of a
+    column. With several vectors it moves by at most D times the largest norm of a *sum of columns* that the
+    person can be in, and this is attained.
 
     Proof. Let d_i be what a person changes in the vector t_i, with norm(d_i) <= D, and c_t the columns of C.
-    The square of what moves is the sum over all i, j of <d_i, d_j> <c_{t_i}, c_{t_j}>. Here no entry of C is
-    negative, so neither is any product of columns, and <d_i, d_j> <= D^2: the sum is at most D^2 times the
-    square of norm(sum of the c_{t_i}). Vectors that all change by the same d of norm D attain it. Whether d_i
-    comes from replacing or from removing somebody only matters for D. Columns left out make the sum smaller,
-    so it does not fall when ``times`` grows.
+    The squared norm of the change of C x is the sum over all i, j of <d_i, d_j> <c_{t_i}, c_{t_j}>. No entry
+    of C is negative, so neither is any product of columns, and <d_i, d_j> <= D^2: the sum is at most D^2
+    times the square of norm(sum of the c_{t_i}). Vectors that all change by the same d of norm D attain it.
+    Whether d_i comes from replacing or removing a person only matters for D. Omitting columns makes the sum
+    smaller, so it does not fall when ``times`` grows.
 
     The vectors may be chosen after seeing earlier releases, and so may the times t_i: C is lower triangular,
-    so along every course of events the means of the Gaussian releases move by a sequence whose norm is
-    bounded as above, and such a sequence of releases is Gaussian DP at that norm over sigma (fully adaptive
-    composition: Smith and Thakurta 2022).
+    so on every path the means of the Gaussian releases move by a sequence whose norm is bounded as above, and
+    such a sequence of releases is Gaussian DP at that norm over sigma (fully adaptive composition: Smith and
+    Thakurta 2022).
 
-    `Factorization.participation_norm` and `BinaryTree.participation_square` have the largest sums of columns.
+    `Factorization.participation_norm` and `BinaryTree.participation_square` bound the sums of columns.
     """
 
     times: int = 1
@@ -262,14 +262,14 @@ class Participation:
 
     @classmethod
     def declared(cls, share: Share, min_separation: int | None) -> Participation | None:
-        """What is declared of people who come ``max_rounds_per_person`` times; None where nothing is."""
+        """The declaration for people in ``max_rounds_per_person`` vectors; None without a separation."""
         if min_separation is None:
             return None
         apart = checks.whole("min_separation", min_separation, at_least=1)
         return cls(share.budget.max_rounds_per_person, apart)
 
     def within(self, rounds: int) -> int:
-        """Of how many of ``rounds`` vectors a person can be part."""
+        """The most of ``rounds`` vectors that a person can be in."""
         return min(self.times, 1 + (rounds - 1) // self.apart)
 
 
@@ -279,9 +279,9 @@ class SumSpec:
     """``rounds`` vectors within ``bounds``, summed by ``method`` with ``noise``.
 
     ``variance_reduction`` combines each block of a tree with its halves. ``stacked`` vectors of a person,
-    each within ``bounds``, are added end to end; noise is drawn and accounted for each of them on its own.
-    ``participation``: how many of the vectors hold data of one person, once each. Without it nothing is known
-    of that, and a budget with ``max_rounds_per_person`` counts every round of a person in full.
+    each within ``bounds``, are concatenated and added as one; noise is drawn and accounted for each
+    separately. ``participation`` declares how many of the vectors hold data of one person, once each. Without
+    it, a budget with ``max_rounds_per_person`` counts every round of a person in full.
 
     >>> spec = SumSpec(VectorBounds(3, 2, norm_bound=1.0), rounds=1000)
     >>> round(spec.factors.worst_error, 2), spec.count
@@ -317,29 +317,29 @@ class SumSpec:
 
     @cached_property
     def factors(self) -> Factorization | BinaryTree:
-        """The factorisation of the prefix sums: how far what is released moves, and its noise."""
+        """The factorisation of the prefix sums, which determines sensitivity and error."""
         if self.method == "tree":
             return BinaryTree(self.rounds, self.variance_reduction)
         return factorization(self.method, self.rounds)
 
     @cached_property
     def added(self) -> VectorBounds:
-        """The bounds of what is added: all of a person's vectors end to end."""
+        """The bounds of the vectors that are added: all of a person's vectors concatenated."""
         return self.bounds.stacked(self.stacked)
 
     @property
     def count(self) -> int:
-        """How many releases one person's data enters; with a `participation` all of a sum are one release."""
+        """The number of releases one person's data enters; with a `participation` the sum is one release."""
         return (1 if self.returning else self.factors.uses) * self.stacked
 
     @property
     def returning(self) -> bool:
-        """Whether a person can be in several vectors, in a declared way."""
+        """Whether a declared `participation` lets a person be in several vectors."""
         return self.participation is not None and self.participation.times > 1
 
     @property
     def stretch(self) -> float:
-        """How many times as far as a vector itself one release moves; with a `participation`, all of them."""
+        """How far one release moves per unit a vector moves; with a `participation`, all of them together."""
         if (who := self.participation) is None or who.times == 1:
             return self.factors.column_norm
         return self.factors.participation_norm(who.times, who.apart)
@@ -347,7 +347,7 @@ class SumSpec:
     def sensitivity(self, neighbours: str) -> float:
         """How far one person moves one release, in the norm of the noise.
 
-        That is with one vector; with a `participation`, with all that the person is in.
+        This is for one vector; with a `participation`, for all vectors that the person is in.
         """
         return self.bounds.difference(neighbours) * self.stretch
 
@@ -365,12 +365,12 @@ class SumSpec:
         return kind.within(share, self.sensitivity(share.neighbours), self.count, definition)
 
     def error(self, step: int) -> float:
-        """Norm of the noise vectors' coefficients in the sum after ``step`` vectors."""
+        """Norm of the coefficients of the noise vectors in the sum after ``step`` vectors."""
         return self.factors.row_norm(checks.whole("step", step, at_least=1, at_most=self.rounds))
 
     @property
     def most_draws(self) -> int:
-        """Of how many noise vectors a sum can be made."""
+        """The most noise vectors that enter one sum."""
         return self.factors.most_draws
 
     def deviation(self, event: Event) -> float:
@@ -378,7 +378,7 @@ class SumSpec:
         return self._deviation(event, self.factors.worst_error)
 
     def mean_deviation(self, event: Event) -> float:
-        """The same on average over the rounds, a little overstated."""
+        """The average of `deviation` over the rounds, slightly overstated."""
         return self._deviation(event, self.factors.mean_error)
 
     def _deviation(self, event: Event, error: float) -> float:
@@ -387,7 +387,7 @@ class SumSpec:
         return float(event.sigma) * error / (self.factors.column_norm * math.sqrt(self.factors.uses))
 
     def widening(self, event: Event) -> float:
-        """How many times as wide noise is drawn, to pay for its grid; infinite where no grid will do."""
+        """The factor by which noise is widened to pay for its grid; infinite where no grid is fine enough."""
         try:
             grid = self.kind.grid(self, event, "replace")
         except ValueError:
@@ -412,7 +412,7 @@ class SumSpec:
 
 @dataclass
 class _Progress:
-    """Where a sum stands, apart from its settings: this changes with every vector."""
+    """The changing part of a sum: updated with every vector."""
 
     ahead: NDArray[np.int64]
     taken: int = 0
@@ -421,19 +421,19 @@ class _Progress:
 
 @fixed
 class RunningSum(ABC):
-    """Common ground: the declared bounds, the charge at the gate, counting, saving.
+    """Base class of running sums: the declared bounds, the charge at the gate, counting, saving.
 
-    The whole sum is charged when it is made, for every round it may take, so that adding never fails
-    for lack of budget. ``budget`` may be a share of one, or a gate that other releases go through as well.
-    ``share`` is the part of the whole budget it may use, by default all that is left at the gate. ``event``
-    is the noise itself instead, refused unless it is for what one person can move. Threads take turns.
+    All rounds are charged when the sum is made, so that adding never fails for lack of budget. ``budget`` may
+    be a share, or a gate that other releases go through as well. ``share`` is the part of the full budget
+    that the sum may use, by default all that is left at the gate. ``event`` states the noise instead; it is
+    refused unless it covers one person's sensitivity. Threads take turns.
 
-    Formal guarantee: all sums of the run together are one release, with the noise that the bounds ask for.
+    Formal guarantee: all sums of the run together are one release, with the noise that the bounds require.
 
     ``min_separation=s`` declares how people come back, under a budget with ``max_rounds_per_person=b``: one
     person's data is in at most b of the vectors, once in each, and these are at least s apart. Noise is then
-    for what such a person can move in all (`Participation`), which is less than b times what they move once.
-    It needs Gaussian noise. A sum does not know who is in a vector: the caller has to ensure that.
+    for the total that such a person can move (`Participation`), which is less than b times what they move
+    once. It needs Gaussian noise. A sum cannot tell who is in a vector: the caller has to ensure this.
     """
 
     methods: ClassVar[tuple[str, ...]]
@@ -475,10 +475,10 @@ class RunningSum(ABC):
     def of(cls, spec: SumSpec, gate: Gate, **options: Any) -> Self:
         """The sum of a specification, charged at ``gate``: within ``share``, or all that is left there.
 
-        Or with the noise of ``event``, which is refused unless it is for what one person can move. ``clip``
-        and ``label`` are as usual. ``disjoint=True``: this sum may be followed by others, each about other
-        people than the sums before. They are given the first one's ``release``, which pays for all of them,
-        as nobody is in two. ``ahead=True``: noise of a factorised sum is drawn for many vectors at a time.
+        Or with the noise of ``event``, refused unless it covers one person's sensitivity. ``clip`` and
+        ``label`` are as in the constructor. ``disjoint=True``: later sums may follow, each about other people
+        than the sums before. They are given the first one's ``release``, which pays for all of them, as
+        nobody is in two. ``ahead=True``: a factorised sum draws noise for many vectors at a time.
         """
         total = object.__new__(cls)
         checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
@@ -537,12 +537,12 @@ class RunningSum(ABC):
 
     @property
     def event(self) -> Event:
-        """One release: its noise, and how far one person moves it."""
+        """The mechanism of one release: its noise and its sensitivity."""
         return self._release.event
 
     @property
     def charged(self) -> tuple[Entry, int]:
-        """How the sum stands in the account, and how many such releases one person's data enters."""
+        """The sum's entry in the account, and the number of such releases one person's data enters."""
         return self._release.entry, self.spec.count
 
     @property
@@ -567,9 +567,9 @@ class RunningSum(ABC):
 
     @contextmanager
     def compiled(self, count: int) -> Iterator[tuple[PrefixSum, Floats]]:
-        """What a loop takes the next ``count`` sums with, whose noise has been drawn; the sum it leaves.
+        """For a compiled loop: the state for the next ``count`` sums, noise drawn, and the prefix it updates.
 
-        As with `add`, whatever breaks in between leaves a sum that takes nothing any more.
+        As with `add`, an exception in between leaves a sum that accepts no more vectors.
         """
         self.gate.check_process()
         with self._lock:
@@ -586,7 +586,7 @@ class RunningSum(ABC):
         self._at.interrupted = True
 
     def _released(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Rows of sums, in steps of the grid, as they leave: each with noise of its own."""
+        """Rows of sums, in steps of the grid, each with its own noise."""
         if self._grid is not None:
             sums = sums.copy()
             for row in sums:
@@ -607,7 +607,7 @@ class RunningSum(ABC):
 
     @cached_property
     def _vector(self) -> int:
-        """How many coordinates one noise vector has: all, unless the law makes a vector of them."""
+        """Coordinates of one noise vector: all, or those of one stacked vector for spherical noise."""
         return self.spec.bounds.dimension if self.noise == "spherical" else self.dimension
 
     def noise_std(self, step: int) -> float:
@@ -631,9 +631,9 @@ class RunningSum(ABC):
 
     @property
     def _kept_noise(self) -> NDArray[np.int64]:
-        """Rows of noise that no vector has used yet, only for a seeded source, which would draw them again.
+        """Rows of noise not used yet, saved only for a seeded source, which could draw them again anyway.
 
-        With secure randomness, two sums that go on from the same file are not to share noise.
+        With secure randomness, two sums resumed from the same file must not share noise.
         """
         return self._at.ahead if self.gate.resumes_alike else self._at.ahead[:0]
 
@@ -646,10 +646,10 @@ class RunningSum(ABC):
         self._at.ahead = rows
 
     def state(self) -> State:
-        """A snapshot from which `from_state` goes on: settings and arrays that later additions do not change.
+        """A snapshot for `from_state`: settings and arrays that later additions do not change.
 
-        They hold true sums of private data: keep them as safe as the data. Refused after an interrupted
-        addition: whether its people are in the sums is not known, and they might be counted twice.
+        It holds true sums of private data: keep it as safe as the data. Refused after an interrupted
+        addition: it is unknown whether its people are in the sums, and they might be counted twice.
         """
         with self._lock:
             inside, arrays = capture(self)
@@ -661,7 +661,7 @@ class RunningSum(ABC):
 
     @classmethod
     def from_state(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], gate: Gate) -> Self:
-        """The saved sum behind ``gate``, whose ledger holds its charge: once, and no state but the latest."""
+        """The saved sum at ``gate``, whose ledger holds its charge: once, and only from the latest state."""
         with refusing("the sum"), gate._restoring(header["owner"]) as own:
             spec = settings_of(header["spec"])
             if not isinstance(spec, SumSpec) or not issubclass(cls, spec.kind):
@@ -682,7 +682,7 @@ class RunningSum(ABC):
         """Write the sum and its gate's account to a file, completely or not at all.
 
         The file holds true sums of private data; only its owner may read it. Other threads wait until it is
-        written: the newest file is the one that stays.
+        written, so that an older state never replaces a newer one.
         """
         with self._lock:
             settings, arrays = self.state()
@@ -699,7 +699,7 @@ class RunningSum(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Go on from a saved file; a seeded sum continues identically, a secure one with fresh noise."""
+        """Resume from a saved file; a seeded sum continues identically, a secure one with fresh noise."""
         header, arrays = read_state(path)
         if header.get("class") != cls.__name__:
             raise ValueError(f"{path} holds a {header.get('class')}, not a {cls.__name__}")
@@ -719,7 +719,7 @@ class RunningSum(ABC):
     @classmethod
     @abstractmethod
     def grid(cls, spec: SumSpec, event: Event, neighbours: str) -> samplers.Grid | None:
-        """Where the noise of ``event`` is drawn, rounding paid for; None for no noise."""
+        """The grid on which noise of ``event`` is drawn, widened to cover rounding; None for no noise."""
 
     @property
     @abstractmethod
@@ -727,31 +727,31 @@ class RunningSum(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """The arrays of a sum that holds nothing yet."""
+        """Make the arrays of an empty sum."""
 
     @abstractmethod
     def _resumed(self) -> None:
-        """Make ``_steps`` of the arrays."""
+        """Make ``_steps`` from the arrays."""
 
     @property
     @abstractmethod
     def compiles(self) -> bool:
-        """Whether a compiled loop can take sums itself (`compiled`)."""
+        """Whether a compiled loop can compute the sums itself (`compiled`)."""
 
     @abstractmethod
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
-        """How many sums such a loop can take before noise has to be drawn.
+        """How many sums such a loop can compute before more noise has to be drawn.
 
-        With ``draw``, some is drawn where there is none, for up to ``wanted`` sums.
+        With ``draw``, noise is drawn if there is none, for up to ``wanted`` sums.
         """
 
     @abstractmethod
     def _most_ahead(self, taken: int) -> int:
-        """For how many vectors noise can have been drawn ahead, after this many."""
+        """The most vectors for which noise can have been drawn ahead, after ``taken`` vectors."""
 
     @property
     def _grid_numbers(self) -> tuple[int, int, float] | None:
-        """The grid, as compiled steps take it."""
+        """The grid in the form that compiled steps accept."""
         grid = self._grid
         return None if grid is None else (grid.mantissa, grid.exponent, float(grid.step))
 
@@ -759,15 +759,15 @@ class RunningSum(ABC):
 class FactorizedSum(RunningSum):
     """Running sum by a Toeplitz factorisation: the least noise of all, Gaussian only.
 
-    The vectors are passed through a filter C whose square is summation; what is released each round is the
-    filter's output plus fresh Gaussian noise, and inverting the filter gives the sum. ``method="sqrt"``
-    is the square root itself, held as O(log rounds) decaying buffers; ``"blt"`` uses at most six buffers
-    with tabulated constants, and is within 1 % of it.
+    The vectors pass through a filter C, a square root of summation. Each round releases the filter's output
+    plus fresh Gaussian noise; inverting the filter and adding up gives the sum. ``method="sqrt"`` is the
+    square root itself, in O(log rounds) decaying buffers; ``"blt"`` approximates it with at most six buffers
+    and tabulated constants, and its error is within 1 % of that.
 
-    Formal guarantee: Gaussian DP for the L2 difference bound times the norm of C's first column, also
-    when inputs depend on earlier answers (C is lower triangular; Denisov et al. 2022). With
-    ``min_separation`` it is the norm of a sum of columns (`Participation`). What is released is on a grid;
-    truncation to it, and the rounding errors of the floating-point filter, are in the sensitivity.
+    Formal guarantee: Gaussian DP for the L2 difference bound times the norm of C's first column, also when
+    inputs depend on earlier answers (C is lower triangular; Denisov et al. 2022). With ``min_separation`` it
+    is the norm of a sum of columns (`Participation`). Releases are on a grid; truncation to it, and the
+    rounding errors of the floating-point filter, are included in the sensitivity.
     """
 
     methods = ("sqrt", "blt")
@@ -792,7 +792,7 @@ class FactorizedSum(RunningSum):
         error = float((found.weights * holds * (4.0 * found.lasts + adding)).sum())
         error = 2.0**-53 * (error + spec.added.largest * adding)
         steps = 1.0 + error * 2.0**samplers.STEPS_BITS / float(event.sigma) * 1.01
-        # Who comes back may move other coordinates each time.
+        # A person who comes back may move other coordinates each time.
         times = 1 if spec.participation is None else spec.participation.within(spec.rounds)
         touched = spec.rounds * min(spec.added.dimension, times * spec.added.changed(neighbours))
         truncation = math.sqrt(touched) * steps + float(_norm_slack(event.sensitivity, event.sigma))
@@ -838,10 +838,10 @@ class FactorizedSum(RunningSum):
 class TreeSum(RunningSum):
     """Binary-tree running sum: each finished block of 2^j rounds gets one noise vector.
 
-    ``noise`` is ``"gaussian"``, ``"laplace"`` (per coordinate, pure epsilon) or ``"spherical"`` (the
-    vector noise of papers 001 and 004, pure epsilon). ``variance_reduction=True`` combines each
-    block with its two halves, weighted by their variances (Honaker 2015, the online form), which takes
-    about a quarter off the noise for two noise vectors a round instead of one.
+    ``noise`` is ``"gaussian"``, ``"laplace"`` (per coordinate, pure epsilon) or ``"spherical"`` (the vector
+    noise of papers 001 and 004, pure epsilon). ``variance_reduction=True`` combines each block with its two
+    halves, weighted by their variances (Honaker 2015, the online form), which reduces the noise by about a
+    quarter and draws two noise vectors a round instead of one.
 
     Formal guarantee: one vector enters ``tree_levels(rounds)`` releases, each with the difference bound
     of the budget's neighbouring relation; papers 001 and 004 calibrate to the norm bound, half of it
@@ -860,8 +860,8 @@ class TreeSum(RunningSum):
     ) -> TreeSum:
         """Paper 001, Algorithm 4: spherical noise of scale norm_bound x (ceil(log2 rounds) + 1) / epsilon.
 
-        It is for the norm, and replacing a vector moves a block by twice that: the account says what that
-        gives, with a warning where it is more than the claimed pure epsilon.
+        The scale is calibrated to the norm, but replacing a vector moves a block by twice that: the account
+        states the true guarantee, with a warning if it exceeds the claimed pure epsilon.
         """
         share = spend_from(budget, seed)
         if not share.private:
@@ -897,13 +897,13 @@ class TreeSum(RunningSum):
             return None
         truncation = _norm_slack(event.sensitivity, scale)
         if spec.added.people_per_vector > 1:
-            # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a
-            # sum of several is truncated as a whole, which can add a step to each coordinate that moves.
+            # Truncation towards zero keeps every bound of one person's vector, so it costs nothing; a vector
+            # that sums several people's can move by one more step in each coordinate that moves.
             changed = spec.added.changed(neighbours)
             each = changed if spec.added.norm == 1 else Fraction(math.isqrt(changed - 1) + 1)
-            # Who comes back does so each time, and it adds up as what they move does.
+            # A person who comes back adds this each time, and it adds up as the sensitivity does.
             truncation += each * (exact(spec.stretch) if spec.returning else 1)
-        # Where the sums are far larger than the noise (published settings), a coarser grid holds them.
+        # If the sums are far larger than the noise (published settings), they need a coarser grid.
         for bits in range(samplers.STEPS_BITS, _COARSEST_BITS - 1, -1):
             grid = samplers.Grid.for_noise(scale, event.sensitivity, truncation, bits)
             if exact(spec.added.largest) * spec.rounds / grid.step < 1 << 61:
@@ -921,13 +921,13 @@ class TreeSum(RunningSum):
     def _start(self) -> None:
         whole = (np.int64, np.float64)[self._grid is None]
         kinds = (whole, *(2 * [np.float64 if self.variance_reduction else whole]))
-        # Of each node its true sum, what was released of it, and of everything up to its end.
+        # For each node: its true sum, its noisy sum, and the noisy sum of everything up to its end.
         self._nodes = [np.zeros((self.levels + 1, self.dimension), dtype=kind) for kind in kinds]
 
     def _resumed(self) -> None:
         shares = self.tree.shares if self.variance_reduction else None
         norm, bound = self.bounds.norm, self.bounds.norm_bound
-        # Loops add only vectors of a declared length.
+        # Compiled loops only add vectors with a declared norm bound.
         length = (0, 0.0) if bound is None else (norm, bound * self.bounds.people_per_vector)
         self._steps = TreePrefix(
             self._grid_numbers, self._prefix, *self._nodes, self._at.taken, shares, *length
@@ -935,17 +935,17 @@ class TreeSum(RunningSum):
 
     @property
     def compiles(self) -> bool:
-        """Those that have noise, a draw for each sum, and a declared length."""
+        """True with noise, one draw for each sum, and no bounds but the norm."""
         return self.one_draw_each and self.bounds.box is None and self.bounds.nonzeros is None
 
     @property
     def one_draw_each(self) -> bool:
-        """Whether every sum takes one draw of noise: rows of it can be drawn ahead."""
+        """Whether every sum takes exactly one draw of noise, so that rows can be drawn ahead."""
         return self._vector == self.dimension and self._grid is not None and not self.variance_reduction
 
     def rows_ahead(self, wanted: int, *, draw: bool = True) -> int:
-        # Exactly for those sums, in the order in which they would be taken one by one: what a seed leads to
-        # does not change.
+        # Exactly the rows that single additions would draw, in the same order: results of a seed do not
+        # change.
         rows = min(wanted, self._most_ahead(self._at.taken))
         if draw and rows > 0 and not self._at.ahead.shape[0]:
             assert self._grid is not None
@@ -957,14 +957,14 @@ class TreeSum(RunningSum):
 
     @property
     def _slots(self) -> list[int]:
-        """Where the finished blocks that later sums need are among the nodes, the largest first."""
+        """Indices of the nodes of finished blocks that later sums need, the largest block first."""
         top = self.levels - 1
         full = [top + place for place in range(self._at.taken >> top)]
         return full + [level for level in reversed(range(top)) if self._at.taken >> level & 1]
 
     @property
     def _kept_nodes(self) -> list[NDArray[Any]]:
-        """Those that later sums need; the others are not to lie in a file."""
+        """The nodes that later sums need; the others must not be written to a file."""
         return [nodes[self._slots] for nodes in self._nodes]
 
     @_kept_nodes.setter
@@ -980,18 +980,18 @@ METHODS: dict[str, type[RunningSum]] = {"sqrt": FactorizedSum, "blt": Factorized
 
 
 def _norm_slack(sensitivity: Number, scale: Number) -> Fraction:
-    """Norms are computed in floating point and may miss their bound by 2^-40 of it: that, in grid steps."""
+    """The excess, in grid steps, of floating-point norms over their bound: at most 2^-40 of it."""
     return Fraction(1 << samplers.STEPS_BITS, 1 << 40) * exact(sensitivity) / exact(scale)
 
 
 def _spending(budget: Spending, seed: Seed, share: Fraction | float | None, event: Event | None) -> Share:
-    """What a sum may spend, and where."""
+    """The share that a sum may spend, and its gate."""
     if share is not None and not isinstance(share, Fraction):
         checks.real("share", share, above=0.0, at_most=1.0)
     if isinstance(budget, Gate) and (share is not None or event is not None):
         if seed is not None:
             raise ValueError("seed= is for a budget; a gate has its own randomness")
-        # With its own noise nothing has to be left: what is paid for is that noise.
+        # With given noise nothing else has to be left at the gate: that noise is what is charged.
         return Share(budget.budget, exact(1 if share is None else share), None, budget)
     part = spend_from(budget, seed)
     return part if share is None else part.part(share)
@@ -1000,7 +1000,7 @@ def _spending(budget: Spending, seed: Seed, share: Fraction | float | None, even
 def _covering(event: Event, needed: Event) -> Event:
     """``event``, if it is noise of the needed kind for at least the needed sensitivity.
 
-    Up to the last digits: what another processor computed may differ by these.
+    Up to the last digits, in which results of other processors may differ.
     """
     if type(event) is not type(needed) or not isinstance(event, GaussianNoise | LaplaceNoise):
         raise ValueError(f"event={event} must be a {type(needed).__name__}")

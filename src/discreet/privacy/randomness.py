@@ -1,11 +1,12 @@
-"""Random words from the operating system or a seed, and the public randomness made of them.
+"""Random words from the operating system or a seed, and the public randomness derived from them.
 
-Everything random in the library begins with 64-bit words drawn here. The secure source keeps no
-state of its own, so there is nothing a fork, a thread or a copy could duplicate.
+All randomness of the library starts from 64-bit words drawn here. The secure source keeps no state of its
+own, so there is nothing a fork, a thread or a copy could duplicate.
 
-Rounding a point to a set, exploring, sampling a set, choosing which items of somebody count: such draws
-protect nobody, must not depend on private data, may be known, and cost no budget. `PublicRandomness` makes
-them; the noise that protects people is drawn by a `Release`, so that a reader and the audit can tell.
+Rounding a point to a set, exploring, sampling a set, choosing which items of a person count: such draws
+protect nobody, must not depend on private data, may be known, and cost no budget. They are made by
+`PublicRandomness`; protective noise is drawn by a `Release`, so that readers and the audit can tell them
+apart.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Randomness(Protocol):
         ...
 
     def state(self) -> dict[str, Any] | None:
-        """What is needed to go on from here after a restart; None where nothing is or may be kept."""
+        """The state from which to continue after a restart; None if nothing is or may be kept."""
         ...
 
 
@@ -45,9 +46,8 @@ class Randomness(Protocol):
 class SecureRandomness:
     """Words from OpenSSL's generator, which the operating system seeds.
 
-    The generator reseeds itself after a fork and is safe to use from several threads; nothing is
-    buffered on our side. Copying or pickling makes no sense for it and is refused, so that it cannot
-    travel into another process by accident together with somebody's state.
+    The generator reseeds itself after a fork and is safe to use from several threads; nothing is buffered
+    here. Copying and pickling are refused, so that it cannot be carried into another process by accident.
     """
 
     secure = True
@@ -74,7 +74,7 @@ class SecureRandomness:
 class ReproducibleRandomness:
     """Words that anyone who knows the seed can compute: for tests and papers, never for real people.
 
-    Every account of a gate that draws from it says so.
+    Every account of a gate that draws from it states this.
 
     >>> ReproducibleRandomness(7).words(2).tolist() == ReproducibleRandomness(7).words(2).tolist()
     True
@@ -104,7 +104,7 @@ class ReproducibleRandomness:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> ReproducibleRandomness:
-        """A source that goes on exactly where the one that gave ``state`` stood."""
+        """A source that continues exactly from ``state``."""
         source = cls(0)
 
         def words(name: str, count: int) -> NDArray[np.uint64]:
@@ -116,7 +116,7 @@ class ReproducibleRandomness:
         def whole(name: str, most: int) -> int:
             return checks.whole(name, state[name], at_least=0, at_most=most)
 
-        with refusing("the source"):  # NumPy takes any numbers, also a place outside of its buffer
+        with refusing("the source"):  # NumPy accepts any numbers, also a position outside its buffer
             source._bits.state = {
                 "bit_generator": "Philox",
                 "state": {"counter": words("counter", 4), "key": words("key", 2)},
@@ -132,7 +132,7 @@ class ReproducibleRandomness:
 
 
 def random_id() -> str:
-    """A name that nobody else has, of what is saved and charged: never of a seed."""
+    """A unique id for saved and charged objects; never derived from a seed."""
     return ssl.RAND_bytes(16).hex()
 
 
@@ -175,9 +175,9 @@ class PublicRandomness:
 
     @classmethod
     def drawn(cls, source: Randomness, words: int = _KEY) -> PublicRandomness:
-        """Keyed with fresh words of ``source``: all public randomness of the library begins here.
+        """Keyed with fresh words of ``source``: all public randomness of the library starts here.
 
-        A source may name another one for it (``public``), so that an audit can hold it fixed.
+        A source may name another one for this (``public``), so that an audit can hold it fixed.
         """
         public: Randomness = getattr(source, "public", source)
         checks.instance("source", public, Randomness, "ReproducibleRandomness(7)")
@@ -185,12 +185,12 @@ class PublicRandomness:
 
     @classmethod
     def seeded(cls, seed: int | Sequence[int]) -> PublicRandomness:
-        """That of a number that everybody knows: for synthetic data and experiments."""
+        """Keyed with a publicly known number: for synthetic data and experiments."""
         return cls([seed] if isinstance(seed, int | np.integer) else seed)
 
     @classmethod
     def fresh(cls) -> PublicRandomness:
-        """One that nobody can foresee, where neither a seed nor a gate is given."""
+        """Keyed with secure randomness, where neither a seed nor a gate is given."""
         return cls.drawn(randomness(None))
 
     @property
@@ -206,19 +206,19 @@ class PublicRandomness:
         return self._generator
 
     def of_rounds(self, first: int, count: int) -> NDArray[np.uint64]:
-        """One word for each of the rounds ``first``, ``first + 1``, ...; nothing is used up by asking."""
+        """One word for each of the rounds ``first``, ``first + 1``, ...; does not advance the stream."""
         source = np.random.PCG64(list(self._words))
         source.advance(checks.whole("first", first, at_least=0))
         return np.asarray(source.random_raw(checks.whole("count", count, at_least=0)), dtype=np.uint64)
 
     def of_round(self, number: int) -> np.random.Generator:
-        """A stream of its own for one round, the same whenever it is asked for."""
+        """A separate stream for one round, the same on every call."""
         key = [*self._words, checks.whole("number", number, at_least=0)]
         return np.random.Generator(np.random.PCG64(key))
 
     @property
     def _stream(self) -> dict[str, Any] | None:
-        """Where the stream stands; None where it has not begun."""
+        """The position of the stream; None if it has not begun."""
         return None if self._generator is None else dict(self._generator.bit_generator.state)
 
     @_stream.setter
@@ -232,7 +232,7 @@ class PublicRandomness:
 
 
 def public_key(seed: Seed | PublicRandomness | np.random.Generator, words: int) -> NDArray[np.uint64]:
-    """Words of a public key, by which data is put in an order that follows from nobody's data."""
+    """Words of a public key, for hashes and orders that are independent of the data."""
     if isinstance(seed, PublicRandomness):
         return seed.words[:words]
     if isinstance(seed, np.random.Generator):

@@ -1,23 +1,23 @@
 """The samplers behind the gate: exact on a public grid, given uniform random words.
 
-Noise. A value is first truncated to a public grid, exactly and towards zero (so that no norm grows),
-and then moved by ``round(Y)`` grid steps, where Y is an ideal real-valued Laplace or Gaussian variable
-of scale 2^32 steps. An integer plus ``round(Y)`` is ``round(integer + Y)``: what is released is the ideal
-continuous mechanism's output, rounded. So every theorem about the continuous mechanism holds for it by
-post-processing, and there is no floating-point noise to attack (Mironov 2012). What truncation adds to
-the sensitivity is paid for by noise that is larger by the same factor. Spherical Laplace noise is rounded
-the same way, coordinate by coordinate (`spherical_steps`).
+Noise. A value is first truncated to a public grid, exactly and towards zero (so that no norm grows), and then
+moved by ``round(Y)`` grid steps, where Y is an ideal real-valued Laplace or Gaussian variable of scale 2^32
+steps. An integer plus ``round(Y)`` is ``round(integer + Y)``: the release is the ideal continuous mechanism's
+output, rounded. So every theorem about the continuous mechanism holds for it by post-processing, and there is
+no floating-point noise to attack (Mironov 2012). Noise is widened by the factor by which truncation increases
+the sensitivity. Spherical Laplace noise is rounded the same way, coordinate by coordinate
+(`spherical_steps`).
 
-``round(Y)`` is drawn exactly. |Y| is split into cells 2^22 steps wide. A first word picks the cell from
-a table of the distribution function; a second one gives a uniform place in the cell, a sign, and a
-test that keeps the place with probability ``density(place) / density(start of the cell)`` (at least
-.99); a place that is not kept is drawn again in the same cell. Both comparisons are made on truncated
-numbers; whenever the truncated bits cannot decide, about once in 2^30 draws, more bits and more digits
-are taken until they can (`settle`).
+``round(Y)`` is drawn exactly. |Y| is split into cells 2^22 steps wide. A first word picks the cell from a
+table of the distribution function; a second one gives a uniform position in the cell, a sign, and a test that
+accepts the position with probability ``density(position) / density(start of the cell)`` (at least .99); a
+rejected position is drawn again in the same cell. Both comparisons are made on truncated numbers; whenever
+the truncated bits cannot decide, about once in 2^30 draws, more bits and digits are taken until they can
+(`settle`).
 
-Choice. Weights of the exponential mechanism are computed in floating point with a proven error bound;
-one uniform word picks a candidate. If the word is closer to a border than the bound, candidates are laid
-out again in whole units, so that sums are exact, and one weight is computed to many digits (`exact_draw`).
+Choice. Weights of the exponential mechanism are computed in floating point with a proven error bound; one
+uniform word picks a candidate. If the word is closer to a border than the bound, cumulative sums are computed
+again in integers, which are exact, and one weight is computed to many digits (`exact_draw`).
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Grid:
         truncation: float | Fraction,
         bits: int = STEPS_BITS,
     ) -> Grid:
-        """The grid on which noise of 2^bits steps loses ``sensitivity / scale``, truncation included.
+        """The grid on which noise of 2^bits steps has the loss ``sensitivity / scale``, truncation included.
 
-        ``truncation`` is how many steps truncation can add to the sensitivity: 0 when it cannot (values
-        known by a norm), the number of coordinates that can change in L1, its square root in L2.
+        ``truncation`` is the number of steps truncation can add to the sensitivity: 0 for values bounded by a
+        norm (truncation keeps it), the number of coordinates that can change in L1, its square root in L2.
         """
         wanted, moves = exact(scale), exact(sensitivity)
         steps = Fraction(2) ** bits
@@ -97,7 +97,7 @@ class Grid:
         return cls.at_least(wanted / spare, bits)
 
     def truncate(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Whole steps in each value, towards zero, exactly; saturated at 2^62 steps."""
+        """The values in integer steps, truncated towards zero, exactly; saturated at 2^62 steps."""
         out = np.empty(values.shape, dtype=np.int64)
         kernels.to_grid(np.ascontiguousarray(values), self.mantissa, self.exponent, out)
         return out
@@ -124,7 +124,7 @@ def _tail(gaussian: bool, x: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def noise_table(gaussian: bool) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
-    """``floor(2^64 P(|Y| < cell end))`` for each cell, and where to start looking for a 16-bit prefix."""
+    """``floor(2^64 P(|Y| < cell end))`` for each cell, and the first cell to try for a 16-bit prefix."""
     precision, top = 192, 1 << 64
     entries: list[int] = []
     for tail in _tails(gaussian, precision):
@@ -140,10 +140,10 @@ def noise_table(gaussian: bool) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]
 def _tails(gaussian: bool, precision: int) -> Iterator[int]:
     """P(|Y| >= cell end) for cell after cell in fixed point, off by less than 2^-100.
 
-    Exponential tails are multiplied on. The Gaussian is integrated cell by cell from the power series of
-    exp(-a s - s^2/2) at the cell's start a: with terms ``d_n`` at s = width,
-    ``d_{n+1} = -width (a d_n + width d_{n-1}) / (n + 1)``, all in integers because a and width are
-    multiples of 2^-10.
+    Exponential tails follow by multiplication. The Gaussian is integrated cell by cell from the power series
+    of exp(-a s - s^2/2) at the cell's start a: with ``d_n`` at s = width,
+    ``d_{n+1} = -width (a d_n + width d_{n-1}) / (n + 1)``, all in integers because a and width are multiples
+    of 2^-10.
     """
     mpmath = own_digits()
 
@@ -174,7 +174,7 @@ def noise_steps(source: Randomness, count: int, *, gaussian: bool) -> NDArray[np
 
 
 def noise_rows(source: Randomness, rows: int, width: int, *, gaussian: bool) -> NDArray[np.int64]:
-    """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, sooner."""
+    """``rows`` times `noise_steps` of ``width`` draws: the same numbers, from the same words, faster."""
 
     def one(words: Randomness) -> NDArray[np.int64]:
         return half_steps(words, width, gaussian=gaussian, whole_steps=True)[0]
@@ -193,13 +193,13 @@ def in_rows(
     draw_row: Callable[[Randomness], NDArray[np.int64]],
     draw_rows: Callable[[NDArray[np.uint64], NDArray[np.int64]], tuple[int, int, int]],
 ) -> NDArray[np.int64]:
-    """Rows that ``draw_row`` would draw one after the other, many at a time by ``draw_rows``, compiled.
+    """The rows that successive calls of ``draw_row`` would draw, computed in bulk by compiled ``draw_rows``.
 
-    Every number takes at least ``words_per_number``. Words are taken from the source in the order in which
-    ``draw_row`` would take them, and never more than are needed for certain: what is left of the source
-    afterwards is the same, too. ``draw_rows`` fills rows from the words it is given, as far as these last
-    (`kernels.noise.noise_rows`): how many rows it filled, how many words it used, and how many the next row
-    needs at least, 0 for one that ``draw_row`` has to draw, as it needs more digits.
+    Every number takes at least ``words_per_number`` words. Words are taken from the source in the order in
+    which ``draw_row`` would take them, and never more than are certainly needed, so the source ends in the
+    same state. ``draw_rows`` fills rows for as long as its words last (`kernels.noise.noise_rows`) and
+    returns the number of rows filled, of words used, and of words the next row needs at least, or 0 if
+    ``draw_row`` has to draw that row, as it needs more digits.
     """
     rows, width = shape
     least = words_per_number * width  # words of a row
@@ -226,7 +226,7 @@ def in_rows(
 
 
 class _HeldWords:
-    """Words that were taken from a source already, and then those that it has left."""
+    """A source that gives words already taken from another source, then that source's further words."""
 
     secure = False
 
@@ -246,11 +246,11 @@ class _HeldWords:
 def half_steps(
     source: Randomness, count: int, *, gaussian: bool, whole_steps: bool = False
 ) -> tuple[NDArray[np.int64], dict[int, LazyBits]]:
-    """``count`` independent draws of Y in half steps, rounded down, and what more is known of some of them.
+    """``count`` independent draws of Y in half steps, rounded down, and further bits known of some of them.
 
-    A draw is accepted by its leading bits only where every point of its half step would be: Y is uniform
-    within it, and further bits can be drawn afresh. Where the decision took more bits (`settle`), those known
-    are in the dictionary, by index. With ``whole_steps`` each draw is rounded to the nearest whole step.
+    A draw is accepted by its leading bits only if every point of its half step would be: Y is then uniform
+    within it, and further bits can be drawn afresh. If the decision took more bits (`settle`), those known
+    are in the dictionary, by index. With ``whole_steps`` each draw is rounded to the nearest full step.
     """
     out = np.empty(count, dtype=np.int64)
     failed: list[tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint64]]] = []
@@ -267,8 +267,8 @@ def half_steps(
             first, second = (int(word) for word in attempts[index])
             floor, known_bits[int(places[index])] = settle(first, second, source, gaussian)
             out[places[index]] = (floor + whole_steps) >> whole_steps
-        # The cell was right; only the place in it is drawn again. Drawing the cell again as well would favour
-        # cells in which places are rarely rejected.
+        # Only the position in the cell is drawn again. Drawing the cell again as well would favour cells with
+        # few rejections.
         again = np.flatnonzero(status == kernels.REJECTED)
         places, attempts = places[again], attempts[again]
         attempts[:, 1] = source.words(again.size)
@@ -282,7 +282,7 @@ def half_steps(
 def _attempted(
     words: NDArray[np.uint64], gaussian: bool, whole_steps: bool, out: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """One attempt per output; the places of those that failed, and why."""
+    """One attempt per output; returns the indices of those that failed, and why."""
     places, status = np.empty(out.size, dtype=np.int64), np.empty(out.size, dtype=np.uint8)
     failed = kernels.attempt_noise(words, *noise_table(gaussian), gaussian, whole_steps, out, places, status)
     return places[:failed], status[:failed]
@@ -291,8 +291,8 @@ def _attempted(
 def settle(first: int, second: int, source: Randomness, gaussian: bool) -> tuple[int, LazyBits]:
     """The draw of the compiled loop for these words, decided with as many bits and digits as it takes.
 
-    Y in half steps, rounded down, and where in its half step Y is. It is also the slow twin that the tests
-    hold against the compiled loop.
+    Returns Y in half steps, rounded down, and its position in the half step. Also the slow reference that the
+    tests compare the compiled loop with.
     """
     mpmath = own_digits()
 
@@ -339,18 +339,18 @@ class LazyBits:
         self._known += 64
 
     def first(self, count: int) -> int:
-        """The first ``count`` bits, as a whole number."""
+        """The first ``count`` bits, as an integer."""
         while self._known < count:
             self.extend()
         return self._bits >> (self._known - count)
 
     def after(self, count: int) -> LazyBits:
-        """The number that the bits after the first ``count`` make."""
+        """The number formed by the bits after the first ``count``."""
         known = self._known - count
         return LazyBits(self._bits & ((1 << known) - 1), known, self._more)
 
     def mirrored(self) -> LazyBits:
-        """One minus the number, to the bits that are known; those to come are as good as their opposites."""
+        """One minus the number, in the known bits; further bits are uniform and need no inversion."""
         return LazyBits(self._bits ^ ((1 << self._known) - 1), self._known, self._more)
 
     def interval(self) -> tuple[Any, Any]:
@@ -392,14 +392,14 @@ def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
     """The rounded coordinates of a vector Z with density falling as ``exp(-|z|/scale)``, scale 2^32 steps.
 
     Z = R G/|G|: the length R is Gamma distributed, a sum of ``dimension`` exponential variables, and G is a
-    vector of Gaussian ones. All of them are ideal reals of which some bits are known. A grid point plus
-    ``round(Z)`` is the rounded sum of the point and Z: the ideal mechanism, post-processed.
+    vector of Gaussian ones. All of them are ideal reals with some bits known. A grid point plus ``round(Z)``
+    is the rounded sum of the point and Z: the ideal mechanism, post-processed.
 
     Error bound of the first try, in floats. Let u = 2^-53, d the dimension, and measure in half steps. A
-    variable is its whole part plus 64 bits: off by at most u of itself and u + 2^-64. `math.fsum` rounds
-    once. Where N = |G| and R are not tiny (N >= 2^20 sqrt(d), R >= 2^20 d), N is off by at most 4u of
-    itself and R by 3u, so a coordinate z = R G_i / (2 N) is off by at most 12u|z| + u R/N. We allow for
-    16u|z| + 2u R/N. What then rounds the same way at both ends is decided; the rest is settled in integers.
+    variable is its integer part plus 64 bits: off by at most u of itself and u + 2^-64. `math.fsum` rounds
+    once. If N = |G| and R are not tiny (N >= 2^20 sqrt(d), R >= 2^20 d), N is off by at most 4u of itself and
+    R by 3u, so a coordinate z = R G_i / (2 N) is off by at most 12u|z| + u R/N. The code allows for 16u|z| +
+    2u R/N. A coordinate that rounds the same way at both ends is decided; the rest is settled in integers.
     """
     gaussians, exponentials = (Reals(source, dimension, gaussian=gaussian) for gaussian in (True, False))
     values, parts = gaussians.floats(), exponentials.floats()
@@ -416,7 +416,7 @@ def spherical_steps(source: Randomness, dimension: int) -> NDArray[np.int64]:
 
 
 def spherical_rows(source: Randomness, rows: int, dimension: int) -> NDArray[np.int64]:
-    """``rows`` times `spherical_steps`: the same vectors, from the same words, sooner."""
+    """``rows`` times `spherical_steps`: the same vectors, from the same words, faster."""
 
     def one(words: Randomness) -> NDArray[np.int64]:
         return spherical_steps(words, dimension)
@@ -430,11 +430,11 @@ def spherical_rows(source: Randomness, rows: int, dimension: int) -> NDArray[np.
 
 
 class Reals:
-    """Independent Gaussian variables, or exponential ones, to as many bits as are asked for."""
+    """Independent Gaussian or exponential variables, to any number of bits."""
 
     def __init__(self, source: Randomness, count: int, *, gaussian: bool) -> None:
         drawn, self._further = half_steps(source, count, gaussian=gaussian)
-        if not gaussian:  # the size of a Laplace variable; the mirror image of a uniform place is one too
+        if not gaussian:  # |Laplace|; the mirror image of a uniform position is uniform too
             self._further = {
                 place: bits.mirrored() if drawn[place] < 0 else bits for place, bits in self._further.items()
             }
@@ -461,7 +461,7 @@ class Reals:
 def settled_sphere(gaussians: Reals, exponentials: Reals, places: NDArray[np.intp]) -> NDArray[np.int64]:
     """The rounded coordinates at ``places``, decided in integers with as many bits as it takes.
 
-    It is also the slow twin that the tests hold against the floats.
+    Also the slow reference that the tests compare the floats with.
     """
     bits = 64
     while True:
@@ -485,7 +485,7 @@ def settled_sphere(gaussians: Reals, exponentials: Reals, places: NDArray[np.int
 
 
 def _rounded_half(top: int, under: int, bits: int) -> int:
-    """Half of ``top / under`` in units of 2^-bits, rounded to the nearest whole number."""
+    """Half of ``top / under`` in units of 2^-bits, rounded to the nearest integer."""
     return (top + (under << bits)) // (under << (bits + 1))
 
 
@@ -493,14 +493,14 @@ def _rounded_half(top: int, under: int, bits: int) -> int:
 
 
 class Words(Protocol):
-    """Whatever gives secret words."""
+    """A source of secret words."""
 
     def words(self, count: int) -> NDArray[np.uint64]: ...
 
 
 Scores = NDArray[np.float64] | NDArray[np.int64]
 
-_BITS = 46  # of each of the two numbers that a cell's width is kept in
+_BITS = 46  # of each of the two numbers that hold a cell's width
 _BLOCK = 1 << 16  # this many of them add up within 63 bits
 _LIGHTEST = -100.0  # exp of it is far below one unit, 2^-92
 _UNIT = 2.0**-53
@@ -537,26 +537,26 @@ def exact_draw(scores: Scores, unit: Fraction, words: Iterator[int]) -> int:
     """An index drawn with probability proportional to ``exp(unit * score)``, exactly.
 
     Why it is exact. Let w = exp(unit * (score - largest score)) be the weight of an index. On a line from 0
-    to T each index has a cell whose width c is a whole number of units of 2^-92, and c >= w. A uniform point
-    of the line is drawn; it falls into the cell of an index, and counts if it is closer than w to the cell's
-    left end; otherwise another point is drawn. A point that counts is uniform on pieces of widths w, so its
-    index has probability w / (sum of all w), whatever the widths c are.
+    to T each index has a cell whose width c >= w is a multiple of 2^-92. A uniform point of the line is
+    drawn; it falls into the cell of an index, and is accepted if it is closer than w to the cell's left end;
+    else another point is drawn. An accepted point is uniform on pieces of widths w, so its index has
+    probability w / (sum of all w), whatever the widths c are.
 
-    Two things have to be decided, both with intervals. The point is U T. Bits of U become known 64 at a time,
+    Two decisions have to be made, both with intervals. The point is U T. Bits of U become known 64 at a time,
     so that it lies in [bits, bits + 1) T / 2^known. It is in a cell if that interval is; borders and T are
     integers, and nothing is rounded. Whether it is closer than w to the left end is decided by an interval
-    for that one w, computed to as many digits as bits are known. While an interval holds a border, 64 more
+    for that one w, computed to as many digits as bits are known. While an interval contains a border, 64 more
     bits are taken; U is on a border with probability 0.
 
     Why c >= w. The computed argument a is off by at most 3u|a|, and by 2^-50 where the rate is so small that
     its decimal is far from its float; the exponential by 8u of itself. Widths are (1 + (4|a| + 32) u) times
     as large, rounded up to the next unit. An argument of 0 has w <= 1 and c = 1: equal scores leave no gaps.
-    The gaps c - w of n indices are together less than (8 ln n + 65) u of the total weight W: those by the
-    factor at most twice (4|a| + 32) u w each, and sum of |a| w / W <= ln n, since with p = w / W and W >= 1
-    |a| <= -ln p, and entropy is at most ln n; those by rounding up n 2^-92.
+    The gaps c - w of n indices sum to less than (8 ln n + 65) u of the total weight W: the factor contributes
+    at most twice (4|a| + 32) u w each, and the sum of |a| w / W is at most ln n, since with p = w / W and W
+    >= 1, |a| <= -ln p, and entropy is at most ln n; rounding up contributes n 2^-92.
 
     Time. Only the widths take time for each index, in floating point. Sums are integers: of 65,536 indices
-    in 64 bits, then of blocks; and only one weight is ever computed to many digits.
+    in 64 bits, then of blocks; and only one weight for each point is computed to many digits.
 
     >>> from itertools import repeat
     >>> exact_draw(np.zeros(4), Fraction(1), repeat(1 << 62))
@@ -574,14 +574,14 @@ def exact_draw(scores: Scores, unit: Fraction, words: Iterator[int]) -> int:
 
 
 def endless(words: list[int], source: Words) -> Iterator[int]:
-    """These words, then as many from the source as are asked for."""
+    """These words, then an unlimited number from the source."""
     yield from words
     while True:
         yield int(source.words(1)[0])
 
 
 class _Cells:
-    """The cells of `exact_draw`, side by side, in whole units."""
+    """The cells of `exact_draw`, in integer units."""
 
     def __init__(self, scores: Scores, unit: Fraction) -> None:
         self._scores, self._unit = scores, unit
@@ -593,7 +593,7 @@ class _Cells:
         self._total: int = self._ends[-1]
 
     def find(self, bits: int, known: int) -> tuple[int, bool | None]:
-        """The cell of the point, and whether the point counts; None where more bits are needed."""
+        """The cell of the point, and whether the point is accepted; None if more bits are needed."""
         point = bits * self._total  # everything is 2^known times as large from here on
         whole = point >> known
         block = bisect_right(self._ends, whole)
@@ -643,7 +643,7 @@ def choice_log_probabilities(scores: NDArray[np.float64], rate: float) -> NDArra
     return np.asarray(exponents - np.log(np.exp(exponents).sum()), dtype=np.float64)
 
 
-# --- permute and flip: items only get likelier when somebody who likes them comes ------------------------
+# --- permute and flip: an item only gets likelier when a person who gains from it is added ---------------
 
 
 _WORD = 1 << 64
@@ -653,14 +653,14 @@ def permute_and_flip(source: Randomness, scores: NDArray[np.float64], rate: floa
     """An index, drawn exactly: keep each with probability exp(rate (score - largest)), take any one kept.
 
     McKenna and Sheldon (2020) visit candidates in random order and flip a coin for each until one is kept;
-    this is the same distribution. It is also that of the largest of scores with exponential noise of mean
-    1 / rate (Ding et al. 2021), from which two things follow. If scores rise, each j's by g_j >= 0, then v
-    becomes at most exp(rate g_v) times as likely: the density of the noise shifted by g_v is nowhere more
-    than that much larger, and larger rivals do not help v. That is all that picks on a secret sample need
-    (`picks.subsampled`). And the score of the choice is never smaller, on average, than that of the
-    exponential mechanism at the same rate; often the loss is only half.
+    this is the same distribution. It is also that of the largest of scores with exponential noise of mean 1 /
+    rate (Ding et al. 2021), which has two consequences. First, if scores rise, each j's by g_j >= 0, then v
+    becomes at most exp(rate g_v) times as likely: shifting the density of the noise by g_v increases it by at
+    most that factor, and higher rivals do not help v. Picks on a secret sample need no more than this
+    (`picks.subsampled`). Second, the mean score of the choice is never smaller than that of the exponential
+    mechanism at the same rate; often the loss is only half.
 
-    Error bound of the quick decision: exponent, exponential and word are off by less than 2^-46 together (as
+    Error bound of the quick decision: exponent, exponential and word are together off by less than 2^-46 (as
     in `exponential_choice`); a word closer than that to its threshold is settled with more bits.
     """
     top = float(scores.max())
@@ -695,7 +695,7 @@ def _below(source: Randomness, word: int, exponent: Fraction) -> bool:
 
 
 def _uniform(source: Randomness, count: int) -> int:
-    """A whole number below ``count``, each equally likely."""
+    """A uniform integer below ``count``."""
     if count == 1:
         return 0
     fair = _WORD - _WORD % count
@@ -707,8 +707,8 @@ def _uniform(source: Randomness, count: int) -> int:
 def flip_probabilities(scores: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
     """The probabilities with which `permute_and_flip` answers; for audits.
 
-    Candidate v is kept, and is taken with one over the number of all that are kept: the integral over t of
-    chance_v x product over the others of (1 - chance_j t), a polynomial, which Gauss' rule gets right.
+    Candidate v is kept, and then taken with probability one over the number kept: the integral over t of
+    chance_v x product over the others of (1 - chance_j t), a polynomial that Gauss' rule integrates exactly.
 
     >>> flip_probabilities(np.array([0.0, np.log(4.0)]), 1.0).round(3).tolist()
     [0.125, 0.875]
@@ -736,11 +736,11 @@ def noisy_maximum(source: Randomness, scores: NDArray[np.int64]) -> tuple[int, i
     Z is an ideal exponential variable of mean `HALF_STEPS`, rounded down: P(Z = z) is proportional to
     exp(-z / HALF_STEPS). It is the size of a Laplace variable in half steps (`half_steps`).
 
-    If scores rise, each j's by a whole number g_j >= 0, then an answer (v, value) becomes at most
-    exp(g_v / HALF_STEPS) times as likely: it is P(Z = value - score_v), which is that much larger or becomes
-    0, times the chances that no other one is larger, none of which rises (ties go by places, which are
-    public). So the value costs nothing on top of the index (Ding et al. 2021, for a gap), as long as it is
-    paid for that scores rise; what falls has to be hidden by other means (`picks.subsampled`).
+    If scores rise, each j's by an integer g_j >= 0, then an answer (v, value) becomes at most exp(g_v /
+    HALF_STEPS) times as likely: its probability is P(Z = value - score_v), which grows by that factor or
+    becomes 0, times the probabilities that no other one is larger, none of which rises (ties are broken by
+    index, which is public). So the value costs nothing on top of the index (Ding et al. 2021, for a gap) as
+    far as rising scores are concerned; falling ones need other protection (`picks.subsampled`).
     """
     drawn, _ = half_steps(source, scores.size, gaussian=False)
     noisy = scores + np.where(drawn < 0, ~drawn, drawn)
@@ -751,10 +751,10 @@ def noisy_maximum(source: Randomness, scores: NDArray[np.int64]) -> tuple[int, i
 def maximum_probabilities(
     scores: NDArray[np.float64], rate: float, edges: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The chances that index i wins with a value between two ``edges``, for audits: items x cells.
+    """The probabilities that index i wins with a value between two ``edges``, for audits: items x cells.
 
     Noise is exponential with mean 1 / rate, without a grid; the last cell has no end. With u = exp(-rate
-    (value - largest score)) the density is a polynomial in u, so that Gauss' rule is right.
+    (value - largest score)) the density is a polynomial in u, so Gauss' rule is exact.
 
     >>> maximum_probabilities(np.array([0.0, np.log(4.0)]), 1.0, np.array([0.0])).round(3).ravel().tolist()
     [0.125, 0.875]
