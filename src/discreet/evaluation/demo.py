@@ -394,7 +394,10 @@ class LiveShop:
 
 
 def run_service(budget: Budget, folder: Path) -> LiveShop | str:
-    """Start the service, send visitors, stop it; or say what is missing. Its store stays in ``folder``."""
+    """Start the service, send visitors, stop it; or say what is missing.
+
+    Its store stays in a new folder in ``folder``, where another shop may have its own.
+    """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         return f"this part needs more: {install('service')} ({missing[0]})"
@@ -402,14 +405,8 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    for old in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.secrets", "discreet.admin-key"):
-        (folder / old).unlink(missing_ok=True)
-    place = [
-        "--store",
-        f"sqlite:///{folder.resolve()}/shop.db",
-        "--secrets",
-        f"{folder.resolve()}/shop.secrets",
-    ]
+    home = Path(tempfile.mkdtemp(prefix="service-", dir=folder)).resolve()
+    place = ["--store", f"sqlite:///{home}/shop.db", "--secrets", f"{home}/shop.secrets"]
     command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port), *place]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
