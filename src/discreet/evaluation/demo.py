@@ -86,9 +86,10 @@ def show(
     start = time.perf_counter()
     say(
         _wrapped(
-            f"All data are synthetic or public. Each job guarantees each person epsilon {at_most(epsilon)}"
-            f" and delta {at_most(delta)}: replacing one person by another changes the probability of"
-            " whatever is released by no more than that."
+            "All data are synthetic or public. Each private policy, by itself, guarantees each person epsilon"
+            f" {at_most(epsilon)} and delta {at_most(delta)}: replacing one person by another changes the"
+            " probability of whatever is released by no more than that."
+            + ("" if seed is None else " Not with a seed: anyone who knows it can remove the noise.")
         )
     )
     say(_title(1, f"One set for everybody: {SLOTS} of {PRODUCTS} products for {SHOPPERS:,} shoppers, online"))
@@ -112,6 +113,7 @@ def show(
     return {
         "epsilon": epsilon,
         "delta": delta,
+        "private": False,  # shares are true figures, and accounts are of single runs
         "shop": {
             name: {
                 "share": share,
@@ -316,7 +318,8 @@ def run_features(budget: Budget, seed: int | None) -> Figures | str:
     )
     said = (
         f"With {PIXELS} privately chosen pixels a model is right about {found[private]:.2f} of the other"
-        f" people, with random pixels about {found['random pixels']:.2f}."
+        f" people, with random pixels about {found['random pixels']:.2f}. The account is of one choice, as an"
+        f" application makes it; the {SPLITS} of this comparison add up."
     )
     return Figures(about, "test accuracy", found, said, privacy)
 
