@@ -67,7 +67,7 @@ class Partial:
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
         """Take up a person, in any of the forms that the learner's ``learn`` takes.
 
-        There is no ``person_id`` here: who is served by several servers has to be sent to one of them.
+        There is no ``person_id`` here, so nobody who comes again is recognised, on this server or another.
         """
         self._check_room(1)
         given = self._given(person, items)
