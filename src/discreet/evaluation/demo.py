@@ -397,10 +397,7 @@ class LiveShop:
 
 
 def run_service(budget: Budget, folder: Path) -> LiveShop | str:
-    """Start the service, send visitors, stop it; or say what is missing.
-
-    Its store stays in a new folder in ``folder``, where another shop may have its own.
-    """
+    """Start a service with a new store in ``folder``, send visitors, stop it; or say what is missing."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         return f"this part needs more: {install('service')} ({missing[0]})"

@@ -283,10 +283,7 @@ def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> 
         if "items" in options:
             options["items"] = str(folder / str(options["items"]))
             if (listed := _print_of(options["items"])) in prints:
-                raise ValueError(
-                    f"stream {name!r}: items= is a file of its events, so that which items are listed is"
-                    " private; give a list that is public, or leave it out"
-                )
+                raise ValueError(f"stream {name!r}: items= is a file of its events; give a public list")
             prints.append(listed)
         return StreamSpec(name, EVENTS, options | {"path": tuple(paths), "sha256": " ".join(prints)})
     if "family" not in options:
