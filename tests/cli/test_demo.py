@@ -122,6 +122,18 @@ def test_accounts_of_seeded_runs_say_so():
     assert ("not private" in demo._spent(seeded), "not private" in demo._spent(secure)) == (True, False)
 
 
+def test_what_is_not_in_an_account_is_said(shown, monkeypatch, tmp_path, capsys):
+    """JSON had accounts of a seeded run, and that of one choice of features stood for all five."""
+    assert shown["private"] is False
+    monkeypatch.setattr(demo, "SPLITS", 2)
+    assert "account is of one choice" in demo.run_features(Budget(1.0), 0).in_short
+    monkeypatch.setattr(demo, "_title", None)  # what follows the first words
+    for seed in (0, None):
+        with pytest.raises(TypeError):
+            demo.show(1.0, 1e-6, seed, tmp_path)
+        assert ("Not with a seed" in " ".join(capsys.readouterr().out.split())) is (seed == 0)
+
+
 def test_random_sets_are_shown_to_a_hundred_shoppers_each():
     people = Coverage(np.eye(demo.PRODUCTS)[np.arange(demo.SHOPPERS) % demo.PRODUCTS])
     trace = demo._at_random(people)

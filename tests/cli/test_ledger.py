@@ -113,6 +113,15 @@ def test_mistakes_begin_no_ledger(run, tmp_path, more, words):
     assert not (tmp_path / "people.ledger").exists()
 
 
+def test_a_ledger_that_is_begun_is_not_replaced_by_the_result(run, tmp_path):
+    """Its charge would be gone, and another ledger could spend it again."""
+    (tmp_path / "link.json").symlink_to(tmp_path / "people.ledger")
+    for name in ("people.ledger", "link.json"):
+        ended = run("--ledger-epsilon", 2, "--out", tmp_path / name)
+        assert_refused(ended, "is the file that is read, or the ledger")
+    assert not (tmp_path / "people.ledger").exists()
+
+
 def test_what_is_said_of_all_lists_together(run):
     first = json.loads(run("--ledger-epsilon", 3).out)["reading"]
     assert "have spent epsilon 1 of 3." in first[1]

@@ -39,6 +39,16 @@ def test_a_ledger_is_shown_and_written(capsys, tmp_path, ledger):
     assert dc.privacy.Account.from_json(record).epsilon() == 0.5
 
 
+def test_the_document_does_not_replace_the_ledger(capsys, tmp_path):
+    """What was spent would be forgotten, and could be spent again."""
+    path = tmp_path / "people.html"
+    with dc.privacy.SQLiteLedger(path) as ledger:
+        dc.Gate(dc.Budget(1.0), ledger=ledger).choose([1.0, 5.0], rate=0.25, sensitivity=2.0)
+    before = path.read_bytes()
+    assert_refused(inside(capsys, "report", path, "--out", path), "is the file that is read")
+    assert path.read_bytes() == before
+
+
 def test_periods_of_a_ledger_add_up(capsys, tmp_path):
     with dc.privacy.SQLiteLedger(tmp_path / "people.ledger") as ledger:
         periods = dc.privacy.Periods(dc.Budget(1.0), ledger)

@@ -82,6 +82,20 @@ def test_mistakes_are_refused_in_one_line(arguments, words, tmp_path, capsys, mo
     assert not list(tmp_path.rglob("*.parquet"))
 
 
+def test_the_events_are_no_public_list_of_their_items(tmp_path, capsys):
+    """Accounts would not be conditional on the list, although one person's item is on it."""
+    for name in ("monday.csv", "copy.csv"):
+        (tmp_path / name).write_text("who,what\nann,tea\nben,rare\n")
+    (tmp_path / "a.toml").write_text(
+        '[[streams]]\nevents = "monday.csv"\nperson = "who"\nitem = "what"\nitems = "monday.csv"\n'
+        '[[learners]]\nlearner = "hedge"\n'
+    )
+    events = ("--events", tmp_path / "monday.csv", "--person", "who", "--item", "what")
+    for arguments in ([tmp_path / "a.toml"], [*events, "--items", tmp_path / "copy.csv"]):
+        ended = inside(capsys, "simulate", *arguments, "--out", tmp_path / "out")
+        assert_refused(ended, "items= is a file of its events")
+
+
 def test_a_file_in_the_place_of_the_folder_and_broken_data(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert_refused(inside(capsys, "simulate", *QUICK, "--out", tmp_path / "file"), "is a file")

@@ -246,7 +246,8 @@ def test_a_service_is_started_asked_and_stopped(monkeypatch, tmp_path):
     """Of 1,500 visitors the first hundred and the last 500 are compared."""
     took = [True] * 20 + [False] * 980 + [True] * 400 + [False] * 100
     (tmp_path / "key").write_text("secret\n")
-    (tmp_path / "shop.db").write_text("of an earlier run")
+    for name in ("shop.db", "shop.secrets", "discreet.admin-key"):
+        (tmp_path / name).write_text("of a real shop")
     started = json.dumps({"admin_key_file": str(tmp_path / "key"), "url": "there"}, indent=1)
     ended = []
     process = SimpleNamespace(
@@ -263,7 +264,8 @@ def test_a_service_is_started_asked_and_stopped(monkeypatch, tmp_path):
     assert found.took["with the best set"] == pytest.approx(1.0 - 1 / 2 * 3 / 4 * 5 / 6)
     assert (found.key, found.releases, found.promise) == ("secret", 3, "p")
     assert ended == ["closed", "told", "over"]
-    assert not (tmp_path / "shop.db").exists()
+    for name in ("shop.db", "shop.secrets", "discreet.admin-key"):  # its budget would begin anew
+        assert (tmp_path / name).read_text() == "of a real shop"
 
 
 def test_the_report_of_the_demonstration_has_every_column(monkeypatch, tmp_path):

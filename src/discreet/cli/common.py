@@ -500,9 +500,9 @@ def check_writable(path: str, *inputs: str) -> Path:
         raise ValueError(f"--out {path}: there is no folder {folder}; make it first")
     if not os.access(folder, os.W_OK):
         raise ValueError(f"--out {path}: the folder {folder} cannot be written to")
-    there = target.exists() and target.resolve()
-    if there and any(same_file(path, one) or Path(one).resolve() in there.parents for one in inputs):
-        raise ValueError(f"--out {path}: is the file that is read; name another one")
+    taken = [at := target.resolve(), *(at.parents if target.exists() else [])]  # a ledger may be yet to begin
+    if any(same_file(path, one) or Path(one).resolve() in taken for one in inputs):
+        raise ValueError(f"--out {path}: is the file that is read, or the ledger; name another one")
     return target
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import add, as_json, service_settings
+from .common import add, as_json, check_writable, service_settings, write_whole
 
 if TYPE_CHECKING:
     from ..privacy import Account, Periods
@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("report takes a FILE, or --population NAME; give one of them")
     if options.out is not None and Path(options.out).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out {options.out}: the document is HTML; call it .html, and print that to PDF")
+    out = None if options.out is None else check_writable(options.out, *filter(None, [options.file]))
     about = {"title": options.title, "retention": options.retention}
     given = {name: one for name, one in about.items() if one is not None}
     if options.population is not None:
@@ -54,10 +55,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         account = _read(Path(options.file))
         text, page, record = str(account), account.to_html(**given), account.to_json()
-    if options.out is None:
+    if out is None:
         print(as_json(record) if options.json else text)
         return 0
-    Path(options.out).write_text(page, encoding="utf-8")
+    write_whole(out, page)
     print(as_json({"written": options.out}) if options.json else f"written to {options.out}")
     return 0
 

@@ -86,9 +86,10 @@ def show(
     start = time.perf_counter()
     say(
         _wrapped(
-            f"All data are synthetic or public. Each job guarantees each person epsilon {at_most(epsilon)}"
-            f" and delta {at_most(delta)}: replacing one person by another changes the probability of"
-            " whatever is released by no more than that."
+            "All data are synthetic or public. Each private policy, by itself, guarantees each person epsilon"
+            f" {at_most(epsilon)} and delta {at_most(delta)}: replacing one person by another changes the"
+            " probability of whatever is released by no more than that."
+            + ("" if seed is None else " Not with a seed: anyone who knows it can remove the noise.")
         )
     )
     say(_title(1, f"One set for everybody: {SLOTS} of {PRODUCTS} products for {SHOPPERS:,} shoppers, online"))
@@ -112,6 +113,7 @@ def show(
     return {
         "epsilon": epsilon,
         "delta": delta,
+        "private": False,  # shares are true figures, and accounts are of single runs
         "shop": {
             name: {
                 "share": share,
@@ -316,7 +318,8 @@ def run_features(budget: Budget, seed: int | None) -> Figures | str:
     )
     said = (
         f"With {PIXELS} privately chosen pixels a model is right about {found[private]:.2f} of the other"
-        f" people, with random pixels about {found['random pixels']:.2f}."
+        f" people, with random pixels about {found['random pixels']:.2f}. The account is of one choice, as an"
+        f" application makes it; the {SPLITS} of this comparison add up."
     )
     return Figures(about, "test accuracy", found, said, privacy)
 
@@ -394,7 +397,7 @@ class LiveShop:
 
 
 def run_service(budget: Budget, folder: Path) -> LiveShop | str:
-    """Start the service, send visitors, stop it; or say what is missing. Its store stays in ``folder``."""
+    """Start a service with a new store in ``folder``, send visitors, stop it; or say what is missing."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         return f"this part needs more: {install('service')} ({missing[0]})"
@@ -402,14 +405,8 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    for old in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.secrets", "discreet.admin-key"):
-        (folder / old).unlink(missing_ok=True)
-    place = [
-        "--store",
-        f"sqlite:///{folder.resolve()}/shop.db",
-        "--secrets",
-        f"{folder.resolve()}/shop.secrets",
-    ]
+    home = Path(tempfile.mkdtemp(prefix="service-", dir=folder)).resolve()
+    place = ["--store", f"sqlite:///{home}/shop.db", "--secrets", f"{home}/shop.secrets"]
     command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port), *place]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

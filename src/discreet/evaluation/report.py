@@ -63,8 +63,8 @@ NOT_PRIVATE = (
     "Rewards, regret and everything in hindsight are computed from the people themselves, without noise and"
     " outside any account. On data about real people that may not be looked at, publish none of it.",
     "What each learner chose, and nothing else, would leave in a real run. The account column is the epsilon"
-    " of those choices over the whole stream, for one person, at the delta of the settings; where a published"
-    " setting needs more than it claims, a warning says so.",
+    " of those choices over the whole stream, for one person, at the delta of the settings, or at that of the"
+    " learner where it has its own; where a published setting needs more than it claims, a warning says so.",
     "Noise comes from seeds here, so that a run can be repeated: anyone who knows the seed can remove it. A"
     " real run takes its randomness from the operating system.",
     "How many people and which items there are is taken to be public. Out of a file of events the list of"

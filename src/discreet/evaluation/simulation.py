@@ -282,7 +282,9 @@ def _stream(given: Mapping[str, Any], rounds: Any, items: Any, folder: Path) -> 
         prints = [_print_of(path) for path in paths]
         if "items" in options:
             options["items"] = str(folder / str(options["items"]))
-            prints.append(_print_of(options["items"]))
+            if (listed := _print_of(options["items"])) in prints:
+                raise ValueError(f"stream {name!r}: items= is a file of its events; give a public list")
+            prints.append(listed)
         return StreamSpec(name, EVENTS, options | {"path": tuple(paths), "sha256": " ".join(prints)})
     if "family" not in options:
         raise ValueError(f"a stream needs family= (one of {', '.join(streams.STREAMS)}) or events= (a file)")

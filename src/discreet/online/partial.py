@@ -67,7 +67,7 @@ class Partial:
     def add(self, person: Any = None, *, items: Iterable[Any] | Mapping[Any, float] | None = None) -> None:
         """Add a person, in any of the forms that the learner's ``learn`` takes.
 
-        There is no ``person_id`` here: a person who comes to several servers has to be routed to one of them.
+        There is no ``person_id`` here: a person who returns is not recognized, on this server or another.
         """
         self._check_room(1)
         given = self._given(person, items)
