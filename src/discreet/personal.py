@@ -387,32 +387,30 @@ class Recommender:
         others = popularity[below]
         settle(
             self,
-            popularity=popularity,
+            privacy=told[0],  # first, as what was released is in an account wherever an interrupt comes
+            reason_=told[1],
             paired=paired,
             factors=factors,
             n_people=float(n_people),
             labels=names,
             features=features,
-            privacy=told[0],
-            reason_=told[1],
             _numbers={} if names is None else {label: place for place, label in enumerate(names)},
             _place=places_of(paired, popularity.size),
             _below=below,
             _behind=others - others.max(initial=0.0) - 1.0,  # after every item that has pairs
         )
-        if factors is None:
-            return
-        means, own = popularity[paired], factors.inverse_diagonal
-        settle(
-            self,
-            # Proportional to people's typical number of items: their unit vectors sum to the root of that
-            # number.
-            prior_items=_PRIOR * max(1.0, float(means.sum())) ** 2,
-            _left=factors.half,
-            _right=factors.half / own[:, None],
-            _base=factors.times_inverse(means) / own,
-            _own=(factors.half**2).sum(axis=1) / own,  # an item's regression on itself
-        )
+        if factors is not None:
+            means, own = popularity[paired], factors.inverse_diagonal
+            settle(
+                self,
+                # Proportional to people's typical number of items: their unit vectors sum to its root.
+                prior_items=_PRIOR * max(1.0, float(means.sum())) ** 2,
+                _left=factors.half,
+                _right=factors.half / own[:, None],
+                _base=factors.times_inverse(means) / own,
+                _own=(factors.half**2).sum(axis=1) / own,  # an item's regression on itself
+            )
+        settle(self, popularity=popularity)  # last: it marks the fit as complete
 
     @property
     def n_items(self) -> int:

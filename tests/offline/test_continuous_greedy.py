@@ -994,6 +994,22 @@ def test_constraints_and_budgets_are_checked():
         ContinuousGreedy(Cardinality(5), dc.Budget(1.0)).certified_loss(100, 9, 0.5)
 
 
+@pytest.mark.parametrize("kind", [ContinuousGreedy, CurvatureGreedy])
+def test_a_point_is_shown_with_its_caveats(kind):
+    """An interrupt between the climb and these left a point whose account took nothing for granted."""
+    greedy, honest = kind(1, dc.Budget(1.0, 1e-6), 1, seed=0), dc.Gate.add_caveats
+
+    def stopped(gate, *sentences):
+        if greedy.point_ is not None:
+            raise KeyboardInterrupt
+        honest(gate, *sentences)
+
+    with mock.patch.object(Coverage, "catalogue", "from data"):
+        with mock.patch.object(dc.Gate, "add_caveats", stopped):
+            greedy.fractional(Coverage(CROWD))
+        assert greedy.privacy.caveats
+
+
 @pytest.mark.filterwarnings("ignore::discreet.privacy.account.PublishedCalibrationWarning")
 def test_published_constants_that_need_more_are_not_free_the_second_time():
     """The larger budget is made once: what was released stays in the account, and noise stays the same."""

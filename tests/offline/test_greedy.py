@@ -882,6 +882,25 @@ def test_other_peoples_functions_fail_in_silence(method):
         assert len(PrivateGreedy(3, BUDGET, method, seed=0).select(people)) == 3
 
 
+def test_mixtures_of_unlike_populations_ask_no_function_that_may_fail_for_one_person():
+    """Nobody has a function of their own there: one person's failure after a pick ended the selection."""
+
+    def late(chosen):
+        if len(chosen) >= 2:
+            raise RuntimeError("my data are in this message")
+        return 0.5 * len(chosen)
+
+    other = Coverage(np.eye(4)[:3])
+    concave = ConcaveOverModular(np.full((2, 4), 0.25), concave=_late)
+    for own in (SetFunction([late] * 2, n_items=4, bound=1.0, monotone=True), concave):
+        selector = PrivateGreedy(3, BUDGET, seed=0)
+        with pytest.raises(ValueError, match="unlike populations a function in Python"):
+            selector.select(0.5 * own + 0.5 * other)
+        assert selector.privacy.epsilon() == 0.0
+    named = 0.5 * ConcaveOverModular(np.full((2, 4), 0.25)) + 0.5 * other
+    assert len(PrivateGreedy(3, BUDGET, seed=0).select(named)) == 3
+
+
 def test_functions_that_may_fall_are_held_to_what_is_charged():
     """A mixture declares f(empty set) = 0, and its part does not keep that: two up, where one is charged."""
     rises = 1.0 * SetFunction([lambda chosen: 1.0 if chosen else -1.0], n_items=3, bound=1.0)

@@ -691,6 +691,29 @@ def test_refusals():
         model.popularity = np.zeros(12)
 
 
+@pytest.mark.parametrize("after", [1, 4, 11])
+def test_what_a_fit_released_is_shown_with_its_account_and_whole(after, monkeypatch):
+    """An interrupt while a model takes up its releases left them without an account, or half a model."""
+    left, settle = iter(range(after)), personal.settle
+
+    def stopped(owner, /, **settings):
+        for name, value in settings.items():
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            settle(owner, **{name: value})
+
+    model = PrivateRecommender(BUDGET, seed=0)
+    monkeypatch.setattr(personal, "settle", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(Coverage(tastes(200)))
+    shown = {"popularity", "paired", "factors"} & model.__dict__.keys()
+    assert "privacy" in model.__dict__ or not shown
+    with pytest.raises(RuntimeError, match="not been fitted"):
+        model.recommend([1])
+    with pytest.raises(dc.BudgetExceeded):
+        model.fit(Coverage(tastes(200)))
+
+
 def test_one_gate_holds_several_fits_to_one_budget():
     gate, people = dc.Gate(dc.Budget(2.0, 1e-6), 0), Coverage(tastes())
     first, second = gate.split(2)

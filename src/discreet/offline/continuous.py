@@ -794,12 +794,12 @@ class ContinuousGreedy(OfflineSelector):
         """The residual and the ascent on it; None if there is nothing to choose."""
         left = self._left(people, include, exclude)
         setting = self._checked_setting(people, left)
+        self._gate.add_caveats(*people.caveats)  # the point is shown as soon as it is there
         climb = None
         if setting is None:
             self._climbed = left.point(np.zeros(0)), 0
         else:
             climb = self._climb(people, left, setting, progress)
-        self._gate.add_caveats(*people.caveats)
         self._residual = left
         return left, climb
 
@@ -821,8 +821,8 @@ class ContinuousGreedy(OfflineSelector):
         left = Residual.of(self.constraint.over(size))
         assert left.constraint is not None
         how: dict[str, Any] = {"smoothness": people.smoothness}
-        self._climb(people, left, self._setting(left.constraint, size, size, known, **how), progress)
         self._gate.add_caveats(*getattr(people, "caveats", ()))
+        self._climb(people, left, self._setting(left.constraint, size, size, known, **how), progress)
 
     def _climb(
         self, people: Population | ContinuousPopulation, left: Residual, setting: Setting, progress: bool

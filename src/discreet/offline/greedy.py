@@ -28,7 +28,7 @@ from ..core.guards import Turns, fixed, settle
 from ..core.names import item_numbers, listed
 from ..core.options import GreedyMethod
 from ..core.text import at_most, track
-from ..objectives import MutualInformation, Population, SetFunction, answers
+from ..objectives import Mixture, MutualInformation, Population, SetFunction, answers
 from ..objectives.fixed_point import FixedPointGains, row_parts, step
 from ..privacy import (
     Account,
@@ -678,9 +678,8 @@ class SelectionProblem:
 
     def scores(self, people: Population) -> Scores:
         """The growing set before the picks, over ``people``, who may be a sample."""
-        scores: Scores
-        scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
-        return scores if self.left.whole else OnTop(scores, self.left)
+        whole: Scores = FixedPointGains.over(people, self.bound, self.unit) if self.unit else Averages(people)
+        return whole if self.left.whole else OnTop(whole, self.left)
 
 
 def _of_averages(people: Population, neighbours: str, picks: int) -> tuple[float, float, tuple[float, float]]:
@@ -1102,6 +1101,12 @@ class PrivateGreedy(OfflineSelector):
                         " which is private when people are added or removed; use neighbours='replace', or"
                         " state sensitivity="
                     )
+                parts = [part for _, part in people.parts] if isinstance(people, Mixture) else []
+                if not all(part.built_in or isinstance(part, MutualInformation) for part in parts):
+                    raise ValueError(
+                        "in a mixture of unlike populations a function in Python that fails for one person"
+                        " would end the selection after the charge; state sensitivity= if none can fail"
+                    )
             elif not (reached := people.bound_of(most_items(left))) <= self.bound:
                 raise ValueError(
                     f"people reach values of up to {reached:g}, above bound={self.bound:g}; pass"
@@ -1153,8 +1158,7 @@ class PrivateGreedy(OfflineSelector):
         picks, ends = plan.picks, plan.ends
         last = [] if ends is None or ends is picks else [(ends.event, ends.count)]
         gains = [] if plan.gains is None else [(plan.gains, 1)]
-        alone = not last and not gains
-        self._allowance.expect((picks.event, picks.count), *last, *gains, charged=alone)
+        self._allowance.expect((picks.event, picks.count), *last, *gains, charged=not last and not gains)
         draws = problem.constraint.rank + 2 * (ends is picks)
         release = end_release = self._gate.reserve(picks.event, picks.count, draws=draws, label="picks")
         if ends is not None and ends is not picks:
@@ -1178,8 +1182,7 @@ class PrivateGreedy(OfflineSelector):
         self, growing: Scores, problem: SelectionProblem, picks: Picks, release: Release, progress: bool
     ) -> int:
         """Pick until nothing more fits; returns the number of scores computed."""
-        queries = 0
-        weights = None if problem.costs is None else problem.costs.weights
+        queries, weights = 0, None if problem.costs is None else problem.costs.weights
         turns = range(problem.constraint.rank)
         for _ in track(turns, "picking", progress) if progress else turns:
             left = addable(problem.constraint, problem.n_items, growing.items)
@@ -1231,11 +1234,8 @@ def most_items(left: Residual) -> int:
 def _maximal_set(left: Residual) -> list[int]:
     """A maximal feasible set that depends on no data: always the first item that still fits."""
     chosen: list[int] = []
-    for _ in range(0 if left.constraint is None else left.constraint.rank):
-        assert left.constraint is not None
-        fits = addable(left.constraint, int(left.free.size), chosen)
-        if not fits.size:
-            break
+    rules, size = left.constraint, int(left.free.size)
+    while rules is not None and len(chosen) < rules.rank and (fits := addable(rules, size, chosen)).size:
         chosen.append(int(fits[0]))
     return left.items(chosen)
 
