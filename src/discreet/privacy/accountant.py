@@ -144,6 +144,9 @@ class BudgetExceeded(Exception):
         self.preview, self.spent, self.asked = preview, preview.spent, preview.asked
         self.limit, self.largest = preview.limit, preview.largest
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.preview,)
+
 
 class Accountant:
     """A budget, the ledger of its releases, and the privacy definition that they keep to (``limit``).
