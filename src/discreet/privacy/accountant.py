@@ -449,6 +449,7 @@ class Release:
         self._entry, self._event = entry, entry.event
         self._count, self._left = count, most
         self._source, self._alive = source, alive
+        self._lock = threading.RLock()
 
     def _draw(self, draws: int = 1) -> None:
         """``draws`` are about to be made: refused, before anything is drawn, where they were not paid."""
@@ -457,12 +458,13 @@ class Release:
             raise ValueError(f"{draws} draws cannot be made")
         if self._left is None:
             return
-        if draws > self._left or not self._count:
-            raise RuntimeError(
-                f"{self._event} was charged for {self._count} releases, and {self._left} draws are left;"
-                " reserve more for more"
-            )
-        self._left -= draws
+        with self._lock:
+            if draws > self._left or not self._count:
+                raise RuntimeError(
+                    f"{self._event} was charged for {self._count} releases, and {self._left} draws are left;"
+                    " reserve more for more"
+                )
+            self._left -= draws
 
     @property
     def event(self) -> Event:
