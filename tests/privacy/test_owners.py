@@ -142,6 +142,8 @@ def test_what_has_come_to_its_end_is_not_gone_on_with(name, end, kind, tmp_path)
     if name != "segments":
         assert again.over
         assert again.choose().items == served
+    again.finish()  # as it is already
+    dc.load(last, gate=_gate(_restarted(kind, tmp_path, ledger)))
 
 
 @pytest.mark.parametrize("end", ["horizon", "finish()"])

@@ -423,6 +423,7 @@ class Owner:
             raise ValueError(f"it was charged for {self._charged[0].entry.label!r} as well")
         if not self._free:
             self._accountant.ledger.take_up(self.id, self._number)
+            self._finished = all(one.owner != self.id for one in self._accountant.ledger.unfinished())
         self._charged = None
 
 
