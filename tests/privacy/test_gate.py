@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import subprocess
 import sys
 from decimal import Decimal
@@ -59,6 +60,13 @@ def test_refusal_tells_spent_asked_limit_and_largest():
         assert words in str(error)
     gate.laplace(0.0, scale=error.largest.scale, sensitivity=1.0)  # and that one does fit
     assert gate.spent.epsilon() <= 1.0
+
+
+def test_a_refusal_comes_back_from_a_worker_process():
+    with pytest.raises(dc.BudgetExceeded) as refused:
+        dc.Gate(dc.Budget(1.0)).laplace(0.0, scale=0.1, sensitivity=1.0)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), vars(again)) == (str(refused.value), vars(refused.value))
 
 
 def test_preview_changes_nothing_and_counts_what_fits():

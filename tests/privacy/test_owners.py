@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 
@@ -141,6 +142,28 @@ def test_what_has_come_to_its_end_is_not_gone_on_with(name, end, kind, tmp_path)
     if name != "segments":
         assert again.over
         assert again.choose().items == served
+    again.finish()  # as it is already
+    dc.load(last, gate=_gate(_restarted(kind, tmp_path, ledger)))
+
+
+@pytest.mark.parametrize("end", ["horizon", "finish()"])
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, TimeoutError])
+def test_an_end_that_could_not_be_written_down_is_written_by_the_next_call(fault, end, monkeypatch):
+    """An interrupt, or another writer: until the ledger knows of the end an earlier state comes back."""
+    ledger = MemoryLedger()
+    learner = LEARNERS["running sums"](_gate(ledger).share(0.2))
+    _played(learner, 12)
+
+    def broken(*_, **__):
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryLedger, "note", broken)
+        with contextlib.suppress(fault):
+            learner.finish() if end == "finish()" else _played(learner, ROUNDS - 12)
+    assert ledger.unfinished()
+    learner.finish()
+    assert ledger.unfinished() == []
 
 
 def test_finished_charges_are_nobody_elses():

@@ -19,6 +19,7 @@ from discreet.privacy import (
     Budget,
     BudgetExceeded,
     Gate,
+    SecureRandomness,
     samplers,
     select_partitions,
 )
@@ -280,3 +281,14 @@ def test_a_pair_that_stands_twice_counts_once(monkeypatch):
         who, what = zip(*order, strict=True)
         counts = select_partitions(who, what, 4, Gate(Budget(1.0, 1e-6)), keys_per_person=2)
         assert counts.tolist() == [2, 3, 1, 0]
+
+
+def test_any_number_of_pairs_is_taken(monkeypatch):
+    """OpenSSL gives less than 2^31 bytes at once: one more pair than that refused everybody's."""
+    monkeypatch.setattr("discreet.privacy.randomness._AT_ONCE", 800)
+    for people in (99, 100, 101, 1000):
+        named = select_partitions(np.arange(people), np.zeros(people, dtype=int), 1, Gate(Budget(1.0, 1e-6)))
+        assert named.tolist() == [True]
+        words = SecureRandomness().words(people).tolist()
+        assert len(set(words)) == len(words) == people
+    assert SecureRandomness().words(0).size == 0

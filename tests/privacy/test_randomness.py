@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pickle
+import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -71,6 +75,29 @@ def test_threads_draw_different_words_and_a_gate_counts_them_all():
         outcomes = list(pool.map(lambda _: _try(gate), range(40)))
     assert sum(outcomes) == 20  # twenty releases of 0.05 fit, whichever threads they came from
     assert gate.spent.epsilon() == 1.0
+
+
+def test_two_threads_do_not_both_make_the_last_draw():
+    """Also where a debugger, or a count of lines, lets the other one in between two lines."""
+    release, made = dc.Gate(dc.Budget(1.0)).reserve(dc.privacy.LaplaceNoise(1.0, 1.0)), []
+
+    def pause(frame, *_):
+        if frame.f_code is dc.privacy.Release._draw.__code__:
+            time.sleep(0.02)
+            return pause
+        return None
+
+    def draw():
+        sys.settrace(pause)
+        with contextlib.suppress(RuntimeError):
+            made.append(release.steps(1))
+
+    threads = [threading.Thread(target=draw) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(made) == 1
 
 
 def _try(gate):

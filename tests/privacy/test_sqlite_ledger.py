@@ -476,6 +476,51 @@ print(json.dumps(said))
 """
 
 
+_AT_ONCE = """
+import os, sys, threading
+import discreet as dc
+from discreet.privacy import Gate, PureRelease, SQLiteLedger
+
+folder, made, busy, go = sys.argv[1], [], threading.Event(), threading.Event()
+first = SQLiteLedger(folder + "/first")
+
+def look():
+    with first._lock:
+        busy.set()
+        go.wait()
+
+def make():
+    made.append(SQLiteLedger(folder + "/second"))
+    Gate(dc.Budget(1.0), ledger=made[0]).owned().reserve(PureRelease(0.5))
+
+def fork():
+    if child := os.fork():
+        return os.waitpid(child, 0)
+    for one in made:
+        one.close()
+    os._exit(0)
+
+steps = [threading.Thread(target=one) for one in (look, fork, make, fork, fork)]
+for one in steps:
+    one.start()
+    busy.wait()
+    one.join(0.2)
+go.set()
+for one in steps:
+    one.join()
+assert made[0]._connected()[1].lives(made[0]._holder.name)  # no child gave it up
+assert all(one._lock.acquire(timeout=5.0) for one in (first, *made))
+"""
+
+
+def test_forks_at_once_and_a_ledger_that_is_made_meanwhile(tmp_path):
+    """A child must not have another ledger's connection and holder, nor leave its lock taken."""
+    environment = os.environ | {"PYTHONPATH": str(Path(dc.__file__).parents[1])}
+    command = [sys.executable, "-c", _AT_ONCE, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+    assert done.stderr == ""
+
+
 def test_processes_that_fork_end_and_are_killed(path):
     environment = os.environ | {"PYTHONPATH": str(Path(dc.__file__).parents[1])}
     done = subprocess.run(

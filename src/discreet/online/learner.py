@@ -331,8 +331,8 @@ class Rounds:
         """End the run at the current round; an open round is closed without being counted."""
         if not self.over:
             self.horizon, self.is_open = self.number, False
-            if self._when_over is not None:
-                self._when_over()
+        if self._when_over is not None:  # also where an earlier call could not say so
+            self._when_over()
 
     def _resumed(self) -> None:
         good = self.number >= 0 and (self.horizon is None or self.number <= self.horizon - self.is_open)

@@ -207,9 +207,7 @@ class Releases:
             place = place.part(name)
 
     def events(self) -> Iterator[Event]:
-        yield from (entry.event for entry in self.counts)
-        for part in self.parts.values():
-            yield from part.events()
+        yield from (entry.event for _, entry, _ in self.entries())
 
     # --- saving ----------------------------------------------------------------------------------
 

@@ -145,6 +145,9 @@ class BudgetExceeded(Exception):
         self.preview, self.spent, self.asked = preview, preview.spent, preview.asked
         self.limit, self.largest = preview.limit, preview.largest
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.preview,)
+
 
 class Accountant:
     """A budget, the ledger of its releases, and the filter that bounds them (``limit``).
@@ -384,11 +387,11 @@ class Owner:
     def finish(self) -> None:
         """Record that nothing more will be drawn: the ledger then refuses to resume any earlier state."""
         if not self._finished:
-            self._finished = True
             self._number += 1
-            # If this cannot be written, an earlier state may be resumed unnoticed, but no charge is lost.
+            # Until this is written, an earlier state may be resumed unnoticed. Charges are not lost.
             with contextlib.suppress(OSError):
                 self._accountant.ledger.note(self.id, self._number, finished=True)
+                self._finished = True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an owner of charges is not copied or pickled, or they could be taken up twice")
@@ -421,6 +424,7 @@ class Owner:
             raise ValueError(f"it was charged for {self._charged[0].entry.label!r} as well")
         if not self._free:
             self._accountant.ledger.take_up(self.id, self._number)
+            self._finished = all(one.owner != self.id for one in self._accountant.ledger.unfinished())
         self._charged = None
 
 
@@ -447,6 +451,7 @@ class Release:
         self._entry, self._event = entry, entry.event
         self._count, self._left = count, most
         self._source, self._alive = source, alive
+        self._lock = threading.RLock()
 
     def _draw(self, draws: int = 1) -> None:
         """Count ``draws`` before they are made; refuse them if they were not paid for."""
@@ -455,12 +460,13 @@ class Release:
             raise ValueError(f"{draws} draws cannot be made")
         if self._left is None:
             return
-        if draws > self._left or not self._count:
-            raise RuntimeError(
-                f"{self._event} was charged for {self._count} releases, and {self._left} draws are left;"
-                " reserve more for more"
-            )
-        self._left -= draws
+        with self._lock:
+            if draws > self._left or not self._count:
+                raise RuntimeError(
+                    f"{self._event} was charged for {self._count} releases, and {self._left} draws are left;"
+                    " reserve more for more"
+                )
+            self._left -= draws
 
     @property
     def event(self) -> Event:

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Protocol, Self, runtime_checkable
 
 from ..core import checks
@@ -349,10 +348,11 @@ class SQLiteLedger:
         self._closed = False
         self._kinds: dict[int, tuple[Group, Entry]] = {}  # rows of the table of kinds that were read
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._create()
-        with self._reading() as database:
-            self._id = str(database.execute("SELECT id FROM ledger").fetchone()[0])
-        _OPEN.add(self)
+        with _forking:
+            self._create()
+            with self._reading() as database:
+                self._id = str(database.execute("SELECT id FROM ledger").fetchone()[0])
+            _OPEN.add(self)
 
     # --- as a `Ledger` ---------------------------------------------------------------------------
 
@@ -492,9 +492,7 @@ class SQLiteLedger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -824,11 +822,13 @@ class _Holder:
 
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 _held: list[SQLiteLedger] = []
+_forking = threading.RLock()  # one fork at a time, and none while a ledger is being made
 # The name of this process; its number a forked child in another container may have too, or a later process.
 PROCESS = [random_id()]
 
 
 def _before_fork() -> None:
+    _forking.acquire()
     for ledger in list(_OPEN):
         ledger._lock.acquire()
         _held.append(ledger)
@@ -838,6 +838,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _held:
         _held.pop()._lock.release()
+    _forking.release()
 
 
 def _after_fork_in_child() -> None:

@@ -191,7 +191,6 @@ def rule_for(gate: Gate, share: float, keys_per_person: int) -> PartitionSelecti
 def _distance(most: int, delta: Fraction) -> int:
     """The least integer t >= 1, or one more, with most/2 exp(-(t - 1/2) / 2^32) <= delta."""
     mpmath = own_digits()
-
     with mpmath.workprec(256):
         ratio = most / (2 * delta)
         logarithm = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)

@@ -22,7 +22,8 @@ from ..core import checks
 from ..core.guards import fixed
 from ..core.state import refusing
 
-_MOST_WORDS = (1 << 28) - 1  # at once
+_MOST_WORDS = 1 << 34
+_AT_ONCE = 1 << 30  # bytes
 _KEY = 4  # words
 _LARGEST = (1 << 64) - 1
 
@@ -53,8 +54,9 @@ class SecureRandomness:
     secure = True
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        wanted = checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
-        return np.frombuffer(ssl.RAND_bytes(8 * wanted), dtype=np.uint64)
+        left = 8 * checks.whole("count", count, at_least=0, at_most=_MOST_WORDS)
+        parts = [ssl.RAND_bytes(min(_AT_ONCE, left - start)) for start in range(0, left, _AT_ONCE)]
+        return np.frombuffer(b"".join(parts), dtype=np.uint64)
 
     def state(self) -> None:
         return None

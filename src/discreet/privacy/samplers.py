@@ -118,7 +118,6 @@ _AT_ONCE = 1 << 14  # draws whose words and outcomes stay in the cache
 def _tail(gaussian: bool, x: Any) -> Any:
     """P(|Y| >= x) for the standard Laplace or Gaussian, to the current precision."""
     mpmath = own_digits()
-
     return mpmath.erfc(x / mpmath.sqrt(2)) if gaussian else mpmath.exp(-x)
 
 
@@ -146,7 +145,6 @@ def _tails(gaussian: bool, precision: int) -> Iterator[int]:
     of 2^-10.
     """
     mpmath = own_digits()
-
     bits = STEPS_BITS - CELL_BITS
     one = 1 << precision
     with mpmath.workprec(precision + 32):
@@ -355,24 +353,20 @@ class LazyBits:
 
     def interval(self) -> tuple[Any, Any]:
         mpmath = own_digits()
-
         unit = mpmath.mpf(2) ** -self._known
         return self._bits * unit, (self._bits + 1) * unit
 
     def surely_below(self, threshold: Any) -> bool:
         mpmath = own_digits()
-
         return bool(self.interval()[1] <= threshold * (1 - mpmath.mpf(2) ** -200))
 
     def surely_above(self, threshold: Any) -> bool:
         mpmath = own_digits()
-
         return bool(self.interval()[0] >= threshold * (1 + mpmath.mpf(2) ** -200))
 
     def below(self, threshold: Callable[[], Any]) -> bool:
         """Whether the number is below ``threshold()``, which is evaluated in ever higher precision."""
         mpmath = own_digits()
-
         while True:
             with mpmath.workprec(self._known + 256):
                 value = threshold()
@@ -678,7 +672,6 @@ def permute_and_flip(source: Randomness, scores: NDArray[np.float64], rate: floa
 def _below(source: Randomness, word: int, exponent: Fraction) -> bool:
     """Whether a uniform number that starts with ``word`` is below exp(exponent), exponent <= 0."""
     mpmath = own_digits()
-
     if exponent == 0:
         return True
     bits, known = word, 64
