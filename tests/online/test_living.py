@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import HedgeSelector, running_sums, sums
+from discreet.online import HedgeSelector, running_sums, sums, window
 from discreet.online.catalogue import Catalogue
 from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import MergedParts
@@ -1003,6 +1003,20 @@ def test_a_learner_that_is_over_keeps_nobody(kind, finished):
         learner.learn(items=[7, 8], round=learner.pending[0])
     window = learner._votes if kind == "BestOfBothSelector" else learner._window
     assert len(window) == len(learner._waiting) == 0
+
+
+def test_an_interruption_while_somebody_is_kept_leaves_a_window_that_closes():
+    """What is interrupted, or finds no memory, while the first row is copied loses that person only."""
+    learner = dc.online.PhasedSelector(9, 2, BUDGET, window=3, method="composed", seed=0)
+    learner.choose()
+    stopped = mock.patch.object(window, "Run", side_effect=MemoryError)
+    with stopped, pytest.raises(MemoryError):
+        learner.learn(items=[7, 8])
+    learner = dc.load(learner.to_bytes())
+    for _ in range(3):
+        learner.choose()
+        learner.learn(items=[7, 8])
+    assert learner.round == 4
 
 
 def test_a_batch_never_holds_more_people_than_rounds():
