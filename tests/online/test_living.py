@@ -4,6 +4,7 @@ another one has released: for every selector."""
 import contextlib
 import math
 import pickle
+import sys
 from functools import partial
 from unittest import mock
 
@@ -1003,6 +1004,36 @@ def test_a_learner_that_is_over_keeps_nobody(kind, finished):
         learner.learn(items=[7, 8], round=learner.pending[0])
     window = learner._votes if kind == "BestOfBothSelector" else learner._window
     assert len(window) == len(learner._waiting) == 0
+
+
+@pytest.mark.parametrize("line", range(1, 8))
+@pytest.mark.parametrize("call", ["open", "close"])
+def test_an_interruption_leaves_a_round_open_or_closed(call, line):
+    """At any line: a set that is shown is not drawn again, and a closed round is not open."""
+
+    def watch(frame, event, _):
+        nonlocal left
+        if frame.f_code is getattr(Rounds, call).__code__ and event == "line":
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+        return watch
+
+    learner = HedgeSelector(30, 3, 4, BUDGET, seed=0)
+    for _ in range(3):
+        learner.choose()
+        learner.learn(items=[1])
+    if call == "close":
+        learner.choose()
+    known, left, before = learner.released.items, line, sys.gettrace()
+    sys.settrace(watch)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            learner.choose() if call == "open" else learner.learn(items=[1])
+    finally:
+        sys.settrace(before)
+    assert learner.released.items in (known, learner.choose().items)
+    assert dc.load(learner.to_bytes()).round == learner.round
 
 
 def test_an_interruption_while_somebody_is_kept_leaves_a_window_that_closes():
