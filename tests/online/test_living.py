@@ -1006,6 +1006,28 @@ def test_a_learner_that_is_over_keeps_nobody(kind, finished):
     assert len(window) == len(learner._waiting) == 0
 
 
+@pytest.mark.parametrize("call", ["learn", "finish"])
+def test_a_learner_is_over_also_where_its_last_round_was_interrupted(call):
+    """What it kept is gone, and the ledger knows that no earlier state is to be resumed."""
+    gate = dc.Gate(dc.Budget(9.0, 1e-6), 0, definition="zcdp")
+    learner = dc.online.PhasedSelector(9, 2, gate, rounds=9, window=20)
+    for t in range(9):
+        learner.choose()
+        before = learner.to_bytes()
+        if t == 8:
+            place = (learner._window, "learn") if call == "learn" else (learner._gate._owner, "finish")
+            stopped = mock.patch.object(*place, side_effect=KeyboardInterrupt)
+            with stopped, pytest.raises(KeyboardInterrupt):
+                learner.learn(items=[7, 8])
+        else:
+            learner.learn(items=[7, 8])
+    assert learner.over
+    learner.finish()
+    assert not len(learner._window)
+    with pytest.raises(ValueError, match="drawn everything"):
+        dc.load(before, gate=dc.Gate.from_state(gate.state()))
+
+
 @pytest.mark.parametrize("line", range(1, 8))
 @pytest.mark.parametrize("call", ["open", "close"])
 def test_an_interruption_leaves_a_round_open_or_closed(call, line):

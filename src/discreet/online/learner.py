@@ -319,18 +319,20 @@ class Rounds:
         """
         if not count:
             return
-        self.number, self.is_open = self.number + count, False
-        if then is not None:
-            then()
-        if self.number == self.horizon and self._when_over is not None:
-            self._when_over()
+        try:
+            self.number, self.is_open = self.number + count, False
+            if then is not None:
+                then()
+        finally:  # also after an interruption, which may have come in the last round
+            if self.number == self.horizon and self._when_over is not None:
+                self._when_over()
 
     def finish(self) -> None:
         """End the run at the current round; an open round is closed without being counted."""
         if not self.over:
             self.horizon, self.is_open = self.number, False
-            if self._when_over is not None:
-                self._when_over()
+        if self._when_over is not None:  # once more where it was interrupted
+            self._when_over()
 
     def _resumed(self) -> None:
         good = self.number >= 0 and (self.horizon is None or self.number <= self.horizon - self.is_open)

@@ -383,11 +383,11 @@ class Owner:
     def finish(self) -> None:
         """Nothing more will be drawn: from now on the ledger refuses to resume any earlier state."""
         if not self._finished:
-            self._finished = True
             self._number += 1
             # If this cannot be written, an earlier state may be resumed unnoticed. Charges are not lost.
             with contextlib.suppress(OSError):
                 self._accountant.ledger.note(self.id, self._number, finished=True)
+            self._finished = True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an owner of charges is not copied or pickled, or they could be taken up twice")
