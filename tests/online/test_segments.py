@@ -249,6 +249,20 @@ def test_what_a_refused_call_has_drawn_is_in_the_pieces_that_are_written_next():
     np.testing.assert_array_equal(again.released["de"].values, known)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_round_waits_for_nothing(late):
+    """Its learner has counted it: nobody is told that its feedback may still come."""
+    shop = Segments(LEADER, VALUES, BUDGET, by="country", seed=0)
+    first = shop.choose("de", wait=False).round
+    if late:
+        shop.choose("de", wait=False)
+    stopped = mock.patch.object(LeaderSelector, "_observe", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
+        shop.learn(items=[3], round=first)
+    assert not shop.of("de").waits_for(first)
+    assert first not in shop.pending
+
+
 def test_new_items_and_a_new_month():
     shop = Segments(LEADER, ["de", "fr"], BUDGET, seed=1)
     shop.run(_crowd(60), ["de", "fr"] * 30)

@@ -444,10 +444,14 @@ class Segments:
     def _learn(self, meant: tuple[int | None, int, int | None], person: Any, **how: Any) -> None:
         """`learn` about the round that `_meant` found, for callers inside a turn (`_turn`)."""
         number, index, place = meant
+        learner, waiting = self._learners[index], self._numbers.waiting
         self._numbers.changed.add(index)
-        self._learners[index].learn(person, round=place, **how)
-        self._numbers.drop(number)
-        self._finish_if_over(index)
+        try:
+            learner.learn(person, round=place, **how)
+        finally:  # also where an interruption came when the round had been counted
+            if number in waiting and not learner.waits_for(waiting[number][1]):
+                self._numbers.drop(number)
+            self._finish_if_over(index)
 
     def _is_open(self, index: int, place: int) -> bool:
         """Whether this round of a learner is its open one."""
