@@ -193,6 +193,22 @@ def test_what_does_not_fit_is_refused():
     assert learner.round == 0
 
 
+def test_a_person_who_has_to_be_known_is_refused_before_the_round_has_passed():
+    """Experts that count people by batches need an identity: without one no expert's round passes."""
+    budget = dc.Budget(1.0, 1e-6, "replace", 3)
+    learner = Experts(
+        lambda share: RunningSumSelector(3, 1, 20, share, min_separation=1), 2, budget, n_items=3
+    )
+    person, shown = Coverage(np.eye(3)[[0]]), learner.choose()
+    for call in (learner.learn, learner.run):
+        with pytest.raises(ValueError, match="person_id is needed"):
+            call(person)
+        assert learner.round == 0
+        assert learner.choose() == shown
+    learner.learn(person, person_id="ann")
+    assert [learner.round, *(one.round for one in learner.experts)] == [1, 1, 1]
+
+
 def test_a_certificate_about_other_streams_is_none():
     phased = Experts(lambda share: PhasedSelector(4, 1, share, rounds=900), 2, LOOSE, n_items=4)
     weighted = Experts(

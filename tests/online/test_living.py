@@ -4,6 +4,7 @@ another one has released: for every selector."""
 import contextlib
 import math
 import pickle
+import sys
 from functools import partial
 from unittest import mock
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet.core.checks import DataError
 from discreet.objectives import Coverage, ProbabilisticCoverage, SetFunction
-from discreet.online import HedgeSelector, running_sums, sums
+from discreet.online import HedgeSelector, running_sums, sums, window
 from discreet.online.catalogue import Catalogue
 from discreet.online.learner import OnlineSelector, Rounds
 from discreet.online.partial import MergedParts
@@ -1003,6 +1004,72 @@ def test_a_learner_that_is_over_keeps_nobody(kind, finished):
         learner.learn(items=[7, 8], round=learner.pending[0])
     window = learner._votes if kind == "BestOfBothSelector" else learner._window
     assert len(window) == len(learner._waiting) == 0
+
+
+@pytest.mark.parametrize("call", ["learn", "finish"])
+def test_a_learner_is_over_also_where_its_last_round_was_interrupted(call):
+    """What it kept is gone, and the ledger knows that no earlier state is to be resumed."""
+    gate = dc.Gate(dc.Budget(9.0, 1e-6), 0, definition="zcdp")
+    learner = dc.online.PhasedSelector(9, 2, gate, rounds=9, window=20)
+    for t in range(9):
+        learner.choose()
+        before = learner.to_bytes()
+        if t == 8:
+            place = (learner._window, "learn") if call == "learn" else (learner._gate._owner, "finish")
+            stopped = mock.patch.object(*place, side_effect=KeyboardInterrupt)
+            with stopped, pytest.raises(KeyboardInterrupt):
+                learner.learn(items=[7, 8])
+        else:
+            learner.learn(items=[7, 8])
+    assert learner.over
+    learner.finish()
+    assert not len(learner._window)
+    with pytest.raises(ValueError, match="drawn everything"):
+        dc.load(before, gate=dc.Gate.from_state(gate.state()))
+
+
+@pytest.mark.parametrize("line", range(1, 8))
+@pytest.mark.parametrize("call", ["open", "close"])
+def test_an_interruption_leaves_a_round_open_or_closed(call, line):
+    """At any line: a set that is shown is not drawn again, and a closed round is not open."""
+
+    def watch(frame, event, _):
+        nonlocal left
+        if frame.f_code is getattr(Rounds, call).__code__ and event == "line":
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+        return watch
+
+    learner = HedgeSelector(30, 3, 4, BUDGET, seed=0)
+    for _ in range(3):
+        learner.choose()
+        learner.learn(items=[1])
+    if call == "close":
+        learner.choose()
+    known, left, before = learner.released.items, line, sys.gettrace()
+    sys.settrace(watch)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            learner.choose() if call == "open" else learner.learn(items=[1])
+    finally:
+        sys.settrace(before)
+    assert learner.released.items in (known, learner.choose().items)
+    assert dc.load(learner.to_bytes()).round == learner.round
+
+
+def test_an_interruption_while_somebody_is_kept_leaves_a_window_that_closes():
+    """What is interrupted, or finds no memory, while the first row is copied loses that person only."""
+    learner = dc.online.PhasedSelector(9, 2, BUDGET, window=3, method="composed", seed=0)
+    learner.choose()
+    stopped = mock.patch.object(window, "Run", side_effect=MemoryError)
+    with stopped, pytest.raises(MemoryError):
+        learner.learn(items=[7, 8])
+    learner = dc.load(learner.to_bytes())
+    for _ in range(3):
+        learner.choose()
+        learner.learn(items=[7, 8])
+    assert learner.round == 4
 
 
 def test_a_batch_never_holds_more_people_than_rounds():

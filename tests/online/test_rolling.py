@@ -22,7 +22,7 @@ from discreet.objectives import (
     ProbabilisticCoverage,
     SetFunction,
 )
-from discreet.online.rolling import RollingSelector, RollingSettings
+from discreet.online.rolling import RollingSelector, RollingSettings, Votes
 from discreet.privacy import Gate, Release, samplers
 from discreet.privacy.picks import SampledPicks, SampledScores
 from tests.privacy.audit import hockey_stick
@@ -404,6 +404,18 @@ def test_an_interruption_loses_votes_and_counts_nobody_twice():
         learner.choose()
     assert len(learner._votes) == 0
     assert len(learner.choose().items) == 2
+
+
+def test_scores_that_an_interruption_leaves_are_in_the_account():
+    """Credits are scores with noise: where they have come, what is spent says so, shown or not."""
+    learner = RollingSelector(8, 2, dc.Budget(1.0), first_window=50, seed=0)
+    learner.run(_crowd(50))
+    before = learner._votes.credit.copy()
+    stopped = mock.patch.object(Votes, "_unspent", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
+        learner.choose()
+    assert (learner._votes.credit != before).any()
+    assert learner.privacy.spent.epsilon() == 1.0
 
 
 # --- how well it serves ---------------------------------------------------------------------------

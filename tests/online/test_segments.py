@@ -230,6 +230,39 @@ def test_finished_segments_learn_nothing_also_when_they_are_read_from_pieces():
         assert all(one.of(value)._learner.over for value in VALUES)
 
 
+def test_what_a_refused_call_has_drawn_is_in_the_pieces_that_are_written_next():
+    """Without it the sum of a batch would be released again, with other noise, where they are read."""
+    gate = dc.Gate(BUDGET, definition="gdp")
+    one_of_each = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
+    make = partial(LeaderSelector, 4, 2, None, constraint=one_of_each, first_batch=8)
+    shop = Segments(make, VALUES, gate, by="country")
+    for _ in range(8):
+        shop.choose("de")
+        shop.learn(items=[1, 3])
+    written = pieces(shop)
+    with pytest.raises(ValueError, match="does not allow together"):
+        shop.choose("de", include=[0, 1])
+    known = shop.released["de"].values
+    again = joined(written | pieces(shop), dc.Gate.from_state(gate.state()))
+    again.choose("de")
+    assert known is not None
+    np.testing.assert_array_equal(again.released["de"].values, known)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_round_waits_for_nothing(late):
+    """Its learner has counted it: nobody is told that its feedback may still come."""
+    shop = Segments(LEADER, VALUES, BUDGET, by="country", seed=0)
+    first = shop.choose("de", wait=False).round
+    if late:
+        shop.choose("de", wait=False)
+    stopped = mock.patch.object(LeaderSelector, "_observe", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
+        shop.learn(items=[3], round=first)
+    assert not shop.of("de").waits_for(first)
+    assert first not in shop.pending
+
+
 def test_new_items_and_a_new_month():
     shop = Segments(LEADER, ["de", "fr"], BUDGET, seed=1)
     shop.run(_crowd(60), ["de", "fr"] * 30)

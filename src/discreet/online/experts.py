@@ -21,7 +21,7 @@ from ..privacy.accountant import Spending
 from ..results import Selection, Trace
 from .convex import PointLearner
 from .hedge import HedgeSelector
-from .learner import OnlineSelector
+from .learner import OnlineLearner, OnlineSelector
 from .people import ContributionLimit, check_population
 from .registry import REGISTRY
 from .running_sums import RunningSumSelector
@@ -175,6 +175,10 @@ class Experts:
         if self._shown is None:
             raise RuntimeError("learn() comes after choose(): this round's set has not been asked for yet")
         gains = self._gains(person, self._shown.tolist())
+        if person_id is None:  # refused before the round has passed
+            for expert in self.experts:
+                if isinstance(expert, OnlineLearner):
+                    expert._contribution.check_named(None)
         self._gate.add_caveats(*person.caveats)
         nobody = not self._limit.register(person_id)
         # First, so that an interruption may lose a person but never counts one twice.

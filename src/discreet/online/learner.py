@@ -308,9 +308,8 @@ class Rounds:
 
     def open(self, shown: NDArray[Any] | None = None) -> None:
         """Open this round with the decision ``shown``; None keeps the last one."""
-        if shown is not None:
-            self.shown = shown
-        self.is_open, self.altered = True, False
+        # With no call in between: what was drawn is shown, and an interruption never has it drawn again.
+        self.shown, self.is_open, self.altered = self.shown if shown is None else shown, True, False
 
     def close(self, count: int = 1, then: Callable[[], object] | None = None) -> None:
         """Close ``count`` rounds, then call ``then`` to record their people's feedback.
@@ -320,18 +319,19 @@ class Rounds:
         """
         if not count:
             return
-        self.number += count
-        self.is_open = False
-        if then is not None:
-            then()
-        if self.number == self.horizon and self._when_over is not None:
-            self._when_over()
+        try:
+            self.number, self.is_open = self.number + count, False
+            if then is not None:
+                then()
+        finally:  # also after an interruption, which may have come in the last round
+            if self.number == self.horizon and self._when_over is not None:
+                self._when_over()
 
     def finish(self) -> None:
         """End the run at the current round; an open round is closed without being counted."""
         if not self.over:
             self.horizon, self.is_open = self.number, False
-        if self._when_over is not None:  # also where an earlier call could not say so
+        if self._when_over is not None:  # again if an earlier call was interrupted
             self._when_over()
 
     def _resumed(self) -> None:

@@ -119,8 +119,8 @@ class Votes(Window):
         """The set learned from the window that closes, None at first; opens a new window."""
         chosen, length = None, self.settings.first_window
         if self.length and np.count_nonzero(active) > self.settings.k:
+            self.served += 1  # first, as credits are scores that were released
             chosen, length = self._learned(number, active.copy())
-            self.served += 1
         elif self.length:  # all active items are shown: nothing to choose or release
             chosen, length = np.flatnonzero(active).astype(np.int32), self.length
         self.opens, self.length = number, length

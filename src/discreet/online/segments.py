@@ -244,19 +244,19 @@ class Segments:
             if self._learners[0]._catalogue.sorted_out(names)[1]:
                 for learner in self._learners:  # first, so that a refusal in one segment changes none
                     learner._check_growing()
+            self._numbers.changed.update(range(len(self._learners)))
             with self._turns.whole("add_items()"):
                 for learner in self._learners:
                     learner.add_items(names)
             self._publish_all()
-            self._numbers.changed.update(range(len(self._learners)))
 
     def retire_items(self, items: Iterable[Any]) -> None:
         """Stop showing these items, by label or number, in all segments."""
         with self._turn("retire_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
+            self._numbers.changed.update(range(len(self._learners)))
             for learner in self._learners:
                 learner.retire_items(names)
-            self._numbers.changed.update(range(len(self._learners)))
 
     def run(
         self,
@@ -293,10 +293,10 @@ class Segments:
     def finish(self) -> None:
         """Learn nothing from now on, in any segment; see `OnlineLearner.finish`."""
         with self._turn("finish()"):
+            self._numbers.changed.update(range(len(self._learners)))
             for learner in self._learners:
                 learner.finish()
             self._numbers.waiting.clear()
-            self._numbers.changed.update(range(len(self._learners)))
             self._owner.finish()
 
     def __repr__(self) -> str:
@@ -434,6 +434,7 @@ class Segments:
     def _choose(self, index: int, **how: Any) -> Selection:
         """`choose`, for callers inside a turn (`_turn`)."""
         learner = self._learners[index]
+        self._numbers.changed.add(index)  # first: a call that is then refused may have drawn a set
         shown = learner.choose(**how)
         number = self._numbers.number(index, learner.round, open=learner._rounds.is_open)
         while len(self._numbers.waiting) > MOST_OPEN:
@@ -443,9 +444,14 @@ class Segments:
     def _learn(self, meant: tuple[int | None, int, int | None], person: Any, **how: Any) -> None:
         """`learn` about the round that `_meant` found, for callers inside a turn (`_turn`)."""
         number, index, place = meant
-        self._learners[index].learn(person, round=place, **how)
-        self._numbers.drop(number)
-        self._finish_if_over(index)
+        learner, waiting = self._learners[index], self._numbers.waiting
+        self._numbers.changed.add(index)
+        try:
+            learner.learn(person, round=place, **how)
+        finally:  # also where an interruption came when the round had been counted
+            if number in waiting and not learner.waits_for(waiting[number][1]):
+                self._numbers.drop(number)
+            self._finish_if_over(index)
 
     def _is_open(self, index: int, place: int) -> bool:
         """Whether this round of a learner is its open one."""
@@ -544,6 +550,7 @@ class Segment:
         segments, index, learner = self._segments, self._index, self._learner
         with segments._turn("run()"):
             first, pool = learner.round, learner._pool
+            segments._numbers.changed.add(index)
             # An open round keeps its set; what others have released since counts from the next round on.
             stands = pool is not None and pool.news and learner._rounds.is_open and len(people) > 1
             try:
@@ -616,7 +623,6 @@ class RoundNumbers:
 
         A round that is not ``open`` (after a learner's horizon) waits for no feedback.
         """
-        self.changed.add(index)
         if self._last[index][0] != round:
             self._last[index] = round, self.next
             if open:

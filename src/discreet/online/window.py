@@ -167,10 +167,12 @@ class Window:
                 return
             rows = rows.take(np.flatnonzero(kept))
         if rows.n_rows:
-            runs = self._runs.setdefault(rows.kind, [])
             own = rows.matrix if isinstance(rows.matrix, SparseMatrix) else rows.sparse
             numbers = (own.indices.copy(), own.data.copy(), rows.share.copy(), rows.cap.copy())
-            runs.append(Run(np.diff(own.indptr), *numbers))
+            run = Run(np.diff(own.indptr), *numbers)
+            runs = self._runs.setdefault(rows.kind, [run])  # never empty, whatever is interrupted
+            if runs[-1] is not run:
+                runs.append(run)
             if len(runs) >= _MOST_RUNS:
                 self.rows()
 
