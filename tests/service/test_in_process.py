@@ -91,6 +91,30 @@ def at(found):
 # --- requests -------------------------------------------------------------------------------------------
 
 
+def test_a_request_that_is_sent_again_in_the_next_period_has_the_same_answer(tmp_path):
+    """Its person has another pseudonym there, and is the same person."""
+
+    async def story():
+        people = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp")
+        async with inside(tmp_path, likes(outcome_wait=3600.0, feedback="bandit"), people=people) as here:
+            own, ann = "/v1/experiments/shop", {"person": "ann"}
+            rank = {"eventId": "r", "actions": [{"id": one} for one in ITEMS]} | ann
+            asked = [
+                (f"{own}/decisions", ann, {"idempotency-key": "once"}),
+                (f"{own}/decisions", ann | {"event": "visit"}, {}),
+                (f"{own}/personalizer/v1.0/rank", rank, {}),
+            ]
+            first = [await here.ask("POST", path, body, **more) for path, body, more in asked]
+            assert [status for status, _ in first] == [200, 200, 201]
+            later = here.engine.worker.clock().replace(year=2100)
+            here.engine.worker.clock = lambda: later
+            while (await here.engine.refresh("shop")).epoch == 0:
+                await asyncio.sleep(0.02)
+            assert [await here.ask("POST", path, body, **more) for path, body, more in asked] == first
+
+    asyncio.run(story())
+
+
 def test_batches_have_one_answer_for_each(tmp_path):
     async def story():
         async with inside(tmp_path, likes(outcome_wait=3600.0)) as here:
