@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import select
 import shlex
 import shutil
 import socket
@@ -404,17 +405,15 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
         port = free.getsockname()[1]
     for old in ("shop.db", "shop.db-wal", "shop.db-shm", "shop.secrets", "discreet.admin-key"):
         (folder / old).unlink(missing_ok=True)
-    place = [
-        "--store",
-        f"sqlite:///{folder.resolve()}/shop.db",
-        "--secrets",
-        f"{folder.resolve()}/shop.secrets",
-    ]
+    home = folder.resolve()
+    place = ["--store", f"sqlite:///{home}/shop.db", "--secrets", f"{home}/shop.secrets"]
     command = [sys.executable, "-m", "discreet", "serve", "--json", "--port", str(port), *place]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         said = ""
+        if not select.select([process.stdout], [], [], _SECONDS)[0]:  # it says everything at once
+            return f"the service did not start within {_SECONDS:g} seconds"
         while not said.rstrip().endswith("}"):
             line = process.stdout.readline()
             if not line:
