@@ -91,6 +91,23 @@ def at(found):
 # --- requests -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "decisions"), ("GET", "model")])
+def test_pages_of_a_known_site_may_ask_for_decisions_and_for_the_model(tmp_path, method, path):
+    """A browser asks first, without a key; a page of another site is told no."""
+    settings = ServiceSettings(
+        store=f"sqlite:///{tmp_path}/store", secrets=f"{tmp_path}/secrets", origins="https://shop.example"
+    )
+    web.prepare(settings)
+    here = Inside.__new__(Inside)
+    here.key, app = "", web.application(settings)
+    here.app = web.instrumented(app, settings)
+    more = {"access-control-request-method": method, "access-control-request-headers": "authorization"}
+    for origin, status in (("https://shop.example", 200), ("https://other.example", 400)):
+        asked = here.ask("OPTIONS", f"/v1/experiments/shop/{path}", origin=origin, **more)
+        assert asyncio.run(asked)[0] == status
+    app.engine.store.close()
+
+
 def test_a_request_that_is_sent_again_in_the_next_period_has_the_same_answer(tmp_path):
     """Its person has another pseudonym there, and is the same person."""
 

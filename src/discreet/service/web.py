@@ -1194,7 +1194,7 @@ def instrumented(app: App, settings: ServiceSettings) -> Instrumented:
         inner = CORSMiddleware(
             app,
             allow_origins=[one.strip() for one in settings.origins.split(",")],
-            allow_methods=["POST"],
+            allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "idempotency-key"],
         )
     return Instrumented(inner, *told)
