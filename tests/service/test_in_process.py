@@ -132,6 +132,24 @@ def test_a_request_that_is_sent_again_in_the_next_period_has_the_same_answer(tmp
     asyncio.run(story())
 
 
+def test_what_a_request_leaves_out_is_a_set(tmp_path):
+    """It is the same request in another order, as that of a set of Python is in another process."""
+
+    async def story():
+        async with inside(tmp_path, taken(outcome_wait=3600.0)) as here:
+            excluded = [["item 1", "item 2"], ["item 2", "item 1", "item 2"], ["item 1"]]
+            asked = [
+                here.ask(
+                    "POST", "/v1/experiments/shop/decisions", {"exclude": one}, **{"idempotency-key": "a"}
+                )
+                for one in excluded
+            ]
+            first, again, other = [(await one)[1] for one in asked]
+            assert first == again != other
+
+    asyncio.run(story())
+
+
 def test_batches_have_one_answer_for_each(tmp_path):
     async def story():
         async with inside(tmp_path, likes(outcome_wait=3600.0)) as here:

@@ -962,7 +962,7 @@ def _known_by(
         return _encode(["event", asked.event]), 0.0
     if key is None:
         return None, 0.0
-    return _encode(["decision", key, number, person, asked.segment, asked.exclude]), 0.0
+    return _encode(["decision", key, number, person, asked.segment, sorted(set(asked.exclude))]), 0.0
 
 
 _TAKES = {
