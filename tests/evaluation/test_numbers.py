@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import subprocess
 import sys
+import time
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -259,6 +261,7 @@ def test_a_service_is_started_asked_and_stopped(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "Client", lambda *_, **__: client)
     monkeypatch.setattr(demo, "_visits", lambda *_: took)
     monkeypatch.setattr(demo, "_settled", lambda _: {"display": ["a"], "releases": 3})
+    monkeypatch.setattr(demo.select, "select", lambda read, *_: (read, [], []))
     found = demo.run_service(dc.Budget(1.0), tmp_path)
     assert (found.took["first 100"], found.took["last 500"]) == (0.2, 0.8)
     assert found.took["with the best set"] == pytest.approx(1.0 - 1 / 2 * 3 / 4 * 5 / 6)
@@ -266,6 +269,15 @@ def test_a_service_is_started_asked_and_stopped(monkeypatch, tmp_path):
     assert ended == ["closed", "told", "over"]
     for name in ("shop.db", "shop.secrets", "discreet.admin-key"):  # its budget would begin anew
         assert (tmp_path / name).read_text() == "of a real shop"
+
+
+def test_a_service_that_says_nothing_is_not_waited_for_forever(monkeypatch, tmp_path):
+    begun = subprocess.Popen
+    monkeypatch.setattr(demo.subprocess, "Popen", lambda _, **more: begun(["sleep", "20"], **more))
+    monkeypatch.setattr(demo, "_SECONDS", 0.1)
+    before = time.monotonic()
+    assert demo.run_service(dc.Budget(1.0), tmp_path) == "the service did not start within 0.1 seconds"
+    assert time.monotonic() - before < 10.0
 
 
 def test_the_report_of_the_demonstration_has_every_column(monkeypatch, tmp_path):

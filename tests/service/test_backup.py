@@ -547,6 +547,8 @@ def test_a_store_of_the_version_before_is_migrated(tmp_path, url, postgres, monk
                 write.many(f"INSERT INTO {name} ({listed}) VALUES ({marks})", rows)
         file.close()
         monkeypatch.undo()
+        backup.backup(old, tmp_path / f"saved {left}")  # before it is migrated
+        backup.restore(f"sqlite:///{tmp_path}/restored {left}", tmp_path / f"saved {left}")
         assert store.migrate() == every[-1][0]
         assert content(store) == before
         assert backup.verify(store) == []

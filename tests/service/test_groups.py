@@ -16,7 +16,7 @@ from discreet.service.database import NOBODY, Fenced, StoreError, Transaction, f
 from discreet.service.engine import DecisionEngine
 from discreet.service.groups import Acknowledged
 from discreet.service.learning import Learning
-from discreet.service.worker import PAUSED, RUNNING, periods_of
+from discreet.service.worker import PAUSED, RUNNING, Worker, periods_of
 
 from .world import ITEMS, World, likes, taken
 
@@ -262,6 +262,39 @@ def test_who_has_counted_is_not_forgotten_where_a_paused_experiment_goes_on(url)
     world.worker.erase("people", whose)
     world.worker.forget_people()
     assert sorted(world.rows("SELECT period FROM erased")) == [("2026-12",)]
+
+
+def resumed(world):
+    world.worker.set_status(world.shop, RUNNING)
+
+
+def made(world):
+    world.worker.create("other", "people", taken(share=0.4))
+
+
+@pytest.mark.parametrize("step", [resumed, made])
+def test_nothing_begins_in_a_period_that_was_forgotten_meanwhile(url, monkeypatch, step):
+    """Its pseudonyms are gone, and who was erased in it: another process is in the next period already."""
+    world, learner = World(url, taken(share=0.4), TWICE), Learning.begin
+    world.serve(pseudonym=ANN)
+    world.settle()
+    world.worker.set_status(world.shop, PAUSED)
+    world.now, other = world.now.replace(month=12), Worker(world.store)
+    world.settle()
+    with world.store.transaction() as tx:
+        tx.do("INSERT INTO erased VALUES (1, '2026-12', ?)", ANN)
+    other.clock = lambda: world.now.replace(year=2027)
+
+    def slowly(*given):
+        other.forget_people()
+        return learner(*given)
+
+    monkeypatch.setattr(Learning, "begin", slowly)
+    with pytest.raises(Fenced):
+        step(world)
+    assert not world.rows("SELECT name FROM experiment WHERE period = '2026-12'")
+    step(world)
+    assert world.rows("SELECT max(period) FROM experiment") == [("2027-12",)]
 
 
 # --- requests that are sent again -----------------------------------------------------------------------

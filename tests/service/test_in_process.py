@@ -91,6 +91,65 @@ def at(found):
 # --- requests -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "decisions"), ("GET", "model")])
+def test_pages_of_a_known_site_may_ask_for_decisions_and_for_the_model(tmp_path, method, path):
+    """A browser asks first, without a key; a page of another site is told no."""
+    settings = ServiceSettings(
+        store=f"sqlite:///{tmp_path}/store", secrets=f"{tmp_path}/secrets", origins="https://shop.example"
+    )
+    web.prepare(settings)
+    here = Inside.__new__(Inside)
+    here.key, app = "", web.application(settings)
+    here.app = web.instrumented(app, settings)
+    more = {"access-control-request-method": method, "access-control-request-headers": "authorization"}
+    for origin, status in (("https://shop.example", 200), ("https://other.example", 400)):
+        asked = here.ask("OPTIONS", f"/v1/experiments/shop/{path}", origin=origin, **more)
+        assert asyncio.run(asked)[0] == status
+    app.engine.store.close()
+
+
+def test_a_request_that_is_sent_again_in_the_next_period_has_the_same_answer(tmp_path):
+    """Its person has another pseudonym there, and is the same person."""
+
+    async def story():
+        people = PopulationConfig(epsilon=1.0, delta=1e-6, definition="gdp")
+        async with inside(tmp_path, likes(outcome_wait=3600.0, feedback="bandit"), people=people) as here:
+            own, ann = "/v1/experiments/shop", {"person": "ann"}
+            rank = {"eventId": "r", "actions": [{"id": one} for one in ITEMS]} | ann
+            asked = [
+                (f"{own}/decisions", ann, {"idempotency-key": "once"}),
+                (f"{own}/decisions", ann | {"event": "visit"}, {}),
+                (f"{own}/personalizer/v1.0/rank", rank, {}),
+            ]
+            first = [await here.ask("POST", path, body, **more) for path, body, more in asked]
+            assert [status for status, _ in first] == [200, 200, 201]
+            later = here.engine.worker.clock().replace(year=2100)
+            here.engine.worker.clock = lambda: later
+            while (await here.engine.refresh("shop")).epoch == 0:
+                await asyncio.sleep(0.02)
+            assert [await here.ask("POST", path, body, **more) for path, body, more in asked] == first
+
+    asyncio.run(story())
+
+
+def test_what_a_request_leaves_out_is_a_set(tmp_path):
+    """It is the same request in another order, as that of a set of Python is in another process."""
+
+    async def story():
+        async with inside(tmp_path, taken(outcome_wait=3600.0)) as here:
+            excluded = [["item 1", "item 2"], ["item 2", "item 1", "item 2"], ["item 1"]]
+            asked = [
+                here.ask(
+                    "POST", "/v1/experiments/shop/decisions", {"exclude": one}, **{"idempotency-key": "a"}
+                )
+                for one in excluded
+            ]
+            first, again, other = [(await one)[1] for one in asked]
+            assert first == again != other
+
+    asyncio.run(story())
+
+
 def test_batches_have_one_answer_for_each(tmp_path):
     async def story():
         async with inside(tmp_path, likes(outcome_wait=3600.0)) as here:

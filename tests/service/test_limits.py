@@ -339,7 +339,9 @@ def test_work_side_process_ends_in_time_and_answers_are_remembered():
                 await side_process.do(time.sleep, 600.0)  # within reason
             side_process._patience = 60.0
             found.append(await side_process.do(divmod, 9, 2))  # in a new process
-            with pytest.raises(ValueError, match="zero"):
+            with pytest.raises(ValueError, match="invalid literal"):
+                await side_process.do(int, "nine")
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):  # a failure, which is no refusal
                 await side_process.do(divmod, 9, 0)
             return found
         finally:

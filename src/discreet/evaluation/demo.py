@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import select
 import shlex
 import shutil
 import socket
@@ -412,6 +413,8 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
     try:
         assert process.stdout is not None
         said = ""
+        if not select.select([process.stdout], [], [], _SECONDS)[0]:  # it says everything at once
+            return f"the service did not start within {_SECONDS:g} seconds"
         while not said.rstrip().endswith("}"):
             line = process.stdout.readline()
             if not line:

@@ -567,7 +567,7 @@ class Api:
                 kept.append((pseudonym, engine.keep(request_id, altered, answer.decode(), stays=stays)))
         if kept:  # all of them, or none
             found = [(pseudonym, await one) for pseudonym, one in kept]
-            if any(pseudonym != one.pseudonym for pseudonym, one in found):
+            if any(one.epoch == live.epoch and pseudonym != one.pseudonym for pseudonym, one in found):
                 raise OTHERS_EVENT
             made = [one.answer.encode() for _, one in found]
         if personal:  # after everything was recorded: a person's own set is not
@@ -627,8 +627,7 @@ class Api:
         live = await self.engine.live(request.path_params["name"])
         check_decides(live, asked.person)
         until = int(time.time()) + asked.seconds
-        pseudonym = self.engine.pseudonym(live, asked.person)
-        made = BrowserToken(key.id, live.id, live.epoch, pseudonym, until)
+        made = BrowserToken(key.id, live.id, live.epoch, self.engine.pseudonym(live, asked.person), until)
         expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(until))
         return {"token": self.engine.secrets.token(made), "expires": expires}
 
@@ -963,7 +962,7 @@ def _known_by(
         return _encode(["event", asked.event]), 0.0
     if key is None:
         return None, 0.0
-    return _encode(["decision", key, number, person, asked.segment, asked.exclude]), 0.0
+    return _encode(["decision", key, number, person, asked.segment, sorted(set(asked.exclude))]), 0.0
 
 
 _TAKES = {
@@ -1257,8 +1256,7 @@ class Personalizer:
         async def work(request: Request) -> Any:
             headers = request.scope["headers"]
             given = next((value.strip() for name, value in headers if name == _SUBSCRIPTION), None)
-            token = given or token_of(headers)
-            key = self._api.key_of(token, "decide", NO_SUBSCRIPTION, outcome=outcome)
+            key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION, outcome=outcome)
             if not outcome:
                 self._api.keys.used(key)
             found = await handler(await self._live(request.path_params.get("name"), key), request)
@@ -1308,7 +1306,7 @@ class Personalizer:
             number = self._number(live, event)
         active = not asked.defer_activation
         kept = await self._engine.keep(number, altered, _encode(answer).decode(), active=active)
-        if kept.pseudonym != pseudonym:  # the reward of an event is that of one person
+        if kept.epoch == live.epoch and kept.pseudonym != pseudonym:  # an event is of one person
             raise OTHERS_EVENT
         return _ranked(msgspec.json.decode(kept.answer), event)
 

@@ -122,8 +122,7 @@ class Secrets:
 
     def token(self, made: BrowserToken) -> str:
         """A token for a browser, with a keyed hash."""
-        fields = (made.key, made.experiment, made.epoch, made.pseudonym.hex(), made.until)
-        body = json.dumps(fields).encode()
+        body = json.dumps((*made[:3], made.pseudonym.hex(), made.until)).encode()
         raw = body + hmac.digest(self.keys["sessions"], b"browser\0" + body, "sha256")
         return BROWSER + base64.urlsafe_b64encode(raw).decode()
 
@@ -368,8 +367,7 @@ class Keys:
             raise ValueError("a key must have 32 to 256 printable characters of ASCII, without spaces")
         scope = None if experiments is None else json.dumps(sorted(experiments))
         with self._store.transaction() as tx:
-            expires = None if days is None else tx.now() + days * DAY
-            made = _insert(tx, token, name, role, scope, expires)
+            made = _insert(tx, token, name, role, scope, None if days is None else tx.now() + days * DAY)
         self.refresh()
         return made
 

@@ -48,7 +48,9 @@ def backup(url: str, out: str | os.PathLike[str]) -> None:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         if source is None:
             with closing(open_store(url)) as store, closing(open_store(f"sqlite:///{draft}")) as file:
-                file.migrate()
+                with store.transaction() as tx:
+                    (last,) = tx.one("SELECT max(number) FROM migration")
+                file.migrate(last)
                 copy(store, file, file)
         else:
             with closing(_opened(source)) as read, closing(sqlite3.connect(draft)) as write:

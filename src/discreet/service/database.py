@@ -129,8 +129,8 @@ class Database(ABC):
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def migrate(self) -> int:
-        """Migrate the tables to this version; returns the number of the last migration."""
+    def migrate(self, upto: float = math.inf) -> int:
+        """Migrate the tables to this version, or an earlier one; returns the number of the last migration."""
         with self.transaction() as tx:
             self._lock_tables(tx)
             tx.do(
@@ -139,7 +139,7 @@ class Database(ABC):
             )
             last = int(tx.one("SELECT coalesce(max(number), 0) FROM migration")[0])
             for number, script in migrations():
-                if number > last:
+                if last < number <= upto:
                     for statement in statements(script.format(**self.dialect)):
                         tx.do(statement)
                     tx.do("INSERT INTO migration VALUES (?, ?)", number, tx.now())

@@ -407,8 +407,7 @@ class DecisionEngine:
                 continue
             block.served += 1
             limit = live.people.max_rounds_per_person
-            where = (*block.key, offset)
-            one = ServedDecision(*where, pseudonym, live.population, live.period, limit)
+            one = ServedDecision(*block.key, offset, pseudonym, live.population, live.period, limit)
             self._served.append((one, None))
             self._dirty[block.key] = block
             self._begin_group()
@@ -489,8 +488,7 @@ class DecisionEngine:
 
     def _close_old(self, live: Live) -> None:
         """Close blocks leased long ago: blocks are aggregated in order, so an open one delays later ones."""
-        longest = max(_OLD, live.config.outcome_wait)
-        while live.blocks and clock() - live.blocks[0].since > longest:
+        while live.blocks and clock() - live.blocks[0].since > max(_OLD, live.config.outcome_wait):
             self._close(live.blocks.popleft())
 
     # --- groups ----------------------------------------------------------------------------------
@@ -669,6 +667,5 @@ def _answer(future: asyncio.Future[Any] | None, found: object) -> None:
 
 
 def _log(error: Exception) -> None:
-    expected = isinstance(error, Fenced | StoreError)
-    level = logging.WARNING if expected else logging.ERROR
+    level = logging.WARNING if isinstance(error, Fenced | StoreError) else logging.ERROR
     logger.log(level, "the worker will try again", exc_info=error)

@@ -217,7 +217,8 @@ class SideProcess:
     """Runs tasks in one side process, one at a time, for at most ``seconds`` of processor time each.
 
     Its priority is low, so a task may take longer by the clock: up to ``patience`` seconds. Up to ``most``
-    tasks may wait, and ``remembered`` answers are cached. An exception in a task becomes a ValueError.
+    tasks may wait, and ``remembered`` answers are cached. A refusal becomes a ValueError with its text, any
+    other exception a RuntimeError with the name of its type.
     """
 
     def __init__(
@@ -277,7 +278,7 @@ class SideProcess:
             self._end()
             raise TooLong from None
         if not done:
-            raise ValueError(found)
+            raise found
         return found
 
 
@@ -291,8 +292,10 @@ def _work(pipe: Any) -> None:
             signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
             try:
                 answer = True, work(*given)
+            except (ValueError, TypeError, NotImplementedError) as error:
+                answer = False, ValueError(str(error))
             except Exception as error:
-                answer = False, str(error)
+                answer = False, RuntimeError(type(error).__name__)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             pipe.send(answer)
 
@@ -310,8 +313,7 @@ def listening(host: str, port: int) -> socket.socket:
         found = socket.socket(fileno=_FIRST)
         found.set_inheritable(False)
         return found
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family)
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

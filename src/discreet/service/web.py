@@ -407,8 +407,7 @@ class Form:
                 return None
             groups[found["name"]] = [one.strip() for one in found["items"].split(";") if one.strip()]
             limits[found["name"]] = int(found["limit"] or 1)
-        named = [item for group in groups.values() for item in group]
-        if groups and sorted(named) != sorted(items):
+        if groups and sorted(item for group in groups.values() for item in group) != sorted(items):
             self.errors["groups"] = "Every item has to be in one group, and no other one."
         return ConstraintConfig(groups=groups, limits=limits) if groups else None
 
@@ -1195,7 +1194,7 @@ def instrumented(app: App, settings: ServiceSettings) -> Instrumented:
         inner = CORSMiddleware(
             app,
             allow_origins=[one.strip() for one in settings.origins.split(",")],
-            allow_methods=["POST"],
+            allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "idempotency-key"],
         )
     return Instrumented(inner, *told)

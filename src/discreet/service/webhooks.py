@@ -1,8 +1,8 @@
 """Webhooks: every release of an experiment is sent to addresses set by operators, signed, in order.
 
 A release that was accepted (any 2xx) is not sent again, unless a crash leaves that unknown: receivers
-deduplicate by ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow receiver does
-not delay others. What is sent is what analysts can read, and was committed before. The signature is
+deduplicate by ``epoch`` and ``seq``. Others are tried again, with growing pauses, up to a day apart. A slow
+receiver delays no other. What is sent is what analysts can read, and was committed before. The signature is
 ``HMAC-SHA256(secret, time + "." + body)`` in hexadecimal (``Discreet-Signature: t=TIME,v1=SIGNATURE``).
 
 An address must be public: names are resolved here, every address of a name must be global, and the connection

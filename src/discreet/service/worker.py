@@ -325,6 +325,14 @@ class Worker:
         (forgot,) = tx.one("SELECT forgot FROM population WHERE id = ?", population)
         return max(self.period(people), begun or "", str(forgot))
 
+    def _check_latest(self, tx: Transaction, population: int, people: PopulationConfig, period: str) -> None:
+        """Refuse a period that is over or frozen by now. Until the commit nobody is forgotten or erased."""
+        ((frozen,),) = tx.locked("SELECT frozen FROM population WHERE id = ?", population)
+        if frozen >= period:
+            raise Frozen("what was spent in this period is not known")
+        if self.latest(tx, population, people) != period:
+            raise Fenced("another period has begun meanwhile")
+
     # --- populations and experiments -------------------------------------------------------------
 
     def create_population(self, name: str, config: PopulationConfig) -> int:
@@ -357,8 +365,7 @@ class Worker:
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
         with self._named(name), self.store.transaction() as tx:
             check_room(tx, whose, config.share)
-            if tx.one("SELECT frozen FROM population WHERE id = ?", whose)[0] != frozen:
-                raise Frozen("a backup was restored meanwhile")
+            self._check_latest(tx, whose, people, period)
             row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
             tx.do(
                 "INSERT INTO experiment (population, name, config, status, epoch, period, outcome_wait,"
@@ -618,6 +625,7 @@ class Worker:
             )
             if left and one.status != FROZEN:
                 raise Fenced("a block was leased meanwhile: it is aggregated first")
+            self._check_latest(tx, one.population, one.people, one.period)
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
             if not one.config.warm_start:  # else the last model, which is public, serves until there is one
@@ -831,8 +839,7 @@ class Worker:
     def delete_population(self, name: str) -> None:
         """Delete a population; refused (`InUse`) unless all of its experiments, if any, were deleted."""
         with self.store.transaction() as tx:
-            found = tx.locked("SELECT id FROM population WHERE name = ?", name)
-            if not found:
+            if not (found := tx.locked("SELECT id FROM population WHERE name = ?", name)):
                 raise LookupError("population")
             ((number,),) = found
             if tx.one("SELECT 1 FROM experiment WHERE population = ?", number) or tx.one(
@@ -858,10 +865,9 @@ class Worker:
         stays: it has been paid for. Their pseudonym is kept; linking it to them takes the pseudonym key.
         """
         with self.store.transaction() as tx:  # first: later aggregation sees nothing of them
-            found = tx.one("SELECT id, config FROM population WHERE name = ?", name)
-            if found is None:
+            if not (found := tx.locked("SELECT id, config FROM population WHERE name = ?", name)):
                 raise LookupError("population")
-            population, people = int(found[0]), PopulationConfig.read(found[1])
+            population, people = int(found[0][0]), PopulationConfig.read(found[0][1])
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
             now = {self.period(people), self.latest(tx, population, people)}
             periods = sorted(now | {one for (one,) in past})  # experiments may still be in earlier periods
