@@ -13,9 +13,9 @@ shortened to length 1. The baseline is projected online gradient descent with st
 rows and the same ball, a being the best of six in hindsight.
 
 Settled on adult itself, at epsilon 1, by looking at the loss, which no account here pays for: the features
-and their form, the divisor 3.2, the ball's radius, from which the learner takes its regularisation (20
+and their form, the divisor 3.2, the ball's radius, from which the learner takes its regularization (20
 instead of 30: 1.23 times the baseline instead of 1.21), and the "optimistic" rule (the certified
-regularisation: 1.30). Breast cancer takes the same radius and rule, too optimistic ones for so few people.
+regularization: 1.30). Breast cancer takes the same radius and rule, too optimistic ones for so few people.
 
 Exponents of the bandit forms, and what was tried: two coordinates, one run, up to 100,000 rounds gave .73
 with curvature and .88 without; one coordinate, means of 6 runs up to 100,000 gave .77 and .83. Three of these
@@ -122,7 +122,7 @@ def logistic(name: str, people: Logistic, runs: int) -> dict[str, Any]:
     found["epsilon"] = {
         str(epsilon): average(dc.Budget(epsilon, 1e-6), regularization="optimistic") for epsilon in EPSILONS
     }
-    found["at 1, certified regularisation"] = average(dc.Budget(1.0, 1e-6))
+    found["at 1, certified regularization"] = average(dc.Budget(1.0, 1e-6))
     found["at 1, binary tree"] = average(dc.Budget(1.0, 1e-6), regularization="optimistic", sums="tree")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -252,7 +252,7 @@ def _epsilon_plot(plt: Any, streams: dict[str, Any]) -> None:
 def show(streams: dict[str, Any]) -> float:
     """Print the table; how adult at epsilon 1 compares with gradient descent."""
     who = ["all zeros", "best fixed point", "baseline", "not private", *(f"epsilon {e:g}" for e in EPSILONS)]
-    who += ["at 1, certified regularisation", "at 1, binary tree", "at 1, published constants"]
+    who += ["at 1, certified regularization", "at 1, binary tree", "at 1, published constants"]
     named = {"baseline": "online gradient descent, best rate"}
     rows = [[named.get(name, name), *(_shown(found, name) for found in streams.values())] for name in who]
     print(table(["average logistic loss", *streams], rows))

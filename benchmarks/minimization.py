@@ -1,4 +1,4 @@
-"""Private submodular minimisation: cost of the chosen sets, and exponents of regret.
+"""Private submodular minimization: cost of the chosen sets, and exponents of regret.
 
     python -m benchmarks.minimization [--streams 3] [--runs 3] [--most 1000000]
 
@@ -8,7 +8,7 @@ features; every person's weights are scaled to a bound of 1. Three streams, by t
 others. Epsilon 1, delta 1e-6 where noise is Gaussian, one person replaced. "closed" is the share of the gap
 between a random set and the best fixed set (found among all 2^20) that the average cost of a learner closes.
 Learners on trees run once on each stream, the others ``--runs`` times. "optimistic" is the option of that
-name: the regularisation of a learner without noise, with no constant that was settled on these streams. Those
+name: the regularization of a learner without noise, with no constant that was settled on these streams. Those
 of Thompson sampling were settled on such streams of other seeds.
 
 Also the growth of the regret with the number of rounds, on such streams with 5 items at epsilon 4, with the
@@ -63,7 +63,7 @@ FULL: dict[str, Make] = {
     "pure epsilon, spherical tree": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, PURE, noise="spherical", seed=s
     ),
-    "published regularisation, Laplace tree": lambda s: SubmodularMinimizer(
+    "published regularization, Laplace tree": lambda s: SubmodularMinimizer(
         ITEMS, ROUNDS, PURE, regularization=math.sqrt(ROUNDS), seed=s
     ),
     "published constants (paper 001)": lambda s: SubmodularMinimizer(
@@ -240,7 +240,7 @@ def main() -> int:
         grown,
         "minimization.png",
         "cost beyond the best fixed set",
-        "Submodular minimisation, 5 items, epsilon 4",
+        "Submodular minimization, 5 items, epsilon 4",
     )
     print("missed: " + "; ".join(missed) if missed else "all floors met")
     return 1 if missed else 0

@@ -1,4 +1,4 @@
-"""Time private submodular minimisation beside NumPy, in one run: directed cuts with prices, 100 items.
+"""Time private submodular minimization beside NumPy, in one run: directed cuts with prices, 100 items.
 
 `SubmodularMinimizer.run` takes the whole stream of 100,000 people. NumPy is timed on fewer rounds of the same
 stream, because its rounds all cost the same. Both sides are timed in turn, in processor time, best of several
@@ -12,7 +12,7 @@ Three NumPy versions, from the first that works to the last that pays:
 - "chain at once" is the same algorithm by somebody who knows NumPy: all sets of the chain are the rows of one
   array, and the person's costs of all of them one product. It works for any cost that can be evaluated so.
 - "tuned" knows that people are cuts, and does what the library does as well as NumPy can: the gradient in one
-  go from the arcs (ties aside, which only the first round has), the square-root factorisation in two matrix
+  go from the arcs (ties aside, which only the first round has), the square-root factorization in two matrix
   products a round, coins and floating-point Gaussian noise (ours is exact, from secure randomness) drawn for
   all rounds at once. What the library gains on it is what compiling gains, and the rest is the algorithm.
 

@@ -8,7 +8,7 @@ stock_code, quantity, customer_id) with items.csv.gz (stock_code). Prints tables
 benchmarks/results/offline.json; ``--quick`` makes a tenth of the runs and stores nothing.
 
 Uber. The set-up of Chaturvedi, Nguyen and Zakynthinou (AAAI 2021), experiment 1, with the corners, grid and
-normalising distance of the code they published: 100 pickups in a quadrilateral around Manhattan, April 2014,
+normalizing distance of the code they published: 100 pickups in a quadrilateral around Manhattan, April 2014,
 100 candidate places (a grid of 20, and the north corner 80 times), f(S) = sum over pickups of 1 - L1 distance
 to the nearest place of S; epsilon .1, delta .001, 400 runs, a fresh sample in each. Their DP-greedy column
 draws with weights exp(e f / 2), k e^2 + 2 e sqrt(2 k ln(1/delta)) = epsilon. Their sample of pickups is not
@@ -57,7 +57,7 @@ REPORTED = {
 CLOSED_FLOOR = 0.45
 SERVED_FLOOR = 0.99
 DELTA = 1e-6
-# Corners of the quadrilateral around Manhattan, (lat, lon), and the normalising distance, as in their code.
+# Corners of the quadrilateral around Manhattan, (lat, lon), and the normalizing distance, as in their code.
 WEST, SOUTH, EAST, NORTH = np.array([[40.71315, -74.03], [40.7, -73.99197], [40.80, -73.93], [40.82, -73.96]])
 NORM = max(
     float(np.abs(a - b).sum()) for a, b in ((NORTH, SOUTH), (EAST, WEST), (NORTH, WEST), (EAST, SOUTH))

@@ -82,8 +82,8 @@ def main() -> None:
         "Laplace, 100,000 coordinates": (noise("laplace", 100_000), 50.0),
         "tree step, d=1,000": (sums(TreeSum, 1_000), None),
         "tree step, d=100,000": (sums(TreeSum, 100_000), 50.0),
-        "sqrt factorised step, d=1,000": (sums(FactorizedSum, 1_000), None),
-        "sqrt factorised step, d=100,000": (sums(FactorizedSum, 100_000), 50.0),
+        "sqrt factorized step, d=1,000": (sums(FactorizedSum, 1_000), None),
+        "sqrt factorized step, d=100,000": (sums(FactorizedSum, 100_000), 50.0),
         "BLT step, d=1,000": (sums(FactorizedSum, 1_000, method="blt"), None),
         "BLT step, d=100,000": (sums(FactorizedSum, 100_000, method="blt"), 50.0),
     }

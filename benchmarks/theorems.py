@@ -34,7 +34,7 @@ from tools.results import store
 TITLES = {
     theorems.SETS: "Sets",
     theorems.BANDIT: "Sets, bandit feedback",
-    theorems.COSTS: "Costs to minimise",
+    theorems.COSTS: "Costs to minimize",
     theorems.POINTS: "Points",
 }
 

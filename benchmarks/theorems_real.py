@@ -153,7 +153,7 @@ def set_checks(folder: Path, epsilon: float) -> list[Check]:
             printed=hedged,
         ),
         check(
-            "experts on factorised sums",
+            "experts on factorized sums",
             "RunningSumSelector",
             SETS,
             lambda t, s: RunningSumSelector(n, k, t, loose, seed=s),
@@ -289,7 +289,7 @@ def many_items(folder: Path) -> list[Check]:
             lambda t, s: HedgeSelector(n, 5, t, budget, resample_every="auto", seed=s),
         ),
         check(
-            "experts on factorised sums",
+            "experts on factorized sums",
             "RunningSumSelector",
             SETS,
             lambda t, s: RunningSumSelector(n, 5, t, budget, resample_every="auto", seed=s),

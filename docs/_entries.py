@@ -16,7 +16,7 @@ PARAMETERS = {
     "constraint": "Which sets are allowed; a number stands for `Cardinality`.",
     "include": "Public items that are chosen from the start.",
     "exclude": "Public items that cannot be chosen.",
-    "sums": "How private running sums are factorised.",
+    "sums": "How private running sums are factorized.",
     "candidates": "Public: the only ones that can be chosen, so that noise decides among fewer.",
     "start": "Released estimates of an earlier learner to begin with.",
     "epsilon": "The privacy budget of each person; math.inf for a choice without privacy.",

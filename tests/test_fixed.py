@@ -26,7 +26,7 @@ CHOOSERS = {
 SUMS = {
     "tree": made(privacy.TreeSum, 3, 8, BUDGET, norm_bound=1.0),
     "tree of Laplace noise": made(privacy.TreeSum, 3, 8, BUDGET, norm_bound=1.0, noise="laplace"),
-    "factorised": made(privacy.FactorizedSum, 3, 8, BUDGET, norm_bound=1.0),
+    "factorized": made(privacy.FactorizedSum, 3, 8, BUDGET, norm_bound=1.0),
     "buffered": made(privacy.FactorizedSum, 3, 8, BUDGET, norm_bound=1.0, method="blt"),
 }
 EVENTS = {"p": [0, 1], "i": [0, 1]}
@@ -36,7 +36,7 @@ THINGS = {
     "restored gate": lambda: dc.Gate.from_state(dc.Gate(BUDGET, 0).state()),
     "budget": lambda: BUDGET,
     "share": lambda: BUDGET.share(0.5),
-    "factorisation": lambda: factorizations.square_root(50),
+    "factorization": lambda: factorizations.square_root(50),
     "secure randomness": privacy.SecureRandomness,
     "seeded randomness": lambda: privacy.ReproducibleRandomness(0),
     "account": lambda: dc.Gate(BUDGET).spent,

@@ -187,14 +187,14 @@ def test_nothing_is_said_to_beat_chance_where_chance_is_good_enough(question):
     ],
 )
 def test_horizons_beyond_the_tables_have_a_plan_that_can_be_made(ask):
-    """Buffers are tabulated up to 2^24 rounds, and factorised sums are exact enough up to 2^25."""
+    """Buffers are tabulated up to 2^24 rounds, and factorized sums are exact enough up to 2^25."""
     names = []
     for rounds in (1 << 24, (1 << 24) + 1, 1 << 25, (1 << 25) + 1, 10**8):
         question = ask(rounds, dc.Budget(1.0, 1e-6)).question
-        factorised = [one for one in question.candidates() if one.settings.get("sums") in ("sqrt", "blt")]
-        for one in factorised:
+        factorized = [one for one in question.candidates() if one.settings.get("sums") in ("sqrt", "blt")]
+        for one in factorized:
             assert question.build(one, 0).rounds in (rounds, None)
-        names.append({one.settings["sums"] for one in factorised})
+        names.append({one.settings["sums"] for one in factorized})
     assert names == [{"sqrt", "blt"}, {"sqrt"}, {"sqrt"}, set(), set()]
     assert ask(10**8, dc.Budget(1.0, 1e-6)).learner(seed=0).rounds == 10**8
 

@@ -106,7 +106,7 @@ def bytes_differ(device: Device) -> int:
                     seen |= set(np.unique(own).tolist())
                     looked += 1
             wrong += len(seen) > 1
-    print(f"bytes of normalised vectors: {looked:,} populations, {wrong} people's bytes depended on others")
+    print(f"bytes of normalized vectors: {looked:,} populations, {wrong} people's bytes depended on others")
     return wrong
 
 

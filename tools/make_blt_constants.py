@@ -1,7 +1,7 @@
 """Finds the constants that ``discreet.privacy.factorizations.buffered`` ships, and writes them.
 
-For each horizon T = 2^4 .. 2^24 it minimises column_norm(T) * row_norm(T) over encoders with K buffers,
-and keeps the fewest buffers (2 to 6) that cost at most 1 % more than the square-root factorisation.
+For each horizon T = 2^4 .. 2^24 it minimizes column_norm(T) * row_norm(T) over encoders with K buffers,
+and keeps the fewest buffers (2 to 6) that cost at most 1 % more than the square-root factorization.
 
 The search runs over the gaps 1 - decay of the encoder (its poles) and of its inverse (its zeros). In an
 encoder with positive weights these interlace, pole < zero < pole < ... < zero < 1, and any interlacing
@@ -97,7 +97,7 @@ def search(rounds: int, buffers: int, warm: list[Vector], rng: np.random.Generat
 
 
 def square_root_error(rounds: int) -> float:
-    """The error of the exact square-root factorisation: sum over j < T of (binom(2j, j) / 4^j)^2."""
+    """The error of the exact square-root factorization: sum over j < T of (binom(2j, j) / 4^j)^2."""
     total, coefficient, done, block = 1.0, 1.0, 1, 2**20
     while done < rounds:
         j = np.arange(done, min(done + block, rounds), dtype=np.float64)

@@ -104,8 +104,8 @@ class _EntropicSplit:
     def most_violated(self, items, below):
         """The set among ``items`` whose current sum exceeds its rank the most; empty if none does.
 
-        Minimising rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to
-        x falls short of x; a minimiser is among the prefixes, whose ranks one greedy pass tells.
+        Minimizing rank(A) - x(A) is a nearest-point problem: sort the items by how far the base nearest to
+        x falls short of x; a minimizer is among the prefixes, whose ranks one greedy pass tells.
         """
         x = np.exp(self.log_x[items])
 

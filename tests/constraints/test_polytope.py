@@ -1,4 +1,4 @@
-"""Linear maximisation, projections, membership and decomposition, checked against every vertex."""
+"""Linear maximization, projections, membership and decomposition, checked against every vertex."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_knapsack_projections_satisfy_the_variational_inequality(bag, seed):
 @pytest.mark.parametrize("name", CLASSES)
 @quick
 @given(st.data(), seeds)
-def test_points_of_the_polytope_are_recognised_project_to_themselves_and_decompose(name, data, seed):
+def test_points_of_the_polytope_are_recognized_project_to_themselves_and_decompose(name, data, seed):
     case = data.draw(CLASSES[name])
     rng = np.random.default_rng(seed)
     vertices = case.vertices()

@@ -277,7 +277,7 @@ def test_choices_that_are_not_seen_are_an_error():
 
 
 def test_enumerated_divergences_are_those_of_the_formula():
-    """One pick between two candidates: randomised response."""
+    """One pick between two candidates: randomized response."""
     p = measures.distribution(lambda: dc.Gate(dc.Budget(2.0), 0).choose([0.0, 1.0], 1.0, 1.0))
     q = {0: p[1], 1: p[0]}
     assert p[1] == pytest.approx(math.e / (1 + math.e))
@@ -333,7 +333,7 @@ def test_alike_candidates_can_be_taken_together():
 
 
 def test_losses_of_choices_and_numbers_add_up():
-    """Two candidates by randomised response, and a number with noise that tells which world it is."""
+    """Two candidates by randomized response, and a number with noise that tells which world it is."""
     for law, delta in (("laplace", 0.0), ("gaussian", 0.1)):
         budget = dc.Budget(4.0, delta)
 

@@ -84,7 +84,7 @@ def noises(rng, count, size):
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 128, 133, 400])
-def test_steps_of_a_factorised_sum_are_those_in_numpy(size):
+def test_steps_of_a_factorized_sum_are_those_in_numpy(size):
     rng, found = np.random.default_rng(size), factorization("sqrt", 500)
     noise, given = noises(rng, 20, size), vectors(rng, 20, size)
     decays, weights = found.decays, found.weights

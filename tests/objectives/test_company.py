@@ -230,7 +230,7 @@ def _unlucky(width: int) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("width", [9, 130, 1000])
-def test_normalised_bytes_are_the_same_in_any_company(backend, width) -> None:
+def test_normalized_bytes_are_the_same_in_any_company(backend, width) -> None:
     device = device_of(backend)
     items = np.eye(1, width)
     layouts = LAYOUTS if device is NUMPY else {"rows": LAYOUTS["rows"]}

@@ -149,7 +149,7 @@ def test_mixtures_have_a_bound_of_their_own() -> None:
         Mixture([(1.0, 3)])  # type: ignore[list-item]
 
 
-def test_normalised_weights_keep_the_bound_and_the_sensitivity_counts_the_excess() -> None:
+def test_normalized_weights_keep_the_bound_and_the_sensitivity_counts_the_excess() -> None:
     weights = np.random.default_rng(0).random((1000, 7))
     weights /= weights.sum(axis=1, keepdims=True)
     assert weights.sum(axis=1).max() > 1

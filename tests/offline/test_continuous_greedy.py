@@ -771,7 +771,7 @@ def test_picks_exceed_their_bound_as_rarely_as_stated():
         assert (lost > limit).sum() <= stats.binom.ppf(1.0 - 1e-9, runs, chance)
 
 
-def test_the_number_of_steps_minimises_the_certificate():
+def test_the_number_of_steps_minimizes_the_certificate():
     budget = dc.Budget(1.0, 1e-6)
     constraint = CONSTRAINTS["partition"]
     for noise, people in itertools.product(("exponential", "laplace", "gaussian"), (500, 50_000)):
@@ -1090,7 +1090,7 @@ def test_tight_noise_is_what_theory_allows():
     assert joined.rate == pytest.approx(math.sqrt(8 * budget.rho / 40))
 
 
-def test_published_steps_minimise_the_printed_bound():
+def test_published_steps_minimize_the_printed_bound():
     harmonic = sum(1 / j for j in range(1, 21))
 
     def printed(steps, single=5000.0, reach=5.0):

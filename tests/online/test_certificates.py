@@ -470,7 +470,7 @@ def test_printed_bounds_of_bandits():
 
 
 def test_certificates_of_leaders():
-    """Round by round, with every part of the regularisation, and cut where a round cannot lose more."""
+    """Round by round, with every part of the regularization, and cut where a round cannot lose more."""
     rounds, slope, radius, diameter, curved, held, grown = 500, 3.0, 1.5, 2.5, 0.7, 11.0, 0.3
     for noise, capped in ((2.0, False), (40.0, True)):
         strengths = [held + t * curved + (t - 1) * grown for t in range(1, rounds + 1)]
@@ -503,7 +503,7 @@ def test_certificates_of_leaders():
 
 
 def test_settings_of_one_point():
-    """What is not given: the batch where its spread is least, beta and the regularisation by a search."""
+    """What is not given: the batch where its spread is least, beta and the regularization by a search."""
     rounds, p, slope, r, radius, width = 10**6, 3, 2.0, 0.8, 1.5, 1.2
     for scale, batch in ((2.5, 6), (0.1, 1), (1e9, rounds)):
         found = convex.one_point(rounds, p, slope, r, radius, width, scale)
@@ -614,7 +614,7 @@ def test_losses_of_greedy_picks():
         assert greedy.knapsack_loss(bag, n, picks, rate, ends, people, bound) == pytest.approx(wanted)
 
 
-def test_certificates_of_minimisation():
+def test_certificates_of_minimization():
     n, rounds, held, noise, bound, g, batch, scale = 6, 10**6, 900.0, 2.5, 3.0, 0.3, 4, 1.5
     assert minimization.trivial_cost(rounds, bound) == 6 * rounds
     for free, square, most in ((False, 8.0, 4.0), (True, 5.0, 3.0)):

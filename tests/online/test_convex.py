@@ -301,8 +301,8 @@ def test_losses_that_lead_outside_of_their_arrays_are_refused():
 
 @pytest.mark.parametrize("domain", [Ball(3, 0.5, [0.1, 0.0, 0.0]), Box([0.0] * 3, [0.3] * 3), Simplex(3)])
 @pytest.mark.parametrize(("curved", "regularization"), [(0.7, 0.0), (0.0, 2.0), (0.7, 2.0)])
-def test_the_closed_form_is_the_minimiser(domain, curved, regularization):
-    """Without noise every point is the minimiser of the quadratics, as a general solver finds it."""
+def test_the_closed_form_is_the_minimizer(domain, curved, regularization):
+    """Without noise every point is the minimizer of the quadratics, as a general solver finds it."""
     rng = np.random.default_rng(0)
     costs = rng.normal(size=(6, 3))
     learner = ApproximateLeader(
@@ -528,7 +528,7 @@ def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
 
 
 @pytest.mark.parametrize("epsilon", [0.7, 40.0])
-def test_published_noise_is_for_costs_with_their_regulariser(epsilon):
+def test_published_noise_is_for_costs_with_their_regularizer(epsilon):
     """Section 2.1 runs Algorithm 1 on f + H/2 |w|^2: a tree for the norm L + H R, where people move 2 L.
 
     The bandit form sees values of such costs, up to B + H R^2 / 2. Stored numbers say only that this stays.
@@ -557,7 +557,7 @@ def test_published_noise_is_for_costs_with_their_regulariser(epsilon):
     ],
 )
 def test_published_bandit_constants_have_the_printed_exponents(adversary, curved, power):
-    """Theorem 6, and T^(3/4) without curvature: what noise, regulariser, exploring and watching cost."""
+    """Theorem 6, and T^(3/4) without curvature: what noise, regularizer, exploring and watching cost."""
 
     def cost(rounds):
         share = spend_from(PURE, None)
@@ -961,8 +961,8 @@ def test_a_cost_vector_that_was_not_declared_is_refused():
         learner.learn([0.5, -0.5])
 
 
-def test_published_regulariser_grows_by_the_round():
-    """Algorithm 1 on f + H/2 |w|^2, the regulariser's gradient in the clear: w = -v / (t H), projected."""
+def test_published_regularizer_grows_by_the_round():
+    """Algorithm 1 on f + H/2 |w|^2, the regularizer's gradient in the clear: w = -v / (t H), projected."""
     learner = _leader(PURE, calibration="published", domain=Ball(2, 1.0))()
     learner.choose()
     learner.learn((lambda _: 0.0, lambda _: [1.0, 0.0]))
@@ -1081,7 +1081,7 @@ def test_linear_regret_is_within_the_certificate(stream, budget):
 )
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_the_certificate_of_one_point_term_by_term(curved, regularization, radius, adaptive):
-    """Written out: regulariser, a term for each batch, exploring, and what an adaptive adversary adds."""
+    """Written out: regularizer, a term for each batch, exploring, and what an adaptive adversary adds."""
     rounds, p, slope, r, width, scale, beta = 10**6, 3, 2.0, 0.8, 1.2, 2.5, 0.1
     batch = 1 if adaptive else 4
     each = (p / beta) ** 2 * (batch**2 * width**2 / 4.0 + 2.0 * scale**2)  # noise has variance 2 scale^2
@@ -1105,13 +1105,13 @@ def test_certificates_of_linear_costs_term_by_term():
     )
 
 
-def test_optimistic_is_less_regularised_and_certified_for_what_it_is():
+def test_optimistic_is_less_regularized_and_certified_for_what_it_is():
     careful, bold = _leader()(rounds=5000), _leader(regularization="optimistic")(rounds=5000)
     assert bold.regularization < careful.regularization
     assert bold.certified_regret > careful.certified_regret
 
 
-def test_regularisation_is_the_best_one():
+def test_regularization_is_the_best_one():
     for curved in (0.0, 1.0):
         question = (10_000, 1.0, 2.0, 4.0, 50.0, curved)
         best = bounds.best_regularization(*question)
@@ -1131,7 +1131,7 @@ def test_sums_of_the_certificate(top, start, slope, most):
 
 @pytest.mark.parametrize("curved", [1e-8, 1e-12, 1e-16, 1e-30, 5e-324])
 def test_hardly_curved_costs_are_certified_like_others(curved):
-    # A difference of two digammas was 0 beside a large regulariser: 1e-6 was certified, and played for.
+    # A difference of two digammas was 0 beside a large regularizer: 1e-6 was certified, and played for.
     question, streams = (1000, 1.0, 1.0, 2.0, 5.0), (2, 1.0, 1.0, 1.0, 2.0, 2.0)
     best = bounds.best_regularization(*question, curved)
     wanted = math.fsum(6.0 / (curved * t + best) for t in range(1, 1001)) + best / 2.0

@@ -1,4 +1,4 @@
-"""Submodular minimisation: gradients, releases, certificates, and the protocol."""
+"""Submodular minimization: gradients, releases, certificates, and the protocol."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _losses(make, first, second, rounds, norm):
 
 @pytest.mark.parametrize("sums", ["sqrt", "blt"])
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
-def test_factorised_sums_lose_exactly_mu(sums, neighbours):
+def test_factorized_sums_lose_exactly_mu(sums, neighbours):
     budget = dc.Budget(1.0, 1e-6, neighbours)
 
     def make():
@@ -551,10 +551,10 @@ def _spheres(rng, n):
 
 def test_the_averages_behind_the_certificate_are_not_understated():
     vectors, share = VectorBounds(2, 2, norm_bound=1.0, apart=1.0), BUDGET.share()
-    factorised = SumSpec(vectors, 3000, "sqrt")
-    event = factorised.event(share)
-    exact = np.mean([factorised.noise_std(event, t) for t in range(1, 3001)])
-    assert exact <= factorised.mean_deviation(event) * (1 + 1e-6) <= 1.05 * exact
+    factorized = SumSpec(vectors, 3000, "sqrt")
+    event = factorized.event(share)
+    exact = np.mean([factorized.noise_std(event, t) for t in range(1, 3001)])
+    assert exact <= factorized.mean_deviation(event) * (1 + 1e-6) <= 1.05 * exact
     for rounds in (2, 9, 64, 65, 1000):
         nodes = [0] + [2 if t == 1 << tree_levels(rounds - 1) else t.bit_count() for t in range(1, rounds)]
         assert np.mean(nodes) <= BinaryTree(rounds).mean_draws

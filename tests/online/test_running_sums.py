@@ -73,7 +73,7 @@ def _worst_loss(make, n_items, k, rounds, norm, rows=None):
 
 @pytest.mark.parametrize("sums", ["sqrt", "blt"])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_factorised_release_loses_at_most_mu(sums, batch):
+def test_factorized_release_loses_at_most_mu(sums, batch):
     def make():
         return RunningSumSelector(6, 2, 6, BUDGET, sums=sums, resample_every=batch, seed=0)
 

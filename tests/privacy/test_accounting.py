@@ -275,7 +275,7 @@ def test_choices_match_a_dense_rdp_accountant(count):
     width = 0.06
     account = _account((pv.ExponentialChoice(0.03, 2.0), count))
     accountant = rdp.RdpAccountant(1 + np.geomspace(1e-2, 1e5, 20_001))
-    for _ in range(1):  # one zCDP event of the summed rho; never its randomised-response count
+    for _ in range(1):  # one zCDP event of the summed rho; never its randomized-response count
         accountant.compose(dp_accounting.ZCDpEvent(count * width**2 / 8))
     oracle = min(accountant.get_epsilon(1e-6), count * width)
     assert account.epsilon(1e-6) == pytest.approx(oracle, rel=1e-4)

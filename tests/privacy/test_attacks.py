@@ -18,7 +18,7 @@ KINDS = [([[0, 2], [0, 0]], [0, 0]), ([[0, 0], [2, 0]], [-1, 0]), ([[0, 0]] * 2,
 
 @cache
 def responses_delta(sizes, mu, rounds, epsilon):
-    """Delta of randomised responses of these epsilons beside Gaussian noise: every outcome, in 50 digits."""
+    """Delta of randomized responses of these epsilons beside Gaussian noise: every outcome, in 50 digits."""
     with mpmath.workdps(50):
         *sizes, mu, epsilon = (mpmath.mpf(repr(number)) for number in (*sizes, mu, epsilon))
         sizes, mu, total = [e * rounds for e in sizes], mu * rounds, mpmath.mpf(0)
@@ -33,7 +33,7 @@ def responses_delta(sizes, mu, rounds, epsilon):
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("mu", [0.0, 1e-4, 0.5, 12.0])
 @pytest.mark.parametrize("sizes", [(1.0,), (0.5, 0.5, 0.01), (20.0,), (30.0, 30.0), (1e-5,) * 6])
-def test_no_curve_is_below_the_outcomes_of_randomised_response(sizes, mu, rounds):
+def test_no_curve_is_below_the_outcomes_of_randomized_response(sizes, mu, rounds):
     """Laplace noise may be as bad as a response of its epsilon, a choice as one of half its range."""
     points = sum(sizes) * rounds / 2, sum(sizes) * rounds + mu
     for choices, definition in itertools.product((False, True), (None, "pure", "zcdp", "gdp")):

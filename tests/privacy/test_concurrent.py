@@ -149,7 +149,7 @@ def _asked(gate, wishes):
 
 
 def _after(pure, mu, epsilon):
-    """The delta of these answers at an epsilon of any sign: randomised responses, then a Gaussian."""
+    """The delta of these answers at an epsilon of any sign: randomized responses, then a Gaussian."""
     total = np.zeros_like(epsilon)
     for signs in itertools.product((1.0, -1.0), repeat=len(pure)):
         chance = math.prod(1.0 / (1.0 + math.exp(-sign * e)) for sign, e in zip(signs, pure, strict=True))

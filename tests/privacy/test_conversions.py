@@ -64,7 +64,7 @@ def _renyi(p, q, order):
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
-def test_pure_rho_bounds_randomised_response_at_every_order(epsilon):
+def test_pure_rho_bounds_randomized_response_at_every_order(epsilon):
     p = (1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon)))
     worst = max(_renyi(p, p[::-1], order) / order for order in 1 + np.geomspace(1e-4, 1e3, 400))
     claimed = float(cv.pure_rho(Fraction(repr(epsilon))))

@@ -1,4 +1,4 @@
-"""Toeplitz factorisations of the prefix sums, against dense matrices, exact fractions and streams."""
+"""Toeplitz factorizations of the prefix sums, against dense matrices, exact fractions and streams."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_errors_known_from_the_literature(rounds: int, theory: float) -> None:
     assert buffered(rounds).worst_error == pytest.approx(theory, rel=0.02)
 
 
-def test_tabulated_constants_are_minimisers() -> None:
+def test_tabulated_constants_are_minimizers() -> None:
     text = resources.files("discreet.privacy").joinpath("blt_constants.json").read_text("utf-8")
     table = json.loads(text)
     assert [int(horizon) for horizon in table] == [2**power for power in range(4, 25)]

@@ -41,7 +41,7 @@ def patterns(rounds, times, apart):
 
 
 def toeplitz(found):
-    """The matrix C of a factorisation."""
+    """The matrix C of a factorization."""
     coefficients = encoder_column(found, found.rounds)
     lags = np.subtract.outer(np.arange(found.rounds), np.arange(found.rounds))
     return np.where(lags >= 0, coefficients[np.maximum(lags, 0)], 0.0)
@@ -64,7 +64,7 @@ def largest(matrix, times, apart):
 
 @pytest.mark.parametrize("make", [square_root, buffered])
 @pytest.mark.parametrize("rounds", [1, 2, 5, ROUNDS])
-def test_norms_of_factorisations_are_those_of_the_worst_columns(make, rounds):
+def test_norms_of_factorizations_are_those_of_the_worst_columns(make, rounds):
     found = make(rounds)
     for apart, times in itertools.product((1, 2, 3, 8), range(1, 6)):
         true = largest(toeplitz(found), times, apart)

@@ -174,7 +174,7 @@ def test_pure_steps_in_other_definitions_are_never_below_the_truth():
                 assert squared == 8 * epsilon  # more than the truth: Phi(-x) <= exp(-x^2/2)/2
                 continue
             mu = mpmath.sqrt(_mpf(squared))
-            # The corner of randomised response is not above the Gaussian curve.
+            # The corner of randomized response is not above the Gaussian curve.
             assert mpmath.erfc(mu / mpmath.sqrt(8)) / 2 <= 1 / (1 + mpmath.exp(e)), epsilon
             less = mu * (1 - mpmath.mpf(10) ** -6)
             assert mpmath.erfc(less / mpmath.sqrt(8)) / 2 > 1 / (1 + mpmath.exp(e)), epsilon
@@ -307,7 +307,7 @@ def test_pure_and_gaussian_parts_add_up_upwards():
         account = _account(dc.Budget(3.0, 1e-6), LaplaceNoise(pure, 1.0), GaussianNoise(mu, 1.0))
 
         def beside(epsilon, pure=pure, mu=mu):
-            """Delta of randomised response beside the Gaussian."""
+            """Delta of randomized response beside the Gaussian."""
             heads = 1 / (1 + mpmath.exp(-mpmath.mpf(pure)))
             far = _gaussian_delta(mu, epsilon + pure)
             return heads * _gaussian_delta(mu, epsilon - pure) + (1 - heads) * far

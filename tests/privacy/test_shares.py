@@ -95,7 +95,7 @@ def _as_much_as_fits(share, seed):
 
 
 WAYS = {
-    "factorised sum": _sum_of_gaussian_noise,
+    "factorized sum": _sum_of_gaussian_noise,
     "tree": _tree("gaussian"),
     "tree, halves combined": _tree("gaussian", variance_reduction=True),
     "Laplace tree": _tree("laplace"),
@@ -105,7 +105,7 @@ WAYS = {
     "Gaussian": _gaussian_numbers,
     "as much as fits": _as_much_as_fits,
 }
-NEEDS_DELTA = {"factorised sum", "tree", "tree, halves combined", "Gaussian"}
+NEEDS_DELTA = {"factorized sum", "tree", "tree, halves combined", "Gaussian"}
 
 
 def _total(gates):

@@ -39,7 +39,7 @@ SUMS = {
     "tree, not private": _made(TreeSum, FREE),
     "square root": _made(FactorizedSum),
     "buffered": _made(FactorizedSum, method="blt"),
-    "factorised, not private": _made(FactorizedSum, FREE),
+    "factorized, not private": _made(FactorizedSum, FREE),
     "gradients, noise ahead": _specified(FactorizedSum, SumSpec(GRADIENTS, ROUNDS), ahead=True),
     "gradients, tree": _specified(TreeSum, SumSpec(GRADIENTS, ROUNDS, "tree")),
     "experts": _specified(TreeSum, EXPERTS, PURE),

@@ -69,7 +69,7 @@ def test_gaussian_tree_loses_at_most_its_mu(rounds, reduced):
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 33])
 @pytest.mark.parametrize("method", ["sqrt", "blt"])
-def test_factorised_sum_loses_at_most_its_mu(rounds, method):
+def test_factorized_sum_loses_at_most_its_mu(rounds, method):
     make = _tree(APPROXIMATE, rounds, kind=FactorizedSum, norm_bound=1.0, method=method)
     losses = [exact_sum_loss(make, *_streams(rounds, place), norm=2) for place in range(min(rounds, 5))]
     assert max(losses) <= APPROXIMATE.mu * (1 + 1e-8)

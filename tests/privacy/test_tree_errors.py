@@ -1,4 +1,4 @@
-"""Errors of the binary tree and of factorisations, by going through all of their rounds."""
+"""Errors of the binary tree and of factorizations, by going through all of their rounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_average_draws_of_a_tree():
 
 @pytest.mark.parametrize("method", ["sqrt", "blt"])
 @pytest.mark.parametrize("rounds", [1, 5, 40, 1000])
-def test_the_mean_error_of_a_factorisation_is_hardly_overstated(method, rounds):
+def test_the_mean_error_of_a_factorization_is_hardly_overstated(method, rounds):
     factors = factorization(method, rounds)
     norms = np.sqrt(np.cumsum(decoder_column(factors, rounds) ** 2))
     mean = math.sqrt(np.sum(encoder_column(factors, rounds) ** 2)) * norms.mean()

@@ -1,4 +1,4 @@
-"""First columns of the encoder and the decoder of a Toeplitz factorisation."""
+"""First columns of the encoder and the decoder of a Toeplitz factorization."""
 
 from __future__ import annotations
 

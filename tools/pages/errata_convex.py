@@ -1,4 +1,4 @@
-"""Evidence for docs/errata.md: regret of submodular minimisation and of convex learners."""
+"""Evidence for docs/errata.md: regret of submodular minimization and of convex learners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def curvature_for_lipschitz() -> str:
     def sizes(p: float, rounds: float = 1e6, epsilon: float = 1.0) -> tuple[float, float]:
         logs = math.log(rounds) ** 2.5
 
-        def bound(h: float) -> float:  # Theorem 4 with L = |C| = 1, and what regularising costs
+        def bound(h: float) -> float:  # Theorem 4 with L = |C| = 1, and what regularizing costs
             return p * (1.0 + h) ** 2 * logs / (epsilon * h) + h * rounds / 2.0
 
         best = math.sqrt(2.0 * p * logs / (epsilon * rounds))
@@ -44,7 +44,7 @@ def curvature_for_lipschitz() -> str:
         for kind in ("published", "tight")
     )
     return (
-        f"The bound of Theorem 4 plus the cost of the regulariser, at T = 10^12, grows as p^{slopes[0]:.2f}"
+        f"The bound of Theorem 4 plus the cost of the regularizer, at T = 10^12, grows as p^{slopes[0]:.2f}"
         f" with the printed H and as p^{slopes[1]:.2f} with H = sqrt(2 p ln^2.5 T / (epsilon T)). On the unit"
         f" ball with p = 5, T = 10^6, epsilon 4 and L = 1, the certificate of the library is"
         f" {big(learner.certified_regret)} for the printed H times L / |C|, {big(better.certified_regret)}"
@@ -57,7 +57,7 @@ def norm_of_expert_costs() -> str:
     rounds = 1e11
     logs = math.log(rounds) ** 2.5
 
-    def least(p: float, length: float) -> float:  # Theorem 4 and regularising, |C| = sqrt 2, at the best H
+    def least(p: float, length: float) -> float:  # Theorem 4 and regularizing, |C| = sqrt 2, at the best H
         def bound(h: float) -> float:
             return p * (length + h * math.sqrt(2.0)) ** 2 * logs / h + h * rounds
 
@@ -75,7 +75,7 @@ def norm_of_expert_costs() -> str:
     )
     return (
         f"A cost vector of 1,000 ones has Euclidean norm {worst:.1f}. Growth from p = 10 to 1,000 at"
-        f" T = 10^11: the bound of Theorem 4 plus the cost of the regulariser, at the best H, grows as"
+        f" T = 10^11: the bound of Theorem 4 plus the cost of the regularizer, at the best H, grows as"
         f" p^{whole:.2f} for costs in [0, 1]^p and as p^{short:.2f} for vectors of norm 1. The certificate of"
         f" `LinearLeader(Simplex(p), 10**11, ..., box=(0, 1))` at epsilon 1 grows as p^{ours:.2f}."
     )

@@ -1,4 +1,4 @@
-"""Evidence for docs/errata.md: regret and utility of submodular maximisation, and claims that hold."""
+"""Evidence for docs/errata.md: regret and utility of submodular maximization, and claims that hold."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def steps_and_free_privacy() -> str:
     return (
         f"n = {n}, rank {rank}, epsilon 1, delta 1e-6. The condition as printed, with constant 1, holds for"
         f" T >= {condition}. The second term of the bound, without its logarithms, is below the first only"
-        f" from T = {needed:.1e}. With K = sqrt(T) and 10^6 rounds, discretisation loses {big(lost)}, while"
+        f" from T = {needed:.1e}. With K = sqrt(T) and 10^6 rounds, discretization loses {big(lost)}, while"
         f" the first term of the bound is {big(displayed)}. The certificate of the library for the published"
         f" settings is {big(learner.certified_regret)}, the trivial bound ({big(trivial(rounds))})."
     )
@@ -299,7 +299,7 @@ def vacuous_bounds() -> str:
     explores = first_horizon(lambda t: bandit.published_exploration(100, 5, t) <= 1.0)
     displayed = first_horizon(lambda t: bandit.published_bandit(100, 5, t, 1.0, 1e-6) < trivial(t))
     learns = first_horizon(lambda t: bandit.published_bandit_derived(100, 5, t, 1.0, 1e-6) < trivial(t))
-    minimiser = first_horizon(lambda t: t > 8 and minimization.published_minimizer(50, t, 1.0) < 2.0 * t)
+    minimizer = first_horizon(lambda t: t > 8 and minimization.published_minimizer(50, t, 1.0) < 2.0 * t)
     bandit_min = first_horizon(
         lambda t: t > 50**4.5 and minimization.published_bandit_minimizer(50, t, 1.0) < 2.0 * t
     )
@@ -309,7 +309,7 @@ def vacuous_bounds() -> str:
         ("000, Theorem 6 (n = 100, k = 10)", hedge),
         ("000, Theorem 8 as printed (n = 100, k = 5)", displayed),
         ("000, Theorem 8 as its proof derives it (n = 100, k = 5)", learns),
-        ("001, Theorem 7 (n = 50)", minimiser),
+        ("001, Theorem 7 (n = 50)", minimizer),
         ("001, Theorem 9 (n = 50)", bandit_min),
     ]
     header = ["bound, at epsilon 1 and delta 1e-6", "smallest T with a bound below the trivial one"]

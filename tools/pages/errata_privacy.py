@@ -95,8 +95,8 @@ def norm_instead_of_difference() -> str:
         f" `BanditApproximateLeader`. For `TreeSum.published` over one round it is"
         f" {tree.gate.spent.epsilon():.4g}, which is attained: for the vectors L u and -L u with a unit"
         f" vector u, the log ratio of the densities at -3 L u is {ratio:.4g}."
-        " Costs that are only Lipschitz are different. The algorithm regularises them, the tree sums the"
-        " gradients of the regulariser too, and the noise is calibrated to L + H R. This can outweigh the"
+        " Costs that are only Lipschitz are different. The algorithm regularizes them, the tree sums the"
+        " gradients of the regularizer too, and the noise is calibrated to L + H R. This can outweigh the"
         " missing factor: on the unit ball in 3 dimensions, with 1,000 rounds, L = 1 and the printed H times"
         f" L / |C| (to fix its units), the accounted epsilon is {straight.privacy.epsilon():.2g}."
     )

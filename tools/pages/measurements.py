@@ -305,7 +305,7 @@ def convex_ratio() -> str:
     return (
         f"On adult at epsilon 1 the average loss is {ratio:.2f} times that of online gradient descent without"
         " privacy, with its step size tuned in hindsight.\nFeature scaling, radius and the optimistic"
-        " regularisation were tuned on adult itself, so this ratio is optimistic for other data.\nOn breast"
+        " regularization were tuned on adult itself, so this ratio is optimistic for other data.\nOn breast"
         f" cancer ({few['rounds']} people) at epsilon 1 the average loss is"
         f" {np.mean(few['epsilon']['1.0']):.2f}, above the {few['all zeros']:.2f} of predicting 1/2 for"
         " everybody."
@@ -349,7 +349,7 @@ def stream_speed() -> str:
         ("chain at once", "NumPy, all sets of a chain at once"),
         ("tuned", "tuned NumPy"),
     ):
-        label = f"minimisation, {one['n_items']} items, over {name}"
+        label = f"minimization, {one['n_items']} items, over {name}"
         rows.append([label, f"{us['run']:.1f}", f"{us[rival] / us['run']:,.1f}"])
     return markdown(["whole stream", "microseconds per round", "speed-up over NumPy"], rows)
 

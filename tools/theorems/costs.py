@@ -1,4 +1,4 @@
-"""Theorems about sets to minimise the cost of."""
+"""Theorems about sets to minimize the cost of."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def point_checks(epsilon: float) -> list[Check]:
         straight(
             "004, Table 1, pure epsilon", "Lipschitz, spherical tree", pure, sums="tree", noise="spherical"
         ),
-        straight("optimistic regularisation", "Lipschitz, optimistic", regularization="optimistic"),
+        straight("optimistic regularization", "Lipschitz, optimistic", regularization="optimistic"),
         experts("004, Table 1: experts", ""),
         experts("003, Section 1.2: Agarwal and Singh", ", published", pure, calibration="published"),
         Check(

@@ -13,7 +13,7 @@ from discreet.objectives.continuous import BudgetAllocation
 from discreet.objectives.losses import Distance, Linear, Logistic
 
 ITEMS = 8
-COSTED = 4  # items of the costs to minimise
+COSTED = 4  # items of the costs to minimize
 Stream = Callable[[int, np.random.Generator], Any]
 
 

@@ -383,7 +383,7 @@ def _ratios(
 # --- noise ------------------------------------------------------------------------------------------
 
 
-# A vectorised mechanism is run this many times as often.
+# A vectorized mechanism is run this many times as often.
 _AT_ONCE = 200
 # This many numbers distinguish noise from noise of half the scale with near certainty.
 _NUMBERS = 800

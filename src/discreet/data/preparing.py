@@ -401,7 +401,7 @@ class Identities:
         return stores.hash_texts(texts.ends, texts.values, self._words), nobody
 
     def _text(self, column: Text) -> Keys:
-        """Most names equal their text; the others are normalised, each distinct one once."""
+        """Most names equal their text; the others are normalized, each distinct one once."""
         ends, letters = column.ends, column.values
         keys, kinds = stores.hash_texts(ends, letters, self._words), stores.kinds_of(ends, letters)
         look = (kinds == stores.LOOK) | self._to_compose(ends, letters)

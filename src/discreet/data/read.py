@@ -1,6 +1,6 @@
 """Rows of files, tables and streams as batches of columns, so that memory does not grow with their length.
 
-Files are CSV (plain, compressed, or on standard input), Parquet and Feather, recognised by their first bytes;
+Files are CSV (plain, compressed, or on standard input), Parquet and Feather, recognized by their first bytes;
 tables are frames, Arrow tables, dicts of columns, database cursors, rows that are mappings, and iterators of
 any of these. No row affects how another one is read. A batch holds the requested columns, each under its
 role: ``person``, ``item``, ``weight``, and ``constraint:COLUMN`` for a column that a constraint is about.
@@ -507,7 +507,7 @@ def files_of(source: Source) -> list[str]:
 
 
 def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterator[Batch]:
-    """Batches of a file, whose kind is recognised by its first bytes or its name."""
+    """Batches of a file, whose kind is recognized by its first bytes or its name."""
     name = "" if source.stdin else str(source.path).lower()
     try:
         with _opened(source) as file:

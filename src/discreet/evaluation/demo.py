@@ -416,8 +416,7 @@ def run_service(budget: Budget, folder: Path) -> LiveShop | str:
         if not select.select([process.stdout], [], [], _SECONDS)[0]:  # it says everything at once
             return f"the service did not start within {_SECONDS:g} seconds"
         while not said.rstrip().endswith("}"):
-            line = process.stdout.readline()
-            if not line:
+            if not (line := process.stdout.readline()):
                 return "the service did not start"
             said += line
         started = json.loads(said)

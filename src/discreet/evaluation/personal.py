@@ -1,6 +1,6 @@
 """Evaluation, without privacy, of how well personal sets serve people who were not in the training data.
 
-Strong generalisation: a model is fitted to some people; of each other person, a part of their items is the
+Strong generalization: a model is fitted to some people; of each other person, a part of their items is the
 history and the rest is held out. The figures are exact facts about the people that they are computed from, in
 no account: use them on data that may be looked at. Choosing settings by them is a release.
 """

@@ -79,7 +79,7 @@ def alternating(people: int, items: int, rng: np.random.Generator, *, block: int
 def cuts_and_prices(
     people: int, items: int, rng: np.random.Generator, *, arcs: int = 3, priced: int = 4
 ) -> GraphCut:
-    """Costs to minimise: features that depend on each other, switched on or off for everybody.
+    """Costs to minimize: features that depend on each other, switched on or off for everybody.
 
     Each feature depends on two others, the same for everybody. For a person, ``arcs`` of these pairs, drawn
     at random, have a cost if the first feature is on without the second. A person also has a cost or gain

@@ -1,4 +1,4 @@
-"""Rounds of submodular minimisation. Meaning: ``discreet.online.minimize``."""
+"""Rounds of submodular minimization. Meaning: ``discreet.online.minimize``."""
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -118,7 +118,7 @@ cdef cloned_wide _decode(
 
 
 cdef class FactorizedPrefix(PrefixSum):
-    """A sum by a Toeplitz factorisation, whose filter is held as decaying buffers.
+    """A sum by a Toeplitz factorization, whose filter is held as decaying buffers.
 
     The filter gives ``vector + sum(weights * encoder)``; then ``encoder = decays * encoder + vector``. The
     released values pass through the inverse filter, whose buffers are ``decoder``.

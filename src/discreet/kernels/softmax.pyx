@@ -73,7 +73,7 @@ def exponentials(const double[::1] arguments not None, double[::1] results not N
     matters for |r| <= ln(2)/2. ln 2 is subtracted in two parts, the first of which has so few digits that its
     multiples are exact. Adding 1.5 * 2^52 rounds to an integer and leaves it in the lowest bits, from where
     it is shifted into the exponent of a float; below -708 that exponent gives 0. Arguments are independent,
-    so the compiler can vectorise. Even and odd powers are summed separately, which halves the length of each
+    so the compiler can vectorize. Even and odd powers are summed separately, which halves the length of each
     dependency chain.
     """
     if arguments.shape[0] != results.shape[0]:

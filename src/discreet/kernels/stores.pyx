@@ -19,7 +19,7 @@ from .portable cimport cloned, cloned_wide, product
 from .rows cimport CAP, COVER, gain, step, whole_steps
 
 cpdef enum:
-    # Kinds of text: a name as written, a missing one, or one to normalise.
+    # Kinds of text: a name as written, a missing one, or one to normalize.
     FINE = 0
     MISSING = 1
     LOOK = 2
@@ -135,7 +135,7 @@ cdef cloned_wide _side_by_side(
 ) noexcept nogil:
     """The hashes of `SIDE` texts of ``count`` full words each; eight bytes follow the last of them.
 
-    Each step is done for all texts, so that it can be vectorised.
+    Each step is done for all texts, so that it can be vectorized.
     """
     cdef Sip s
     cdef uint64_t a[SIDE]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-# Relative tolerance of bounds, for rounding in values that are sums of some dozen terms or normalised
+# Relative tolerance of bounds, for rounding in values that are sums of some dozen terms or normalized
 # weights.
 ROUNDING = 1e-9
 

@@ -155,7 +155,7 @@ class Population(ABC):
     ``bound`` is a public number that no person's function exceeds in absolute value. It is declared, or the
     family's default (1); it is never computed from the data, because a bound that depends on a person is not
     public. It is enforced: a declared bound is checked when the population is built, the default one when it
-    is first used. A relative excess of 1e-9, the rounding of normalised weights, is tolerated and included in
+    is first used. A relative excess of 1e-9, the rounding of normalized weights, is tolerated and included in
     ``sensitivity``. Arrays that are passed in are copied.
 
     ``catalogue`` says where the list of items came from: ``"public"`` (a given list, or the columns of a

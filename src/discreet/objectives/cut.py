@@ -1,4 +1,4 @@
-"""Cuts of graphs, with a modular part: the standard submodular function to minimise."""
+"""Cuts of graphs, with a modular part: the standard submodular function to minimize."""
 
 from __future__ import annotations
 

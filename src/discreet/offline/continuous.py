@@ -487,7 +487,7 @@ class ContinuousGreedy(OfflineSelector):
       exact maximum (paper 003, Algorithm 1).
 
     ``composition`` is that of the account: ``"basic"``, ``"advanced"`` (Lemma 4 of paper 003), ``"zcdp"``
-    (Gaussian DP for Gaussian noise), or by default the one with the least noise. ``steps="auto"`` minimises
+    (Gaussian DP for Gaussian noise), or by default the one with the least noise. ``steps="auto"`` minimizes
     `certified_loss`. Under ``neighbours="add_remove"`` the number of people is private: ``max_people`` is
     then a public upper bound, and without it there are three steps (one for a cardinality constraint, where
     picks need no more) and no warning of a budget that is too small.
@@ -935,7 +935,7 @@ class ContinuousGreedy(OfflineSelector):
         scores = climb.gradient.scores(self._direction(climb, k))
         noisy = self._noisy(scores, climb.event, "multilinear gradient", setting.change.changed)
         if isinstance(constraint, Matroid):
-            # The objective is monotone, so a base is never worse. The paper maximises over the entire
+            # The objective is monotone, so a base is never worse. The paper maximizes over the entire
             # polytope.
             vertex = constraint.maximize(noisy, base=self.calibration == "tight")
             climb.sets.append(np.flatnonzero(vertex).tolist())

@@ -716,7 +716,7 @@ class PrivateFeatureSelector(_PrivateSelector):
     classes (`thresholds`). It needs no range of the features, and units, long tails and outliers do not
     matter; one person moves a score by at most 1 (`covariance_range`). If pure epsilon is spent, features are
     picked by permute-and-flip, which loses less than exponential choices at the same rate. Redundant features
-    are not recognised.
+    are not recognized.
 
     The other objectives need ``bounds``, the public range of the features: one (low, high) for all of them,
     or arrays with one per feature, never inferred from the data: a smallest or largest value belongs to

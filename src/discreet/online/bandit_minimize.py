@@ -267,8 +267,8 @@ class BanditMinimizerSettings(SetMinimizerSettings):
         if self.form == "thompson":
             return bounds.trivial_cost(self.rounds, self.bound)
         shape = (self.n_items, self.rounds, self.batch, self.exploration_rate)
-        regularised = (self.regularization, self.second_moment, self.bound)
-        return bounds.explored(*shape, *regularised, centre=self.centre)
+        regularized = (self.regularization, self.second_moment, self.bound)
+        return bounds.explored(*shape, *regularized, centre=self.centre)
 
 
 def _thompson_batch(rounds: int, share: Share) -> int:

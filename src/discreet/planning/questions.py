@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Where the searches for enough rounds, and for enough epsilon, end.
 _LAST_ROUNDS, _LAST_EPSILON = 1 << 40, 1e6
-# Beyond this many rounds the rounding errors of factorised sums come near their noise, and they are refused.
+# Beyond this many rounds the rounding errors of factorized sums come near their noise, and they are refused.
 _MOST_FILTERED = 1 << 25
 _SETS = 160  # number of sets that weighted running sums draw
 # Seconds to draw one noisy number, and at most for all of them: with many items, new sets are drawn less
@@ -132,8 +132,8 @@ class Question(ABC):
         """The possible running sums with their noise; ``pure``: kinds of noise that need no delta."""
         if not self.budget.private:
             return [("sqrt", "gaussian")]
-        factorised = {"sqrt": _MOST_FILTERED, "blt": longest_buffered(), "tree": self.rounds}
-        gaussian = [name for name, most in factorised.items() if self.budget.delta and self.rounds <= most]
+        factorized = {"sqrt": _MOST_FILTERED, "blt": longest_buffered(), "tree": self.rounds}
+        gaussian = [name for name, most in factorized.items() if self.budget.delta and self.rounds <= most]
         return [*((name, "gaussian") for name in gaussian), *(("tree", noise) for noise in pure)]
 
     def beats_chance(self) -> bool:

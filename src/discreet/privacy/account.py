@@ -357,7 +357,7 @@ class Filter:
     - "concurrent": releases with a pure epsilon add up to at most ``pure``, and squares of mu of the others
       to at most ``limit``. Each kind alone is an interactive mechanism with a guarantee, by the arguments
       above; an analyst who queries both, in any order and choosing each query by answers of the other, learns
-      no more than from one randomised response and one Gaussian in parallel (Vadhan and Zhang 2023: f-DP of
+      no more than from one randomized response and one Gaussian in parallel (Vadhan and Zhang 2023: f-DP of
       interactive mechanisms composes concurrently as that of single releases). `conversions.concurrent_delta`
       computes their joint curve.
     """

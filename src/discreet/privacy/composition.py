@@ -16,7 +16,7 @@ of length ``w/m`` the maximum has a closed form (`kernels.composition`).
 
 **Many steps.** The curve of a block of steps is that of a discrete privacy loss distribution
 ("connect the dots", Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). Blocks are convolved with
-each other and with pure-epsilon steps (randomised response); a Gaussian part is integrated exactly.
+each other and with pure-epsilon steps (randomized response); a Gaussian part is integrated exactly.
 The steps of different kinds may interleave in any order, even one chosen adaptively: an interactive
 mechanism with a given curve is a post-processing of a single release with that curve (Vadhan and
 Zhang 2023).
@@ -109,7 +109,7 @@ def losses_of_curve(curve: NDArray[np.float64], spacing: float, grid: float, cou
 
 
 def losses_of_responses(epsilon: float, count: int, grid: float) -> LossDistribution:
-    """Loss distribution on ``grid`` of ``count`` steps of randomised response, composed exactly.
+    """Loss distribution on ``grid`` of ``count`` steps of randomized response, composed exactly.
 
     The losses ``(2 j - count) epsilon`` are binomial. Each is split between its two neighbours on the grid
     such that its probability under both inputs is preserved; rounding goes up.

@@ -136,7 +136,7 @@ def exponential_above(exponent: Fraction) -> Fraction:
 
 
 def _lowest(function: Callable[[float], float], start: float) -> float:
-    """The approximate minimiser of a unimodal function of a positive argument."""
+    """The approximate minimizer of a unimodal function of a positive argument."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     centre = min(range(-40, 41), key=lambda i: function(start * 2.0**i))
     low, high = math.log(start) + (centre - 1) * math.log(2.0), math.log(start) + (centre + 1) * math.log(2.0)
@@ -375,7 +375,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 def concurrent_delta(pure: Fraction, mu: float, epsilon: Fraction) -> float:
     """Delta, at ``epsilon`` above ``pure``, of a pure mechanism in parallel with a mu-Gaussian one.
 
-    Randomised response is the worst mechanism of its epsilon: its loss is +-``pure``, the first with
+    Randomized response is the worst mechanism of its epsilon: its loss is +-``pure``, the first with
     probability p = e^pure / (1 + e^pure). So delta is p delta_mu(epsilon - pure) + (1 - p) delta_mu(epsilon +
     pure), exactly. It is never above what the sum of the two epsilons gives, delta_mu(epsilon - pure).
     """
@@ -426,7 +426,7 @@ HALF_PI = Fraction(1570796326794897, 10**15)  # rounded up
 def pure_rho(epsilon: Fraction) -> Fraction:
     """zCDP of an ``epsilon``-DP step: ``epsilon tanh(epsilon/2)``, never above ``epsilon^2/2``.
 
-    Randomised response is the worst such step and the Kullback-Leibler order its worst order
+    Randomized response is the worst such step and the Kullback-Leibler order its worst order
     (Bun and Steinke 2016; Harrison and Manurangsi 2025); a test searches the orders.
     """
     simple = epsilon * epsilon / 2
@@ -451,7 +451,7 @@ def range_rho(width: Fraction) -> Fraction:
 def pure_mu_squared(epsilon: Fraction) -> Fraction:
     """Square of the Gaussian-DP parameter of an ``epsilon``-DP step.
 
-    The trade-off curve of randomised response touches the Gaussian one at its corner, where both
+    The trade-off curve of randomized response touches the Gaussian one at its corner, where both
     errors are ``1/(1 + e^epsilon)``. That is at most ``pi/2 epsilon^2``, which it approaches for small
     epsilon, where the corner itself would be lost in rounding.
     """
@@ -477,7 +477,7 @@ def range_mu_squared(width: Fraction) -> Fraction:
     """Square of the Gaussian-DP parameter of a step of bounded range ``width``.
 
     Such a step is a post-processing of some two-point pair with losses ``{t, t - width}``; the
-    symmetric one, ``t = width/2``, has the largest mu (a test scans t), and it is randomised
+    symmetric one, ``t = width/2``, has the largest mu (a test scans t), and it is randomized
     response with epsilon = width/2.
     """
     return pure_mu_squared(width / 2)

@@ -1,7 +1,7 @@
 """Privacy events: one frozen class per kind of release, each with its own privacy loss.
 
 An event gives the loss of one release; multiplication by the number of releases happens only in
-``Loss.__mul__``, in the account. Events serialise to JSON and back unchanged.
+``Loss.__mul__``, in the account. Events serialize to JSON and back unchanged.
 """
 
 from __future__ import annotations

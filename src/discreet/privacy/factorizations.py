@@ -1,9 +1,9 @@
-"""Factorisations of the prefix sum: Toeplitz ones with few buffers, and the binary tree.
+"""Factorizations of the prefix sum: Toeplitz ones with few buffers, and the binary tree.
 
-The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorisation A = B C
+The prefix sums of a stream x are A x, with A the lower-triangular matrix of ones. A factorization A = B C
 releases y = C x + w with independent Gaussian noise w of standard deviation sigma, and computes every prefix
 sum as B y = A x + B w. Sensitivity grows with the columns of the encoder C, error with the rows of the
-decoder B; the product of the two norms measures the quality of a factorisation.
+decoder B; the product of the two norms measures the quality of a factorization.
 
 In `Factorization` C and B are Toeplitz (entry (t, s) depends on t - s), and the encoder's coefficients are
 
@@ -46,7 +46,7 @@ _ROUND_UP = 1 + 1e-12
 _MOST_COLUMNS = 1 << 16  # that are added up individually
 
 # The quadrature of square_root: its largest free rate, its smallest rate times the horizon, and the widest
-# step between log rates. Together they keep the error within 1e-4 of the exact factorisation.
+# step between log rates. Together they keep the error within 1e-4 of the exact factorization.
 _LARGEST_RATE = 0.3
 _SMALLEST_RATE_BY_ROUNDS = 1.4
 _WIDEST_STEP = 1.8
@@ -55,7 +55,7 @@ _MOST_ROUNDS = 2**40  # beyond this, 1 - decay has too few digits left
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """A Toeplitz factorisation of the prefix sums that runs in ``len(decays)`` buffers.
+    """A Toeplitz factorization of the prefix sums that runs in ``len(decays)`` buffers.
 
     With c_0 = 1 and c_j = sum_k weights[k] * decays[k]**(j-1), for ``rounds`` rounds. Decays lie strictly
     between 0 and 1 and increase; weights are positive; sum(weights / decays) < 1. Then c is a mixture of
@@ -214,15 +214,15 @@ class Factorization:
 
 @lru_cache(maxsize=64)
 def factorization(method: str, rounds: int) -> Factorization:
-    """The Toeplitz factorisation of a method, "sqrt" or "blt"."""
+    """The Toeplitz factorization of a method, "sqrt" or "blt"."""
     return square_root(rounds) if method == "sqrt" else buffered(rounds)
 
 
 def square_root(rounds: int) -> Factorization:
-    """The square-root factorisation C = B = A^{1/2}, in O(log rounds) buffers.
+    """The square-root factorization C = B = A^{1/2}, in O(log rounds) buffers.
 
     Its coefficients binom(2j, j) / 4^j (Fichtenberger, Henzinger and Upadhyay 2023) give the smallest
-    ``worst_error`` of all lower-triangular Toeplitz factorisations (Dvijotham et al. 2024): sum_{j<T} c_j^2,
+    ``worst_error`` of all lower-triangular Toeplitz factorizations (Dvijotham et al. 2024): sum_{j<T} c_j^2,
     about 1.0663 + ln(T) / pi. Here they are
 
         c_j = (1/pi) * integral over rates r > 0 of exp(-r j) / sqrt(exp(r) - 1) dr
@@ -261,9 +261,9 @@ def square_root(rounds: int) -> Factorization:
 
 
 def buffered(rounds: int) -> Factorization:
-    """A factorisation in at most 6 buffers whose worst error is within about 1 % of the square root's.
+    """A factorization in at most 6 buffers whose worst error is within about 1 % of the square root's.
 
-    Decays and weights are tabulated minimisers of ``worst_error`` at powers of two (by the method of
+    Decays and weights are tabulated minimizers of ``worst_error`` at powers of two (by the method of
     Dvijotham et al. 2024; ``tools/make_blt_constants.py`` computed the numbers). Between two powers the
     better neighbour is taken, with its norms at ``rounds``. Up to 5 rounds the square root itself needs no
     more buffers.

@@ -2,7 +2,7 @@
 
 `TreeSum` is the binary tree of papers 001 and 004 (after Dwork et al. 2010 and Chan, Shi and Song 2011) with
 the sensitivity and the number of levels that replace-one neighbours need. `FactorizedSum` is the
-lower-triangular Toeplitz factorisation of Fichtenberger, Henzinger and Upadhyay 2023, which has about a third
+lower-triangular Toeplitz factorization of Fichtenberger, Henzinger and Upadhyay 2023, which has about a third
 of the tree's noise. Both have the same interface, and the next vector may depend on earlier answers:
 
 >>> import numpy as np, discreet as dc
@@ -317,7 +317,7 @@ class SumSpec:
 
     @cached_property
     def factors(self) -> Factorization | BinaryTree:
-        """The factorisation of the prefix sums, which determines sensitivity and error."""
+        """The factorization of the prefix sums, which determines sensitivity and error."""
         if self.method == "tree":
             return BinaryTree(self.rounds, self.variance_reduction)
         return factorization(self.method, self.rounds)
@@ -478,7 +478,7 @@ class RunningSum(ABC):
         Or with the noise of ``event``, refused unless it covers one person's sensitivity. ``clip`` and
         ``label`` are as in the constructor. ``disjoint=True``: later sums may follow, each about other people
         than the sums before. They are given the first one's ``release``, which pays for all of them, as
-        nobody is in two. ``ahead=True``: a factorised sum draws noise for many vectors at a time.
+        nobody is in two. ``ahead=True``: a factorized sum draws noise for many vectors at a time.
         """
         total = object.__new__(cls)
         checks.instance("spec", spec, SumSpec, "SumSpec(VectorBounds(3, 2, norm_bound=1.0), 100)")
@@ -757,7 +757,7 @@ class RunningSum(ABC):
 
 
 class FactorizedSum(RunningSum):
-    """Running sum by a Toeplitz factorisation: the least noise of all, Gaussian only.
+    """Running sum by a Toeplitz factorization: the least noise of all, Gaussian only.
 
     The vectors pass through a filter C, a square root of summation. Each round releases the filter's output
     plus fresh Gaussian noise; inverting the filter and adding up gives the sum. ``method="sqrt"`` is the
@@ -801,7 +801,7 @@ class FactorizedSum(RunningSum):
 
     @property
     def _name(self) -> str:
-        return f"{self.method} factorisation"
+        return f"{self.method} factorization"
 
     def _start(self) -> None:
         shape = (self.factorization.buffers, self.dimension)
