@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import calendar
 import contextlib
+import inspect
 import json
 import time
 from types import SimpleNamespace
@@ -264,6 +266,25 @@ def test_a_body_takes_time_in_proportion_to_its_size():
         return time.process_time() - began
 
     assert asyncio.run(took(512)) < 1.0  # 6 s where each part copied all before it
+
+
+def test_refusals_keep_no_request_in_memory(tmp_path):
+    """An exception that is raised again keeps the frames of both times, with what was reported there."""
+
+    async def story():
+        async with inside(tmp_path, likes()) as here:
+            for _ in range(3):
+                assert (await here.ask("POST", "/v1/decisions/nonsense/outcome", {"likes": ["a"]}))[0] == 404
+
+    asyncio.run(story())
+    for module in (api, web):
+        raised = [
+            one.exc for one in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(one, ast.Raise)
+        ]
+        assert not [ast.unparse(one) for one in raised if isinstance(one, ast.Name | ast.Subscript)]
+        constants = [one for one in vars(module).values() if isinstance(one, Problem)]
+        assert constants
+        assert not [one for one in constants if one.__traceback__ or one.__context__]
 
 
 def test_an_outcome_is_one_of_the_kind_that_is_learned_from():

@@ -54,9 +54,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # --- refusals, in the format of RFC 9457: texts are fixed, and repeat nothing of what was sent ----------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Problem(Exception):
-    """A refusal: an HTTP status, a name for programs, and a sentence for people."""
+    """A refusal: an HTTP status, a name for programs, and a sentence for people. Constants are not raised."""
 
     status: int
     name: str
@@ -69,7 +69,7 @@ class Problem(Exception):
         return msgspec.json.encode(record | self.more)
 
     def with_(self, **more: Any) -> Problem:
-        """The same with further fields; public facts only."""
+        """A new one to raise, with further public fields: one raised twice keeps both requests in memory."""
         return Problem(self.status, self.name, self.title, {**self.more, **more}, self.retry_after)
 
 
@@ -485,7 +485,7 @@ class Api:
             check_nul(request)
             name = request.path_params.get("name")
             if (name is not None or not decides) and not key.may(one.action, name):
-                raise ELSEWHERE
+                raise ELSEWHERE.with_()
             found = await handler(request)
             if one.method != "GET" and not decides:
                 await run_in_threadpool(self.audit, key.id, request)
@@ -502,13 +502,13 @@ class Api:
         else:
             key = None if token is None else self.keys.find(token)
         if key is None:
-            known = "The one that was sent is not known here, or it has ended."
-            raise missing if token is None else missing.with_(detail=known)
+            known = {"detail": "The one that was sent is not known here, or it has ended."}
+            raise missing.with_(**({} if token is None else known))
         if action not in ROLES[key.role]:
             able = " or ".join(role for role, actions in ROLES.items() if action in actions)
             raise WRONG_ROLE.with_(detail=f"Its role is {key.role}; this takes {able}.")
         if not self.keys.within_rate(key, outcome=outcome):
-            raise RATE
+            raise RATE.with_()
         return key
 
     def audit(self, key: str, request: Request) -> None:
@@ -527,7 +527,7 @@ class Api:
         asked = decoded(raw, _decisions) if raw else DecisionRequest()
         key = header(request.scope["headers"], b"idempotency-key")
         if key is not None and not (1 <= len(key) <= 256 and key.isascii() and key.isprintable()):
-            raise KEY
+            raise KEY.with_()
         whom = [asked.person] * asked.count if asked.people is None else asked.people
         if asked.people is not None and (asked.person is not None or asked.count > 1):
             raise BAD_BODY.with_(at="$.people", detail="Give people, or person with count.")
@@ -568,7 +568,7 @@ class Api:
         if kept:  # all of them, or none
             found = [(pseudonym, await one) for pseudonym, one in kept]
             if any(one.epoch == live.epoch and pseudonym != one.pseudonym for pseudonym, one in found):
-                raise OTHERS_EVENT
+                raise OTHERS_EVENT.with_()
             made = [one.answer.encode() for _, one in found]
         if personal:  # after everything was recorded: a person's own set is not
             made = [live.own_set(one, spare, asked.history or (), asked.exclude) for one in made]
@@ -608,10 +608,10 @@ class Api:
         live = await self.engine.live(request.path_params["name"])
         check_bound(live, request.scope["key"])
         if not live.config.personal:
-            raise NOT_PERSONAL
+            raise NOT_PERSONAL.with_()
         found = live.model
         if found is None:
-            raise NO_MODEL
+            raise NO_MODEL.with_()
         told = {**HEADERS, "etag": f'"{found.policy}"', "cache-control": "private, no-cache"}
         asked = request.headers.get("if-none-match", "").split(",")
         if any(one.strip().removeprefix("W/") in (told["etag"], "*") for one in asked):
@@ -622,7 +622,7 @@ class Api:
         """Issue a token for a browser; refused to a client that itself uses such a token."""
         key = request.scope["key"]
         if key.bound is not None:
-            raise WRONG_ROLE
+            raise WRONG_ROLE.with_()
         asked = await read(request, TokenRequest)
         live = await self.engine.live(request.path_params["name"])
         check_decides(live, asked.person)
@@ -639,7 +639,7 @@ class Api:
     async def event_outcome(self, request: Request) -> bytes:
         """Record the outcome of an event; "late" if the event is not known, or not any more."""
         if request.scope["key"].bound is not None:
-            raise WRONG_ROLE
+            raise WRONG_ROLE.with_()
         asked = decoded(await body(request.receive), _outcome)
         live = await self.engine.live(request.path_params["name"])
         decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
@@ -670,12 +670,12 @@ class Api:
         most = LARGEST * (16 if request.scope["key"].bound else MANY)
         parts = parts_of(await body(request.receive, most))
         if len(parts) > MANY:
-            raise TOO_LARGE
+            raise TOO_LARGE.with_()
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
         for part in parts:
             try:
                 if len(part) > LARGEST * 16:
-                    raise TOO_LARGE
+                    raise TOO_LARGE.with_()
                 asked = decoded(part, _outcome_of)
                 waiting.append(await self._record(asked.decision_id, asked, request.scope["key"]))
             except Problem as refused:
@@ -693,17 +693,17 @@ class Api:
     ) -> asyncio.Future[Acknowledged]:
         decision = self.engine.secrets.verify(decision_id)
         if decision is None:
-            raise NOT_SIGNED
+            raise NOT_SIGNED.with_()
         try:
             live = await self.engine.live_of(decision)
         except LookupError:
             await self.engine.unknown(decision)
-            raise NOT_SIGNED from None
+            raise NOT_SIGNED.with_() from None
         if key.experiments is not None and live.name not in key.experiments:
-            raise ELSEWHERE
+            raise ELSEWHERE.with_()
         bound = key.bound
         if bound is not None and (bound.experiment, bound.pseudonym) != (live.id, decision.pseudonym):
-            raise WRONG_ROLE
+            raise WRONG_ROLE.with_()
         added = await self._added(live, decision, asked)
         return self.engine.record(decision, outcome_body(live, decision, asked, added=added))
 
@@ -769,9 +769,9 @@ class Api:
             detail = "Other experiments about these people have reserved the rest of every period."
             raise OVER_BUDGET.with_(at="$.share", detail=detail, largest_share=refused.left) from None
         except Conflict:
-            raise EXISTS from None
+            raise EXISTS.with_() from None
         except OtherSegments:
-            raise OTHER_SEGMENTS from None
+            raise OTHER_SEGMENTS.with_() from None
         except LookupError as missing:
             if missing.args == ("population",):
                 raise MISSING["population"].with_(at="$.population") from None
@@ -891,7 +891,7 @@ class Api:
     async def end_webhook(self, request: Request) -> Any:
         asked = request.path_params
         if not await self.ask(webhooks.delete, asked["name"], asked["webhook"]):
-            raise NOT_FOUND
+            raise NOT_FOUND.with_()
         return {"status": "deleted"}
 
     async def list_keys(self, request: Request) -> Any:  # noqa: ARG002
@@ -921,14 +921,14 @@ class Api:
 def check_nul(request: Request) -> None:
     """Refuse a NUL, which no name has and PostgreSQL does not store."""
     if b"%00" in request.scope["query_string"] or "\0" in request.scope["path"]:
-        raise NUL
+        raise NUL.with_()
 
 
 def check_bound(live: Live, key: Key) -> BrowserToken | None:
     """The browser token, if it is of this experiment and epoch, else refused; None for an ordinary key."""
     bound = key.bound
     if bound is not None and (bound.experiment, bound.epoch) != (live.id, live.epoch):
-        raise TOKEN
+        raise TOKEN.with_()
     return bound
 
 
@@ -941,7 +941,7 @@ def check_decides(live: Live, person: str | None) -> None:
     """Refuse decisions of an experiment that does not run, or without a person where one is required."""
     check_runs(live)
     if (person is None or name_of(person) is None) and not live.people.anonymous:
-        raise PERSON
+        raise PERSON.with_()
 
 
 def _known_by(
@@ -1029,12 +1029,12 @@ async def body(receive: Receive, most: int = LARGEST) -> bytes:
     while more:
         message = await receive()
         if message.get("type") == "http.disconnect":  # before the body: nothing is decided
-            raise BAD_BODY
+            raise BAD_BODY.with_()
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         more = message.get("more_body", False)
         if size > most:
-            raise TOO_LARGE
+            raise TOO_LARGE.with_()
     return b"".join(parts)
 
 
@@ -1268,19 +1268,19 @@ class Personalizer:
         """The experiment that the path names, or the only one of the key."""
         if name is None:
             if key.experiments is None or len(key.experiments) != 1:
-                raise WHICH
+                raise WHICH.with_()
             (name,) = key.experiments
         elif not key.may("decide", name):
-            raise ELSEWHERE
+            raise ELSEWHERE.with_()
         if key.bound is not None:
-            raise WRONG_ROLE
+            raise WRONG_ROLE.with_()
         live = await self._engine.live(name)
         if live.config.feedback != "bandit":
-            raise NO_VALUES
+            raise NO_VALUES.with_()
         if live.segments:  # these requests cannot name one
-            raise SEGMENT
+            raise SEGMENT.with_()
         if live.config.sticky:
-            raise STICKY
+            raise STICKY.with_()
         return live
 
     async def rank(self, live: Live, request: Request) -> Any:
@@ -1289,9 +1289,9 @@ class Personalizer:
         given = [action.id for action in asked.actions]
         excluded = set(asked.excluded_actions or ())
         if len(set(given)) < len(given) or excluded.issuperset(given):
-            raise NO_ACTION
+            raise NO_ACTION.with_()
         if not live.known.issuperset(given):
-            raise UNKNOWN_ACTION
+            raise UNKNOWN_ACTION.with_()
         check_decides(live, asked.person)
         event, secrets = asked.event_id, self._engine.secrets
         number = None if event is None else self._number(live, event)
@@ -1307,14 +1307,14 @@ class Personalizer:
         active = not asked.defer_activation
         kept = await self._engine.keep(number, altered, _encode(answer).decode(), active=active)
         if kept.epoch == live.epoch and kept.pseudonym != pseudonym:  # an event is of one person
-            raise OTHERS_EVENT
+            raise OTHERS_EVENT.with_()
         return _ranked(msgspec.json.decode(kept.answer), event)
 
     async def reward(self, live: Live, request: Request) -> None:
         """Record the value of an event; the first one counts."""
         asked = decoded(await body(request.receive, LARGEST * 16), _reward)
         if not 0.0 <= asked.value <= live.config.bound:
-            raise BAD_VALUE
+            raise BAD_VALUE.with_()
         event = request.path_params["event"]
         decision = self._engine.secrets.verify(event)
         if decision is None:
@@ -1322,7 +1322,7 @@ class Personalizer:
             if decision is None:
                 return
         elif decision.experiment != live.id:
-            raise NOT_SIGNED
+            raise NOT_SIGNED.with_()
         await self._engine.record(decision, _encode(asked.value))
 
     async def activate(self, live: Live, request: Request) -> None:
@@ -1343,7 +1343,7 @@ class Personalizer:
 
     def _number(self, live: Live, event: str) -> bytes:
         if not 1 <= len(event) <= 256 or "/" in event:
-            raise BAD_EVENT
+            raise BAD_EVENT.with_()
         return self._api.event_number(live, event)
 
 

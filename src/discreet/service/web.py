@@ -587,24 +587,24 @@ class Pages:
         session = self.sessions.read(request.cookies.get(COOKIE))
         key = None if session is None else self.api.keys.of(session.key)
         if session is None or key is None:
-            raise OVER
+            raise OVER.with_()
         if not self.api.keys.within_rate(key):
-            raise RATE
+            raise RATE.with_()
         check_nul(request)
         self.api.keys.used(key)
         given: Fields = {}
         if request.method not in ("GET", "HEAD"):
             if not same_site(request):
-                raise CROSS_SITE
+                raise CROSS_SITE.with_()
             given = fields(await body(request.receive, _LARGEST))
             if not same_token(session, given.get("token", "")):
-                raise CROSS_SITE
+                raise CROSS_SITE.with_()
         if action == "see":
             allowed = "read" in ROLES[key.role]
         else:
             allowed = action is None or key.may(action, request.path_params.get("name"))
         if not allowed:
-            raise WRONG_ROLE
+            raise WRONG_ROLE.with_()
         return PageVisit(request, session, key, given)
 
     def _refusal(self, problem: Problem, request: Request, visit: PageVisit | None) -> Response:
@@ -667,7 +667,7 @@ class Pages:
         """Begin a session for an API key whose role may read pages."""
         try:
             if not same_site(request):
-                raise CROSS_SITE
+                raise CROSS_SITE.with_()
             given = fields(await body(request.receive))
             address = network_of("" if request.client is None else request.client.host)
             goes_on = given.get("next", "")
@@ -801,11 +801,11 @@ class Pages:
         if (words := SURE.get(asked["act"])) is None or ("key" in asked) != (
             asked["act"] in ("revoke", "rotate")
         ):
-            raise NOT_FOUND
+            raise NOT_FOUND.with_()
         if "key" in asked:
             what = next((one for one in self.api.keys.listed() if one["id"] == asked["key"]), None)
             if what is None:
-                raise MISSING["key"]
+                raise MISSING["key"].with_()
             name, back = f"{what['name']} ({what['id']})", "/keys"
             action = f"/keys/{asked['key']}/{asked['act']}"
         else:
@@ -967,7 +967,7 @@ class Pages:
     async def erase(self, visit: PageVisit) -> Response:
         population, person = visit.request.path_params["population"], visit.given.get("person", "")
         if not person:
-            raise NOBODY_NAMED
+            raise NOBODY_NAMED.with_()
         await self.api.forget(population, person)
         return _to(f"/populations/{population}?erased#erase")
 
