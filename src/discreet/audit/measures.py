@@ -414,14 +414,14 @@ def worst_pair(
             return best
 
 
-def cached(loss: Callable[[Any], Any]) -> Callable[[Floats], Any]:
-    """``loss`` of a stream, cached."""
+def cached(compute: Callable[[Any], Any]) -> Callable[[Floats], Any]:
+    """``compute`` of a stream, remembered by the stream's shape and bytes."""
     known: dict[tuple[tuple[int, ...], bytes], Any] = {}
 
     def answer(stream: Floats) -> Any:
         key = (stream.shape, stream.tobytes())
         if key not in known:
-            known[key] = loss(stream)
+            known[key] = compute(stream)
         return known[key]
 
     return answer

@@ -22,7 +22,7 @@ def trivial(rounds: int, bound: float = 1.0) -> float:
 def at_random(n_items: int, k: int, rounds: int, bound: float = 1.0) -> float:
     """Bound on the regret of k random items every round, which earn at least k/n of all items' joint value.
 
-    By submodularity a random k-subset has at least k/n of the value of the ground set, hence of the best set.
+    By submodularity a random k-subset has in expectation at least k/n of the value of the ground set.
     """
     return max(0.0, ALPHA - k / n_items) * rounds * bound
 
@@ -77,10 +77,10 @@ def falling_hedge(
     *,
     clipped: bool = True,
 ) -> float:
-    """`hedge` at the rate min(fastest, rate sqrt(T / t)) after t rounds, for bound 1 at most
-    B (2 rate T + fastest B) + k ln n / min(rate, fastest).
+    """The bound of `hedge` at a falling rate: min(fastest, rate sqrt(T / t)) after t rounds.
 
-    The potential ln(mean of exp(rate x sum)) / rate never rises when the rate falls (a power mean), so each
+    For bound 1 it is at most B (2 rate T + fastest B) + k ln n / min(rate, fastest).
+    The potential ln(mean of exp(rate * sum)) / rate never rises when the rate falls (a power mean), so each
     batch costs what it would at its own rate, and the last rate pays for the comparator. The rates after
     B, 2 B, ... rounds, B times each, add up to at most 2 rate T; the first batch is charged at the fastest.
     It needs fastest B bound <= 1; without ``clipped`` it is infinite where that does not hold.

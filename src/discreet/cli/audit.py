@@ -23,7 +23,7 @@ a page (.md), JSON (.json) or the printed table (anything else)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The targets and depth of the audit, and the path of the table."""
+    """The targets and depth of the audit, ``--list``, and the file for the result."""
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="mechanisms and learners, e.g. HedgeSelector"

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""Private running sums of vectors, one step at a time. Meaning: ``discreet.privacy.prefix_sum``.
+"""Private running sums of vectors, one step at a time; what they compute: ``discreet.privacy.prefix_sum``.
 
 A step has two halves. `encode` gives the values to release for a vector, before noise: the output of a
 filter, or the sums of the tree nodes that the vector completes. `decode` takes the released values and sets
@@ -23,7 +23,7 @@ cdef enum:
 
 
 cdef class PrefixSum:
-    """Base of the methods: the grid of the noise, the private sum so far, rows of noise for `step`.
+    """Base class of the methods: the grid of the noise, the private sum so far, rows of noise for `step`.
 
     ``grid`` is (mantissa, exponent, step), or None for no noise and no rounding. ``prefix`` is the sum so
     far, and is overwritten.
@@ -67,7 +67,7 @@ cdef class PrefixSum:
 
 
 cdef cloned_wide _in_units(const int64_t *steps, Py_ssize_t size, double unit, double *out) noexcept nogil:
-    """Integers as floats, rounded once, times ``unit``."""
+    """``steps`` times ``unit``; below 2^53 only the product is rounded."""
     cdef Py_ssize_t i
     for i in range(size):
         out[i] = <double>steps[i] * unit

@@ -30,7 +30,7 @@ class LogDeterminant(StepPopulation):
     identity that is added. ``bound``: a public bound of f, 1 unless declared.
 
     ``at_most``: the bound is for sets of at most k items, as for `ConcaveOverModular`. The largest value of k
-    items is hard to find; the bound is checked against the smaller of two upper bounds of it. By Hadamard's
+    items is hard to compute; the bound is checked against the smaller of two upper bounds. By Hadamard's
     inequality, det(I + L_S) is at most the product of its diagonal, so f(S) is at most the sum of the k
     largest log(1 + L_jj). And the i-th largest eigenvalue of a principal submatrix is at most that of the
     matrix (Cauchy), so f(S) is at most the sum of log(1 + x) over the k largest eigenvalues x of L, which is
@@ -42,11 +42,11 @@ class LogDeterminant(StepPopulation):
 
     Memory is that of the kernel and the qualities, and as much again for each chosen item. Checking a
     person's bound takes one pass over their qualities if Hadamard's inequality suffices, and otherwise the
-    Cholesky factor of the items with nonzero quality. With huge qualities (from about 1e8 on) gains may be
-    lost to rounding: all results of a person are therefore clipped to the bound.
+    Cholesky factor (with ``at_most``, the eigenvalues) of the items with nonzero quality. With qualities from
+    about 1e8 on, gains may be lost to rounding: all results of a person are therefore clipped to the bound.
 
-    Formal guarantee. All arithmetic on people's numbers is entry by entry, in an order that depends on the
-    items alone: nobody's numbers depend on who else is there. Selectors sum up integer steps, as for the
+    Formal guarantee. Values and gains are computed entry by entry, in an order that depends on the items
+    alone: nobody's numbers depend on who else is there. Selectors sum integer steps, as for the
     families of rows, and each person's part of each score lies in [0, bound] as computed.
 
     >>> import numpy as np

@@ -142,7 +142,7 @@ class Question(ABC):
         return any(one.certified < limit for one in replace(self, fineness=1).candidates())
 
     def rounds_needed(self) -> int | None:
-        """The fewest rounds with which `beats_chance` holds; by doubling and bisection, to 1 %."""
+        """The fewest rounds above these with which `beats_chance` holds, to 1 %."""
         low, high = self.rounds, 2 * self.rounds
         while not replace(self, rounds=high).beats_chance():
             low, high = high, 2 * high
@@ -154,7 +154,7 @@ class Question(ABC):
         return high
 
     def epsilon_needed(self) -> float | None:
-        """The smallest such epsilon, at the same delta; by doubling and bisection, to 1 %."""
+        """The smallest epsilon above this one with which `beats_chance` holds, at the same delta, to 1 %."""
 
         def enough(epsilon: float) -> bool:
             return replace(self, budget=replace(self.budget, epsilon=epsilon)).beats_chance()

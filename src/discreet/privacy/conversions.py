@@ -1,10 +1,11 @@
 """Conversions between privacy definitions, proven to be on the safe side.
 
 Three definitions are kept side by side: pure epsilon, rho of zero-concentrated DP (Bun and Steinke
-2016) and mu of Gaussian DP (Dong, Roth and Su 2022). That of mu is exact. That of rho is the bound of
-Canonne, Kamath and Steinke (2020) at its best order: 18 % less noise at (1, 1e-6) than the textbook's.
+2016) and mu of Gaussian DP (Dong, Roth and Su 2022). The conversion from mu is exact. The one
+from rho is the bound of Canonne, Kamath and Steinke (2020) at its best order, which needs 15 % less noise at
+(1, 1e-6) than the textbook's.
 
-Every function is a bound: an epsilon or a delta is never below the true value, and the largest rho or mu
+Every conversion is a bound: an epsilon or a delta is never below the true value, and the largest rho or mu
 never above it. Floating point is used only to search; the value returned is evaluated with as many digits as
 its cancellation needs, and a bound on the error is added (`_with_error`). Arguments may have been rounded
 before, by a relative error of up to ``_ROOM`` (as when a float is read as the decimal it prints): results
@@ -277,11 +278,11 @@ def _with_error(mp: Any, terms: list[Any]) -> Any:
 
 
 def _gaussian_delta(mp: Any, mu: float, epsilon: float) -> Any:
-    """Delta of ``mu``-Gaussian DP at ``epsilon``, from above, for all parameters within ``_ROOM``.
+    """Delta of ``mu``-Gaussian DP at ``epsilon``, rounded up, for all parameters within ``_ROOM``.
 
     ``Phi(-a) - e^epsilon Phi(-b)`` with ``a, b = epsilon/mu -+ mu/2``. With p bits, a and b are known to
-    4 b units, and so each term to (b + 1)^2 times a few units of itself. Their difference is at least
-    mu/(10 + 10 b) of the first, so that p grows with b and with 1/mu.
+    within 4 b 2^-p, so each term has a relative error of a few times (b + 1)^2 2^-p. Their difference is at
+    least mu/(10 + 10 b) times the first term: p grows with log b and with log 1/mu.
     """
     reach = epsilon / mu
     if math.isinf(reach) or reach - mu / 2.0 > 40.0 + 2.0**-45 * (reach + mu):
