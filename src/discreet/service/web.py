@@ -608,9 +608,9 @@ class Pages:
         return PageVisit(request, session, key, given)
 
     def _refusal(self, problem: Problem, request: Request, visit: PageVisit | None) -> Response:
-        if problem is OVER and "hx-request" in request.headers:
+        if problem.name == OVER.name and "hx-request" in request.headers:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": "/"})
-        if problem is OVER:
+        if problem.name == OVER.name:
             return self._welcome(request, problem, request.url.path)
         return self.page("problem.html", visit, problem.status, problem=problem)
 
