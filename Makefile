@@ -42,17 +42,13 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# make bench FOLDER=where/data/sets/are runs those too that measure real people.
-BENCHMARKS := privacy_core objectives constraints hedge_speed regret_growth bandit_speed set_sizes decisions \
-  offline_speed minimization_speed minimization
-REAL := full_information epsilons offline continuous_greedy convex frank_wolfe theorems returning personal context planning rolling
-LONG := year scans store service
+# Results and pages again, with the commands of tools/evidence.py. FOLDER is where data sets of real people are;
+# without it, what measures them is left out.
+MAKE_AGAIN = $(BIN)/python -m tools.evidence make $(if $(FOLDER),--folder $(FOLDER))
+SHOW = $(BIN)/python -m tools.pages && $(BIN)/python -m tools.images
 bench: $(VENV)/.bench
-	for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
-	for one in bandit feature_selection segments $(if $(FOLDER),$(REAL)); do \
-	  $(BIN)/python -m benchmarks.$$one $(FOLDER) || exit 1; done
-	$(BIN)/python -m tools.pages
-	$(BIN)/python -m tools.images
+	$(MAKE_AGAIN) 'benchmarks/*.py'
+	$(SHOW)
 
 # Every index of compiled loops is checked in a build of its own, in build/checked/lib. What a loop without the
 # interpreter's lock cannot raise fails the test that ran it.
@@ -63,36 +59,29 @@ checked: $(VENV)/.test
 	DISCREET_CHECKED=1 $(BIN)/python setup.py -q build --build-base $(CHECKED) --build-lib $(CHECKED)/lib
 	PYTHONPATH=$(CHECKED)/lib $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(LOOPS)
 
-# Runs a command that writes a page, and marks the page with the sources that it was made with.
-MARK := $(BIN)/python -m tools.evidence mark
 audit: checked
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
-	$(MARK) docs/audit.md -- $(BIN)/discreet audit --all --deep --out docs/audit.md
+	$(MAKE_AGAIN) docs/audit.md docs/rows.md
 	$(BIN)/python tools/fuzz_states.py --cases 2000
-	$(MARK) docs/rows.md -- $(BIN)/python -m tools.fuzz_rows --cases 20000 --out docs/rows.md
-	$(BIN)/python -m tools.images
+	$(SHOW)
 
 mutants: $(VENV)/.test
-	$(MARK) docs/mutation_testing.md -- $(BIN)/python tools/mutants.py
-	$(BIN)/python -m tools.images
+	$(MAKE_AGAIN) docs/mutation_testing.md
+	$(SHOW)
 
 chaos: $(VENV)/.test
-	$(MARK) docs/chaos.md -- $(BIN)/python -m tools.chaos --kills 2000 --out docs/chaos.md
-	$(MARK) docs/service/chaos.md -- $(BIN)/python -m tools.service_chaos \
-	  --kills 1000 --postgres-kills 1000 --segment-kills 300 --personal-kills 300 --stores 4 --out docs/service/chaos.md
-	$(MARK) docs/service/month.md -- $(BIN)/python -m tools.month --minutes 60 --out docs/service/month.md
-	$(BIN)/python -m tools.images
+	$(MAKE_AGAIN) docs/chaos.md docs/service/chaos.md docs/service/month.md
+	$(SHOW)
 
 load: $(VENV)/.test
-	$(MARK) docs/load.md -- $(BIN)/python -m tools.under_load --out docs/load.md
+	$(MAKE_AGAIN) docs/load.md
 
-# All of it again, for hours: every stored result and every page that commands write. Give FOLDER, as for
-# `make bench`. What needs another machine (gpu) and what a person reads the findings of (fuzz) is left out.
-evidence: bench
-	for one in $(LONG); do $(BIN)/python -m benchmarks.$$one || exit 1; done
-	$(MAKE) audit mutants chaos load versions release-check
-	$(BIN)/python -m tools.pages
-	$(BIN)/python -m tools.images
+# Every stored result and every page that commands write and that is older than the code, the quickest first, for
+# hours. It can be ended and goes on another day. What needs another machine (gpu) and what a person reads the
+# findings of (fuzz) is left out.
+evidence: $(VENV)/.bench checked
+	$(MAKE_AGAIN)
+	$(SHOW)
 	$(BIN)/python -m tools.evidence
 
 # Other libraries' answers compared with ours.

@@ -1,15 +1,15 @@
 """Stored results and pages: the sources that each of them depends on, and which are older than those.
 
-    python -m tools.evidence                    a table: fresh, stale (and what has changed) or unknown
-    python -m tools.evidence mark PAGE -- COMMAND ...     run a command that writes PAGE, and mark the page
+    python -m tools.evidence                                        a table: fresh, stale or unknown
+    python -m tools.evidence make [--folder DATA] [RESULT ...]      these again, or all that are not fresh
 
-A result carries a mark: when it was made, at which commit, and a digest of each package and script in `TABLE`
-that it depends on, with whatever these may import: packages by docs/architecture.md, scripts by their text.
-Digests are of code: comments, docstrings and what is raised do not count, as no result is made of them.
-`tools.results.store` marks benchmarks; pages are marked at their foot. What has no mark is unknown, not
-fresh. Nothing fails because a result is stale, as some take hours: the site says so at the foot of the pages
-that show it (this file is a hook of mkdocs), and
-``make evidence`` makes all anew.
+A result carries a mark: when it was made, at which commit, in how many minutes, and a digest of each package
+and script in `TABLE` that it depends on, with whatever these may import: packages by docs/architecture.md,
+scripts by their text. Digests are of code: comments, docstrings and what is raised do not count, as no result
+is made of them. `tools.results.store` marks benchmarks; pages are marked at their foot. What has no mark is
+unknown, not fresh. Nothing fails because a result is stale, as some take hours: the site says so at the foot
+of the pages that show it (this file is a hook of mkdocs). `make` begins with what took the least time before,
+and can be ended at any time: another one goes on with what is not fresh then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from __future__ import annotations
 import argparse
 import ast
 import datetime
+import fnmatch
 import hashlib
 import json
+import math
 import re
 import subprocess
 import sys
@@ -40,10 +42,15 @@ Mark = dict[str, Any]
 
 
 class Made(NamedTuple):
-    """What makes a result: scripts, and packages of `discreet` that it uses; the pages that show it."""
+    """What makes a result: scripts, and packages of `discreet` that it uses; the pages that show it.
+
+    ``command`` follows the name of the interpreter. FOLDER in it stands for a folder of real data sets, which
+    is needed unless it stands in brackets. Without a command, the result is not made by one alone.
+    """
 
     scripts: tuple[str, ...]
     packages: tuple[str, ...]
+    command: str
     pages: tuple[str, ...] = ("docs/benchmarks.md",)
 
 
@@ -57,71 +64,116 @@ LIBRARY = (
     "service",
     "spark",
 )  # with what they import: all
-SERVICE_CHAOS = ("tools/service_chaos",)
 _BENCHMARKS = {
-    "bandit": SHOWN,
-    "bandit_speed": ONLINE,
-    "constraints": ("constraints",),
-    "context": ONLINE,
-    "continuous_greedy": OFFLINE,
-    "convex": ONLINE,
-    "decisions": ONLINE,
-    "feature_selection": OFFLINE,
-    "frank_wolfe": SHOWN,
-    "hedge_speed": ONLINE,
-    "minimization": SHOWN,
-    "minimization_speed": SHOWN,
-    "objectives": ("objectives",),
-    "offline": OFFLINE,
-    "offline_speed": OFFLINE,
-    "personal": ("personal", "online", "offline", "evaluation"),
-    "planning": ("planning", "offline"),
-    "privacy_core": ("privacy",),
-    "regret_growth": SHOWN,
-    "returning": ONLINE,
-    "rolling": ONLINE,
-    "segments": ONLINE,
-    "set_sizes": ONLINE,
+    "bandit": (SHOWN, " [FOLDER]"),
+    "bandit_speed": (ONLINE, ""),
+    "constraints": (("constraints",), ""),
+    "context": (ONLINE, " FOLDER"),
+    "continuous_greedy": (OFFLINE, " FOLDER"),
+    "convex": (ONLINE, " FOLDER"),
+    "decisions": (ONLINE, ""),
+    "feature_selection": (OFFLINE, " [FOLDER]"),
+    "frank_wolfe": (SHOWN, " FOLDER"),
+    "hedge_speed": (ONLINE, ""),
+    "minimization": (SHOWN, ""),
+    "minimization_speed": (SHOWN, ""),
+    "objectives": (("objectives",), ""),
+    "offline": (OFFLINE, " FOLDER"),
+    "offline_speed": (OFFLINE, ""),
+    "personal": (("personal", "online", "offline", "evaluation"), " FOLDER"),
+    "planning": (("planning", "offline"), " FOLDER"),
+    "privacy_core": (("privacy",), ""),
+    "regret_growth": (SHOWN, ""),
+    "returning": (ONLINE, " FOLDER"),
+    "rolling": (ONLINE, " FOLDER"),
+    "segments": (ONLINE, " [FOLDER]"),
+    "set_sizes": (ONLINE, ""),
 }
+
+
+def _benchmark(
+    name: str, packages: tuple[str, ...], *pages: str, data: str = "", also: tuple[str, ...] = ()
+) -> Made:
+    """A script of benchmarks, with ``also`` others that it starts."""
+    command = f"-m benchmarks.{name}{data}"
+    return Made((f"benchmarks/{name}.py", *also), packages, command, pages or ("docs/benchmarks.md",))
+
+
+def _page(page: str, packages: tuple[str, ...], command: str, *scripts: str) -> dict[str, Made]:
+    """A page that a command writes as a whole."""
+    return {page: Made(scripts, packages, command, (page,))}
+
+
 # Every stored result and every page that a command writes as a whole, by its path.
 TABLE: dict[str, Made] = {
-    f"{RESULTS}/{name}.json": Made((f"benchmarks/{name}.py",), packages)
-    for name, packages in _BENCHMARKS.items()
+    f"{RESULTS}/{name}.json": made
+    for name, made in {
+        **{name: _benchmark(name, packages, data=data) for name, (packages, data) in _BENCHMARKS.items()},
+        "epsilons": _benchmark("epsilons", ("online", "planning"), "docs/index.md", data=" FOLDER"),
+        "full_information": _benchmark(
+            "full_information", ("online", "planning"), "docs/index.md", "docs/benchmarks.md", data=" FOLDER"
+        ),
+        "scans": _benchmark("scans", OFFLINE, "docs/scale.md", "docs/benchmarks.md"),
+        "service": _benchmark(
+            "service",
+            ("service", "client"),
+            "docs/benchmarks.md",
+            "docs/service/operations.md",
+            also=("benchmarks/plain_service.py",),
+        ),
+        "store": _benchmark("store", OFFLINE, "docs/scale.md", "docs/benchmarks.md"),
+        "theorems": _benchmark(
+            "theorems",
+            ("online", "offline", "evaluation"),
+            "docs/theorems.md",
+            data=" FOLDER",
+            also=("benchmarks/theorems_real.py", "tools/theorems"),
+        ),
+        "year": _benchmark("year", ("online", "offline", "evaluation"), "docs/tutorials/year.md"),
+        "gpu": Made(("benchmarks/gpu.py",), OFFLINE, "", ("docs/gpu.md",)),  # on another machine
+        "fuzz": Made(("tools/fuzz.py",), LIBRARY, "", ()),  # somebody reads what was found
+        "release": Made(
+            ("tools/release.py", "pyproject.toml"), LIBRARY, "-m tools.release check", ("docs/releases.md",)
+        ),
+        "versions": Made(
+            ("tools/versions.py", "pyproject.toml"), LIBRARY, "-m tools.versions", ("docs/releases.md",)
+        ),
+    }.items()
 } | {
-    f"{RESULTS}/epsilons.json": Made(("benchmarks/epsilons.py",), ("online", "planning"), ("docs/index.md",)),
-    f"{RESULTS}/full_information.json": Made(
-        ("benchmarks/full_information.py",), ("online", "planning"), ("docs/index.md", "docs/benchmarks.md")
+    **_page("docs/audit.md", ("audit",), "-m discreet audit --all --deep --out docs/audit.md"),
+    **_page(
+        "docs/rows.md",
+        ("cli", "spark"),
+        "-m tools.fuzz_rows --cases 20000 --out docs/rows.md",
+        "tools/fuzz_rows.py",
     ),
-    f"{RESULTS}/gpu.json": Made(("benchmarks/gpu.py",), OFFLINE, ("docs/gpu.md",)),
-    f"{RESULTS}/scans.json": Made(("benchmarks/scans.py",), OFFLINE, ("docs/scale.md", "docs/benchmarks.md")),
-    f"{RESULTS}/service.json": Made(
-        ("benchmarks/service.py", "benchmarks/plain_service.py"),
-        ("service", "client"),
-        ("docs/benchmarks.md", "docs/service/operations.md"),
+    **_page(
+        "docs/chaos.md", ("privacy",), "-m tools.chaos --kills 2000 --out docs/chaos.md", "tools/chaos.py"
     ),
-    f"{RESULTS}/store.json": Made(("benchmarks/store.py",), OFFLINE, ("docs/scale.md", "docs/benchmarks.md")),
-    f"{RESULTS}/theorems.json": Made(
-        ("benchmarks/theorems.py", "benchmarks/theorems_real.py", "tools/theorems"),
-        ("online", "offline", "evaluation"),
-        ("docs/theorems.md",),
+    **_page(
+        "docs/service/chaos.md",
+        ("service",),
+        "-m tools.service_chaos --kills 1000 --postgres-kills 1000 --segment-kills 300 --personal-kills 300"
+        " --stores 4 --out docs/service/chaos.md",
+        "tools/service_chaos",
     ),
-    f"{RESULTS}/year.json": Made(
-        ("benchmarks/year.py",), ("online", "offline", "evaluation"), ("docs/tutorials/year.md",)
+    **_page(
+        "docs/service/month.md",
+        ("service",),
+        "-m tools.month --minutes 60 --out docs/service/month.md",
+        "tools/month.py",
+        "tools/service_chaos",
     ),
-    f"{RESULTS}/fuzz.json": Made(("tools/fuzz.py",), LIBRARY, ()),
-    f"{RESULTS}/release.json": Made(("tools/release.py", "pyproject.toml"), LIBRARY, ("docs/releases.md",)),
-    f"{RESULTS}/versions.json": Made(("tools/versions.py", "pyproject.toml"), LIBRARY, ("docs/releases.md",)),
-    "docs/audit.md": Made((), ("audit",), ("docs/audit.md",)),
-    "docs/rows.md": Made(("tools/fuzz_rows.py",), ("cli", "spark"), ("docs/rows.md",)),
-    "docs/chaos.md": Made(("tools/chaos.py",), ("privacy",), ("docs/chaos.md",)),
-    "docs/service/chaos.md": Made(SERVICE_CHAOS, ("service",), ("docs/service/chaos.md",)),
-    "docs/service/month.md": Made(
-        ("tools/month.py", *SERVICE_CHAOS), ("service",), ("docs/service/month.md",)
+    **_page(
+        "docs/mutation_testing.md", LIBRARY, "tools/mutants.py", "tools/mutants.py", "tools/reach.py", "tests"
     ),
-    "docs/mutation_testing.md": Made(
-        ("tools/mutants.py", "tools/reach.py", "tests"), LIBRARY, ("docs/mutation_testing.md",)
+    **_page(
+        "docs/load.md",
+        LIBRARY,
+        "-m tools.under_load --out docs/load.md",
+        "tools/under_load.py",
+        "tests",
     ),
-    "docs/load.md": Made(("tools/under_load.py", "tests"), LIBRARY, ("docs/load.md",)),
 }
 
 
@@ -255,7 +307,8 @@ def mark(result: str, root: Path = ROOT, since: float | None = None) -> Mark:
     found = {name: digest(path) for name, path in sources(result, root).items()}
     if since is not None:
         found |= {n: "changed meanwhile" for n, p in sources(result, root).items() if _written(p) > since}
-    return {"made": now, "commit": said, "sources": found}
+    took = {} if since is None else {"minutes": _minutes(since)}
+    return {"made": now, "commit": said, **took, "sources": found}
 
 
 def _written(path: Path) -> float:
@@ -281,15 +334,47 @@ def marks_of(path: Path) -> tuple[list[Mark], bool]:
     return ([json.loads(found[1])], False) if found else ([], True)
 
 
-def mark_page(page: str, command: list[str], root: Path = ROOT) -> int:
-    """Run a command that writes a page as a whole; then mark the page with the sources from before."""
-    new, path = mark(page, root), root / page
+def make(result: str, folder: str | None, root: Path = ROOT) -> bool:
+    """Run the command of a result, and mark a page that it wrote with the sources from before."""
+    command = TABLE[result].command.replace("[FOLDER]", "" if folder is None else "FOLDER").split()
+    command = [str(folder) if word == "FOLDER" else word for word in command]
+    return mark_page(result, [sys.executable, *command], root) == 0
+
+
+def mark_page(result: str, command: list[str], root: Path = ROOT) -> int:
+    """Run a command; if it writes a page as a whole, mark it with the sources from before."""
+    new, path, began = mark(result, root), root / result, time.time()
     before = path.stat().st_mtime_ns if path.exists() else 0
     status = subprocess.run(command, cwd=root).returncode
-    if path.exists() and path.stat().st_mtime_ns != before:
+    if path.suffix == ".md" and path.exists() and path.stat().st_mtime_ns != before:
         text = _MARK.sub("\n", path.read_text()).rstrip("\n")
+        new |= {"minutes": _minutes(began)}
         path.write_text(f"{text}\n\n<!-- evidence: {json.dumps(new)} -->\n")
     return status
+
+
+def _minutes(since: float) -> float:
+    return round((time.time() - since) / 60.0, 1)
+
+
+def wanted(folder: str | None, root: Path = ROOT) -> Iterator[str]:
+    """The results that are not fresh and can be made with this folder, the quickest first."""
+    found = [one for one in findings(root) if one.state != "fresh"]
+    for one in sorted(found, key=lambda one: one.minutes):
+        if not lacking(one.result, folder):
+            yield one.result
+
+
+def named(patterns: Iterable[str], *names: str) -> bool:
+    return any(fnmatch.fnmatch(one, like) for like in patterns for one in names)
+
+
+def lacking(result: str, folder: str | None) -> str:
+    """What keeps a result from being made; nothing for most."""
+    command = TABLE[result].command
+    if not command:
+        return "no command of this machine makes it"
+    return "it needs --folder" if folder is None and "FOLDER" in command.replace("[FOLDER]", "") else ""
 
 
 class Finding(NamedTuple):
@@ -299,6 +384,7 @@ class Finding(NamedTuple):
     made: str
     state: str  # fresh, stale or unknown
     changed: list[str]  # since then
+    minutes: float = math.inf  # that it took; unknown is long
 
     @property
     def sentence(self) -> str:
@@ -327,12 +413,13 @@ def finding(result: str, root: Path = ROOT, digests: dict[Path, str] | None = No
             result, _git("log", "-1", "--format=%cs", "--", result, root=root) or "?", "unknown", changed
         )
     made = min(one["made"] for one in marks)
-    return Finding(result, made, "stale" if changed else "fresh", changed)
+    minutes = sum(one.get("minutes", math.inf) for one in marks)
+    return Finding(result, made, "stale" if changed else "fresh", changed, minutes)
 
 
-def findings(root: Path = ROOT, results: Iterable[str] = TABLE) -> Iterator[Finding]:
+def findings(root: Path = ROOT) -> Iterator[Finding]:
     known: dict[Path, str] = {}
-    for result in results:
+    for result in TABLE:
         yield finding(result, root, known)
 
 
@@ -376,18 +463,28 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.evidence", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command")
-    marking = commands.add_parser("mark", help="run a command that writes a page, and mark the page")
-    marking.add_argument("page", choices=[name for name in TABLE if name.endswith(".md")], metavar="PAGE")
-    marking.add_argument("run", nargs="+", metavar="COMMAND")
+    making = commands.add_parser("make", help="make results again, by default all that are not fresh")
+    making.add_argument("--folder", help="a folder of real data sets, which some benchmarks measure")
+    making.add_argument("result", nargs="*", metavar="RESULT", help="a result or its script, or a pattern")
     options = parser.parse_args(given)
-    if options.command == "mark":
-        return mark_page(options.page, options.run)
-    found = list(findings())
-    wide = max(len(one.result) for one in found)
-    for one in found:
+    if options.command == "make":
+        folder = options.folder or None
+        found = [one for one, made in TABLE.items() if named(options.result, one, *made.scripts)]
+        failed = []
+        for result in found if options.result else wanted(folder):
+            if why := lacking(result, folder):
+                print(f"--- {result} is left out: {why}", flush=True)
+                continue
+            print(f"--- {result}", flush=True)
+            failed += [] if make(result, folder) else [result]
+        print("".join(f"failed: {one}\n" for one in failed), end="")
+        return int(bool(failed))
+    every = list(findings())
+    wide = max(len(one.result) for one in every)
+    for one in every:
         print(f"{one.result:{wide}}  {one.made:10}  {one.state:8}  {', '.join(one.changed)}".rstrip())
     states: Mapping[str, int] = {
-        s: sum(one.state == s for one in found) for s in ("fresh", "stale", "unknown")
+        s: sum(one.state == s for one in every) for s in ("fresh", "stale", "unknown")
     }
     print(", ".join(f"{count} {state}" for state, count in states.items()))
     return 0

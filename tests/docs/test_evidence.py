@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -252,20 +254,74 @@ def test_the_site_says_what_is_old(copy, monkeypatch):
 # --- commands ----------------------------------------------------------------------------------------
 
 
-def test_pages_are_marked_by_the_targets_that_write_them():
-    lines = (ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
-    for page in TABLE:
-        if page.endswith(".md"):
-            (line,) = [one for one in lines if f"$(MARK) {page} -- " in one]
-            assert "--out" not in line or f"--out {page}" in " ".join(line.split())
-    assert not [line for line in lines if "--out docs/" in line and "$(MARK)" not in line]
+def test_commands_are_those_of_the_declared_scripts():
+    for result, made in TABLE.items():
+        if not made.command:
+            continue
+        name = made.command.removeprefix("-m ").split()[0]
+        file = name if name.endswith(".py") else name.replace(".", "/")
+        assert file == "discreet" or made.scripts[0] in (file, f"{file}.py")
+        assert "--out" not in made.command or f"--out {result}" in made.command
+        if name.startswith("benchmarks."):
+            usage = (ROOT / made.scripts[0]).read_text()
+            assert ("FOLDER" in made.command) == (re.search(rf"{name} \[?FOLDER", usage) is not None), result
 
 
-def test_make_evidence_makes_every_benchmark():
-    made = subprocess.run(
-        ["make", "-n", "evidence", "FOLDER=somewhere"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    elsewhere = {"fuzz", "gpu", "release", "versions"}  # Makefile says why, or they have targets of their own
-    names = {Path(one).stem for one in TABLE if one.endswith(".json")} - elsewhere
-    words = set(made.replace(";", " ").split())
-    assert names <= words
+def _table(monkeypatch, copy, **commands):
+    """Results of these commands alone; those of pages write them with a number in place of their words."""
+    made = {name: evidence.Made((), ("privacy",), command) for name, command in commands.items()}
+    monkeypatch.setattr(evidence, "TABLE", made)
+    monkeypatch.setattr(evidence, "ROOT", copy)
+    for name in made:
+        (copy / name).write_text("old\n")
+
+
+def test_what_is_not_fresh_is_made_again_the_quickest_first(copy, monkeypatch, capfd):
+    write = copy / "write.py"
+    write.write_text("import sys\nopen(sys.argv[1], 'w').write(' '.join(sys.argv[2:]))\nprint(sys.argv[1])\n")
+    commands = {
+        "slow.md": "write.py slow.md",
+        "quick.md": "write.py quick.md [FOLDER]",
+        "real.md": "write.py real.md FOLDER",
+        "hand.md": "",
+    }
+    _table(monkeypatch, copy, **commands)
+    for name, minutes in (("slow.md", 2.5), ("quick.md", 0.5), ("real.md", 1.0)):
+        text = json.dumps(evidence.mark(name, copy) | {"minutes": minutes, "sources": {"privacy": "other"}})
+        (copy / name).write_text(f"old\n\n<!-- evidence: {text} -->\n")
+    assert list(evidence.wanted(None, copy)) == ["quick.md", "slow.md"]
+    assert list(evidence.wanted("data", copy)) == ["quick.md", "real.md", "slow.md"]
+    assert all(evidence.make(one, "data", copy) for one in ("quick.md", "real.md"))
+    assert [(copy / f"{one}.md").read_text().split("\n")[0] for one in ("quick", "real", "hand")] == [
+        "data",
+        "data",
+        "old",
+    ]
+    assert list(evidence.wanted("data", copy)) == ["slow.md"]
+    assert evidence.finding("quick.md", copy).minutes < 0.5
+    assert evidence.make("slow.md", None, copy)
+    assert list(evidence.wanted("data", copy)) == []
+    assert capfd.readouterr().out.split() == ["quick.md", "real.md", "slow.md"]
+
+
+def test_the_command_makes_what_is_named_and_says_what_it_cannot_make(monkeypatch, capsys):
+    done = []
+    monkeypatch.setattr(
+        evidence, "make", lambda result, folder: done.append((result, folder)) or "chaos" not in result
+    )
+    assert evidence.main(["make", "benchmarks/con*.py", "docs/chaos.md"]) == 1
+    assert done == [("benchmarks/results/constraints.json", None), ("docs/chaos.md", None)]
+    said = capsys.readouterr().out
+    assert "convex.json is left out: it needs --folder" in said
+    assert said.endswith("failed: docs/chaos.md\n")
+    assert evidence.main(["make", "--folder", "data", "benchmarks/gpu.py", "benchmarks/convex.py"]) == 0
+    assert done[2:] == [("benchmarks/results/convex.json", "data")]
+
+
+def test_make_asks_for_results_that_there_are():
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    named = {word.strip("'") for line in lines if "\t$(MAKE_AGAIN) " in line for word in line.split()[1:]}
+    names = {name for result, made in TABLE.items() for name in (result, *made.scripts)}
+    assert [one for one in named if not fnmatch.filter(names, one)] == []
+    assert {one for one in TABLE if one.endswith(".md")} <= named
+    assert not [line for line in lines if "--out docs/" in line]
