@@ -486,6 +486,16 @@ def test_scores_that_move_by_a_float_above_its_decimal_are_paid_for(how, rate, m
         assert paid * (1 - Fraction(1, 1 << 50)) < lost <= paid < conversions.exact(rate) * Fraction(0.1)
 
 
+@pytest.mark.parametrize(("rate", "width"), [(1e308, 4.4e-323), (5e-324, 0.1), (4.4e-323, 1e308)])
+def test_subnormal_rates_and_ranges_are_paid_for(rate, width, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(samplers, "exponential_choice", lambda *given: drawn.append(given[-1]))
+    release = dc.Gate(dc.Budget(1.0)).reserve(ExponentialChoice(rate, width))
+    release.choice(np.zeros(2))
+    assert conversions.exact(drawn[0]) * Fraction(width) <= release.event.loss().pure
+    assert Fraction(drawn[0]) * Fraction(width) <= release.event.loss().pure
+
+
 def test_experts_prefer_items_and_open_others_in_the_middle_of_the_field():
     experts = OrderedExperts(np.zeros((6, 2), dtype=np.int64), 0.5, Fraction(8), 8)
     experts.prefer([4, 1, 3])  # the third is for an expert that there is not

@@ -104,6 +104,15 @@ def test_exact_reads_decimals():
     assert cv.exact(7) == 7
 
 
+def test_exact_reads_subnormal_floats_as_they_are():
+    """Their decimals may be far off: 4.4e-323 is 9 steps of 2^-1074, which are 4.447e-323."""
+    assert cv.exact(4.4e-323) == Fraction(9, 1 << 1074) > Fraction("4.4e-323") * Fraction(101, 100)
+    assert cv.exact(-4.4e-323) == -cv.exact(4.4e-323)
+    assert cv.exact(0.0) == 0
+    least = 2.0**-1022
+    assert cv.exact(least) == Fraction(repr(least))
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), PAIRS)
 def test_better_than_the_textbook_conversion(epsilon, delta):
     textbook = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))

@@ -30,6 +30,7 @@ from discreet.privacy import (
     SQLiteLedger,
     TreeSum,
 )
+from discreet.privacy.account import Filter
 from discreet.privacy.conversions import zcdp_epsilon, zcdp_rho
 from discreet.privacy.events import Loss
 
@@ -334,6 +335,11 @@ def test_limits_of_several_periods():
         failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
     assert failing.total().budget == dc.Budget(2.0, 2e-6)
     assert failing.total().epsilon() == 2.0
+    # 5 x 1e-6 in floats is below 5e-6
+    for name in "cde":
+        failing.gate(name).reserve(ApproximateRelease(1.0, 1e-6))
+    assert failing.total().budget == dc.Budget(5.0, 5e-6)
+    assert failing.total().epsilon() == 5.0
     # a part of delta, 1e-7 of 1e-6, is kept for releases that may fail, in each of them
     failing = Periods(dc.Budget(1.0, 1e-6), definition="zcdp", failure=1e-7)
     for month in range(12):
@@ -346,6 +352,17 @@ def test_limits_of_several_periods():
     for name in "abc":
         failing.gate(name).reserve(ApproximateRelease(1.0, 0.4))
     assert failing.total().budget.delta == math.nextafter(1.0, 0.0)
+
+
+def test_limits_of_several_periods_for_people_with_several_rounds():
+    budget = dc.Budget(1.0, 1e-6, max_rounds_per_person=2)
+    failing, most = Periods(budget, definition="pure"), Filter.of(budget, "pure")
+    for name in "ab":
+        failing.gate(name).reserve(ApproximateRelease(most.limit, most.failure))
+    total = failing.total()
+    assert total.epsilon() == total.budget.epsilon == 2.0
+    assert total.budget.delta == pytest.approx(2e-6 * math.exp(0.5))  # e^1 for both, where each has e^0.5
+    assert total.delta(2.0) <= total.budget.delta
 
 
 def test_bad_choices_of_periods():

@@ -267,7 +267,7 @@ def squared(value: Fraction | None, rounds: int) -> float:
     return math.inf if value is None else rounded_up(value * rounds**2)
 
 
-def _failure(loss: Loss, rounds: int) -> Fraction:
+def failure_of(loss: Loss, rounds: int) -> Fraction:
     """Delta of a person from the approximate releases, by group privacy over ``rounds`` rounds.
 
     (e, d) between neighbours gives ``d (1 + e^e + ... + e^((r-1) e))`` over r steps; the pure part of
@@ -288,7 +288,7 @@ def epsilons(
 ) -> list[tuple[str, float]]:
     """(name, epsilon) in ``definition``; if that is None, in every definition and in mixtures of two."""
     rounds = budget.max_rounds_per_person
-    spare = exact(delta) - _failure(loss, rounds)
+    spare = exact(delta) - failure_of(loss, rounds)
     if spare < 0:
         return [("nothing: delta is used up", math.inf)]
     left = rounded_down(spare)
@@ -322,7 +322,7 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str |
     """Smallest delta of a person at ``epsilon``, in ``definition`` or in the best of all."""
     rounds = budget.max_rounds_per_person
     if math.isinf(epsilon):  # the probability of an unbounded loss
-        return 1.0 if loss.rho is None else min(1.0, rounded_up(_failure(loss, rounds)))
+        return 1.0 if loss.rho is None else min(1.0, rounded_up(failure_of(loss, rounds)))
     deltas = [1.0]
     if definition in (None, "pure") and person_pure(loss, rounds) <= epsilon:
         deltas.append(0.0)
@@ -337,7 +337,7 @@ def smallest_delta(loss: Loss, budget: Budget, epsilon: float, definition: str |
                 deltas.append(conversions.zcdp_delta(squared(loss.rest_rho, rounds), rounded_down(apart)))
             mu = math.sqrt(squared(loss.rest_mu_squared, rounds)) * (1 + 1e-15)
             deltas.append(conversions.concurrent_delta(loss.pure * rounds, mu, exact(epsilon)))
-    return min(1.0, rounded_up(exact(min(deltas)) + _failure(loss, rounds)))
+    return min(1.0, rounded_up(exact(min(deltas)) + failure_of(loss, rounds)))
 
 
 @dataclass(frozen=True)

@@ -629,11 +629,11 @@ class Release:
         if given is None:
             if own is None:
                 raise TypeError(f"{event} does not say at which rate to choose; give rate=")
-            return own * _LESS
+            given = own
         # A negative rate would favour low scores, by any factor.
         if not 0.0 <= given < math.inf or (own is not None and exact(given) > exact(own)):
             raise ValueError(f"{event} does not pay for choices at rate {given:g}")
-        return given * _LESS
+        return min(given * _LESS, math.nextafter(given, 0.0))  # subnormal products may round back
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a release is not copied or pickled, or its draws could be made twice")

@@ -31,6 +31,7 @@ _ROOM = 2.0**-50
 _SPARE = 2.0**-43
 # Stands for any delta that underflows: it is not 0.
 _TINY = 5e-324
+_LEAST_NORMAL = 2.0**-1022
 _PRECISION = 128
 
 
@@ -79,12 +80,16 @@ def exact(value: float | int | Fraction) -> Fraction:
 
     ``0.1`` becomes 1/10, so that ten releases of 0.1 fit into a budget of 1.0. The float itself
     differs from that decimal by less than half a unit in the last place; samplers cover the difference
-    in their error bounds, and choices are drawn at a rate that is as much lower.
+    in their error bounds, and choices are drawn at a rate that is as much lower. Subnormal floats, whose
+    decimals may be off by percents, are read as they are.
 
     >>> sum([exact(0.1)] * 10) == 1
     True
     """
-    return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(float(value)))
+    if isinstance(value, int | Fraction):
+        return Fraction(value)
+    number = float(value)
+    return Fraction(number if abs(number) < _LEAST_NORMAL else repr(number))
 
 
 def fraction(text: Any) -> Fraction:

@@ -17,7 +17,7 @@ from ..core import checks
 from ..core.guards import fixed
 from ..core.names import canonical
 from ..core.text import at_most, block, card, table
-from .account import Account, Filter, Releases, filter_asked, smallest_epsilon
+from .account import Account, Filter, Releases, failure_of, filter_asked, smallest_epsilon
 from .accountant import REPRODUCIBLE, Accountant, BudgetExceeded, Gate
 from .budget import Budget
 from .conversions import exact, rounded_up
@@ -91,7 +91,8 @@ class Periods:
         """The account of a person who took part in all of ``periods``, by default in every one so far.
 
         Its budget is the sum of as many fully spent periods: epsilon at the budget's delta, or, where
-        releases have deltas of their own, at that delta times the number of periods.
+        releases have deltas of their own, at that delta times the number of periods (for several rounds of a
+        person more, as group privacy multiplies a delta by what grows with all of epsilon).
         """
         begun = self.names
         chosen = begun if periods is None else [_name(one) for one in periods]
@@ -116,8 +117,10 @@ class Periods:
         if not limit.failure:
             epsilon = smallest_epsilon(_full(limit) * periods, budget, budget.delta, self.definition)
             return replace(budget, epsilon=epsilon)
-        delta = min(budget.delta * periods, math.nextafter(1.0, 0.0))
-        epsilon = smallest_epsilon(_full(limit) * periods, budget, delta, self.definition)
+        full = _full(limit) * periods
+        spent = max(exact(budget.delta) * periods, failure_of(full, budget.max_rounds_per_person))
+        delta = min(rounded_up(spent), math.nextafter(1.0, 0.0))
+        epsilon = smallest_epsilon(full, budget, delta, self.definition)
         basic = rounded_up(exact(budget.epsilon) * periods)
         return replace(budget, epsilon=min(epsilon, basic), delta=delta)
 
