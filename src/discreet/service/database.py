@@ -206,11 +206,12 @@ class Database(ABC):
         key, row = (experiment, epoch, owner, segment), None
         try:
             with self.transaction("groups") as tx:
+                # By its key alone: a transaction of which nothing is known yet is waited for.
                 if (perhaps := self._leased.get(key)) is not None and tx.locked(
-                    "SELECT 1 FROM block WHERE experiment = ? AND epoch = ? AND first = ? AND owner = ?"
-                    " AND state = ? AND closed_at IS NULL",
-                    *(*perhaps[:3], owner, OPEN),
-                ):
+                    "SELECT owner, state, closed_at FROM block"
+                    " WHERE experiment = ? AND epoch = ? AND first = ?",
+                    *perhaps[:3],
+                ) == [(owner, OPEN, None)]:
                     row = perhaps
                 elif tx.locked("SELECT 1 FROM process WHERE name = ?", owner, strength="KEY SHARE"):
                     rows = tx.locked(
