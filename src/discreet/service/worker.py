@@ -421,6 +421,8 @@ class Worker:
                 " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(ALLOCATED, CLOSING, OPEN, tx.now()),
             )
+        for number in self._kept.keys() - {number for number, status, *_ in rows if status != ENDED}:
+            self.forget(number)  # another process has ended or deleted it
         found = []
         for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
             over = period < (now := self.period(PopulationConfig.read(people)))
