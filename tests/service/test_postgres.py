@@ -667,6 +667,23 @@ def test_space_is_given_back_once_a_minute(world, monkeypatch):
     assert ran == ["VACUUM outcome, private_state, visit, erased, request"]
 
 
+def test_space_that_cannot_be_given_back_now_is_a_minute_later(world, monkeypatch):
+    ran, now = [], [1e9]
+
+    def alone(statement):
+        ran.append(statement)
+        if len(ran) == 1:
+            raise StoreError("a lock was not given in time")
+
+    monkeypatch.setattr(world.store.pools["any"], "alone", alone)
+    monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    world.worker.erase("people", lambda *_: PSEUDONYM)
+    for passed in (59.0, 1.0, 60.0):
+        now[0] += passed
+        world.store.recover(world.owner)
+    assert len(ran) == 2
+
+
 def test_space_is_given_back_by_a_process_and_a_machine_that_have_just_begun(monkeypatch):
     ran, now = [], [1.0]
     monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now[0]))
