@@ -253,6 +253,23 @@ def put_back(service):
     service.start()
 
 
+@pytest.mark.parametrize("now", ["ended", "paused", "running"])
+def test_what_was_lost_is_late_and_freezes_nothing_again(url, now):
+    """Else one outcome of a lost decision, sent in any later period, would freeze everything in that one."""
+    world = World(url, likes(share=0.5))
+    if now == "paused":
+        world.worker.set_status(world.shop, "paused")
+    lost = world.one.next_sequence
+    backup.freeze_after_restore(world.store, world.worker)
+    if now == "ended":
+        world.worker.end(world.shop)
+    world.now = world.now.replace(month=12)
+    while due := world.worker.due():
+        world.worker.tick(*due)
+    assert world.rows("SELECT status FROM experiment") == [(now,)]
+    assert not world.worker.beyond(world.shop, 0, lost)
+
+
 def test_what_is_made_again_after_a_restore_says_so_and_has_a_number_of_its_own(url):
     world = World(url, likes(seed=None))
     backup.freeze_after_restore(world.store, world.worker)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import discreet as dc
@@ -16,6 +19,7 @@ from discreet.service.worker import (
     RUNNING,
     InUse,
     ShareUnavailable,
+    Worker,
     periods_of,
 )
 
@@ -285,6 +289,17 @@ def test_charges_that_were_given_back_free_no_version_for_two(url):
     world.worker.create("second", "people", taken(share=0.5))
     versions = [version for (version,) in world.rows("SELECT version FROM charge ORDER BY version")]
     assert versions == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("how", ["end", "delete"])
+def test_nobodys_outcomes_stay_in_the_memory_of_a_process_when_another_one_has_ended_it(url, how):
+    world = World(url, taken(), PURE)
+    world.worker.tick(world.shop)
+    state = weakref.ref(world.one.learning)
+    getattr(Worker(world.store, "another", lambda: world.now), how)(world.shop)
+    assert world.worker.due() == []
+    gc.collect()
+    assert state() is None
 
 
 def test_a_store_that_was_put_back_gives_nothing_back(url):

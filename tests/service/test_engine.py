@@ -192,6 +192,26 @@ def test_a_look_at_a_late_outcome_that_fails_holds_up_no_answer(url):
     asyncio.run(story())
 
 
+def test_late_outcomes_are_looked_at_once_in_a_group(url):
+    """Others wait for the group: a browser could send a thousand of its own, again and again."""
+
+    async def story():
+        world = World(url, likes())
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
+        plain, looked = engine.worker.beyond, []
+        engine.worker.beyond = lambda *decision: looked.append(decision) or plain(*decision)
+        late = [DecisionId(world.shop, 0, sequence) for sequence in (100, 300, 200)] * 50
+        answers = await asyncio.gather(*[engine.record(one, b"[]") for one in late])
+        while engine._flushing is not None:
+            await asyncio.sleep(0.01)
+        frozen = world.rows("SELECT status FROM experiment")
+        await engine.stop()
+        return {one.status for one in answers}, looked, frozen
+
+    assert asyncio.run(story()) == ({"late"}, [(1, 0, 300)], [("frozen",)])
+
+
 @pytest.mark.parametrize("reported", [False, True])
 def test_whom_decisions_were_for_is_written_down_whoever_reports(url, monkeypatch, reported):
     """What a crash leaves written down, whenever it comes, follows from decisions and from no report."""

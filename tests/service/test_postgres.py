@@ -188,6 +188,27 @@ def test_a_lease_of_which_nobody_knows_whether_it_was_committed_is_found_again(w
     assert world.store.lease_block(1, 0, world.owner)[2] != first
 
 
+def test_a_lease_that_is_committed_late_is_waited_for(world, monkeypatch):
+    """Nobody would serve from its block, or close it, and all later blocks would wait for that one."""
+    late, plain = [], postgres.ConnectionPool._commit
+
+    def unknown(_, connection):
+        late.append(connection)
+        raise StoreError("nobody knows")
+
+    monkeypatch.setattr(postgres.ConnectionPool, "_commit", unknown)
+    with pytest.raises(StoreError):
+        world.store.lease_block(1, 0, world.owner)
+    monkeypatch.setattr(postgres.ConnectionPool, "_commit", plain)
+    with ThreadPoolExecutor(1) as threads:
+        again = threads.submit(world.store.lease_block, 1, 0, world.owner)
+        while not again.done() and not somebody_waits(world):
+            time.sleep(0.01)
+        late[0].execute("COMMIT")
+        late[0].close()
+        assert world.rows("SELECT first FROM block WHERE state = ?", OPEN) == [(again.result()[2],)]
+
+
 # --- a block that is closed while outcomes come in ----------------------------------------------------------
 
 
@@ -644,6 +665,23 @@ def test_space_is_given_back_once_a_minute(world, monkeypatch):
     for _ in range(2):
         world.store.recover(world.owner)
     assert ran == ["VACUUM outcome, private_state, visit, erased, request"]
+
+
+def test_space_that_cannot_be_given_back_now_is_a_minute_later(world, monkeypatch):
+    ran, now = [], [1e9]
+
+    def alone(statement):
+        ran.append(statement)
+        if len(ran) == 1:
+            raise StoreError("a lock was not given in time")
+
+    monkeypatch.setattr(world.store.pools["any"], "alone", alone)
+    monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    world.worker.erase("people", lambda *_: PSEUDONYM)
+    for passed in (59.0, 1.0, 60.0):
+        now[0] += passed
+        world.store.recover(world.owner)
+    assert len(ran) == 2
 
 
 def test_space_is_given_back_by_a_process_and_a_machine_that_have_just_begun(monkeypatch):

@@ -140,6 +140,7 @@ def test_what_is_missing_is_named(anywhere):
         "/v1/populations/%00/account",
         "/v1/keys/%00",
         "/experiments/%00",
+        "/v1/experiments/%00/personalizer/v1.0/rank",
     ],
 )
 def test_a_nul_is_refused_and_breaks_nothing(anywhere, path):

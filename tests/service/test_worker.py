@@ -102,6 +102,32 @@ def test_raw_outcomes_are_gone_a_minute_after_a_release_during_a_backup(tmp_path
     assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
 
 
+def test_what_is_committed_is_not_refused_because_remains_cannot_be_erased_yet(tmp_path):
+    """As on a full disk: an erasure was answered as a failure of which nothing was recorded."""
+
+    class Full:
+        def __init__(self, plain):
+            self.plain = plain
+
+        def execute(self, sql, *values):
+            if "checkpoint" in sql:
+                raise sqlite3.OperationalError("database or disk is full")
+            return self.plain.execute(sql, *values)
+
+        def __getattr__(self, name):
+            return getattr(self.plain, name)
+
+    world = World(f"sqlite:///{tmp_path}/service.db", likes())
+    plain, ann = world.store._connection, b"pseudonym of"
+    world.report(world.serve(pseudonym=ann)[1], ["a very rare marker"], pseudonym=ann)
+    world.store._connection = Full(plain)
+    world.worker.erase("people", lambda *_: ann)
+    assert world.rows("SELECT body FROM outcome") == [(None,)]
+    world.store._connection = plain
+    world.worker.forget_people()
+    assert all(b"a very rare marker" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
 def test_raw_outcomes_are_gone_after_a_kill_between_release_and_scrub(tmp_path):
     world = World(f"sqlite:///{tmp_path}/service.db", likes())
     for _ in range(8):

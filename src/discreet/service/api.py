@@ -1259,6 +1259,7 @@ class Personalizer:
             key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION, outcome=outcome)
             if not outcome:
                 self._api.keys.used(key)
+            check_nul(request)
             found = await handler(await self._live(request.path_params.get("name"), key), request)
             return b"" if found is None else found
 

@@ -22,7 +22,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -115,7 +115,7 @@ class Database(ABC):
 
     @abstractmethod
     def scrub(self) -> None:
-        """Erase the remains of deleted rows, as far as this database can."""
+        """Erase the remains of deleted rows, as far as this database can now; called every minute, too."""
 
     @abstractmethod
     def close(self) -> None:
@@ -206,11 +206,12 @@ class Database(ABC):
         key, row = (experiment, epoch, owner, segment), None
         try:
             with self.transaction("groups") as tx:
+                # By its key alone: a transaction of which nothing is known yet is waited for.
                 if (perhaps := self._leased.get(key)) is not None and tx.locked(
-                    "SELECT 1 FROM block WHERE experiment = ? AND epoch = ? AND first = ? AND owner = ?"
-                    " AND state = ? AND closed_at IS NULL",
-                    *(*perhaps[:3], owner, OPEN),
-                ):
+                    "SELECT owner, state, closed_at FROM block"
+                    " WHERE experiment = ? AND epoch = ? AND first = ?",
+                    *perhaps[:3],
+                ) == [(owner, OPEN, None)]:
                     row = perhaps
                 elif tx.locked("SELECT 1 FROM process WHERE name = ?", owner, strength="KEY SHARE"):
                     rows = tx.locked(
@@ -375,7 +376,7 @@ class SQLiteDatabase(Database):
         self.scrub()  # an earlier process may have ended between a release and its scrub
 
     def scrub(self) -> None:
-        with self._turn:
+        with self._turn, suppress(sqlite3.OperationalError):  # a full disk: it is called once a minute, too
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:

@@ -555,10 +555,14 @@ class DecisionEngine:
                 self._early.append(waits)
             else:
                 _answer(heard, Acknowledged(LATE, False) if answer.status in (EARLY, LOST) else answer)
-        for (outcome, *_), answer in zip(batch, written.outcomes, strict=True):
-            if answer.status in (LATE, LOST):
-                with contextlib.suppress(StoreError):  # the next such outcome is checked, too
-                    await self._do(self._check_late, outcome, answer.status == LOST)
+        late = [
+            (one.experiment, answer.status == LOST, one)
+            for (one, *_), answer in zip(batch, written.outcomes, strict=True)
+            if answer.status in (LATE, LOST)
+        ]
+        for _, lost, outcome in {one[0]: one for one in sorted(late)}.values():  # the newest tells most
+            with contextlib.suppress(StoreError):  # the next such outcome is checked, too
+                await self._do(self._check_late, outcome, lost)
         return True
 
     async def unknown(self, decision: DecisionId) -> None:

@@ -219,7 +219,10 @@ class PostgresDatabase(Database):
         self._unscrubbed = True
         if time.monotonic() - self._scrubbed >= _SCRUB:
             self._scrubbed, self._unscrubbed = time.monotonic(), False
-            self.pools["any"].alone("VACUUM outcome, private_state, visit, erased, request")
+            try:
+                self.pools["any"].alone("VACUUM outcome, private_state, visit, erased, request")
+            except StoreError:
+                self._unscrubbed = True
 
     def hold(self, tx: Transaction) -> None:
         tx.do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

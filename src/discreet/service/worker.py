@@ -421,6 +421,8 @@ class Worker:
                 " GROUP BY e.id, e.status, e.period, p.config, p.frozen, e.queues ORDER BY e.id",
                 *(ALLOCATED, CLOSING, OPEN, tx.now()),
             )
+        for number in self._kept.keys() - {number for number, status, *_ in rows if status != ENDED}:
+            self.forget(number)  # another process has ended or deleted it
         found = []
         for number, status, period, people, frozen, queues, waiting, closing, blocks in rows:
             over = period < (now := self.period(PopulationConfig.read(people)))
@@ -889,13 +891,19 @@ class Worker:
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
         """Whether this store never allocated the decision, which means that an older state was restored.
 
-        False where that is known already: for a frozen experiment, or one that a restored store lacks.
+        False where that is known already: for an experiment that is in a frozen period, even if it was ended
+        or is paused since, or one that a restored store lacks.
         """
         with self.store.transaction() as tx:
-            row = tx.one("SELECT epoch, next_sequence, status FROM experiment WHERE id = ?", number)
+            row = tx.one(
+                "SELECT e.epoch, e.next_sequence, e.period, p.frozen FROM experiment e"
+                " JOIN population p ON p.id = e.population WHERE e.id = ?",
+                number,
+            )
             if row is None:
                 return not _was_restored(tx)
-        return row[2] != FROZEN and (epoch, sequence) >= (row[0], row[1])
+        last, next_sequence, period, frozen = row
+        return bool(period > frozen and (epoch, sequence) >= (last, next_sequence))
 
 
 def _write_status(tx: Transaction, one: Experiment, status: str) -> None:
