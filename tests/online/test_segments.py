@@ -665,3 +665,20 @@ def test_items_that_one_segment_refuses_are_in_none(kind):
     assert [learner.n_items for learner in shop._learners] == [4, 4]
     shop.choose("a")
     shop.learn(Coverage([[1, 0, 0, 0]]), segment="a")
+
+
+def test_items_that_are_retired_in_one_segment_only_are_changed_in_all_or_in_none():
+    starts = {
+        segment: Released.ranked(ranking, 6, candidates=3)
+        for segment, ranking in (("a", [0, 1, 2]), ("b", [3, 4, 5]))
+    }
+    make = partial(LeaderSelector, 6, 2, None, first_batch=2)
+    shop = Segments(make, ["a", "b"], BUDGET, start=starts, seed=0)
+    before = content(shop.to_bytes())
+    with pytest.raises(ValueError, match="in the catalogue already"):
+        shop.add_items([3, 6])  # 3 is retired in one, and shown in the other
+    with pytest.raises(ValueError, match="1 items would be left"):
+        shop.retire_items([3, 4])
+    assert content(shop.to_bytes()) == before
+    shop.add_items([6])
+    assert dc.load(shop.to_bytes()).n_items == 7

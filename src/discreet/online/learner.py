@@ -1053,10 +1053,7 @@ class OnlineSelector(OnlineLearner):
         ranking of the others. Nothing is certified for streams whose catalogue changes.
         """
         with self._turn("retire_items()"):
-            gone = self._catalogue.items("items", items).astype(np.int64)
-            active = self._active()
-            active[gone] = False
-            self._check_enough(active)
+            gone = self._without(items)
             self._catalogue.retire(gone.tolist())
             self._close_items(gone)
             if not self._rewarded:  # a reward is about the drawn set, which therefore stays
@@ -1229,6 +1226,13 @@ class OnlineSelector(OnlineLearner):
         """Where feedback is a reward, draw sets only from the items that are active now."""
         if self._rewarded:
             self._sum.restrict(self._active())
+
+    def _without(self, items: Iterable[Any]) -> NDArray[np.int64]:
+        """The numbers of these items; refused if too few others are left for a set."""
+        gone, active = self._catalogue.items("items", items).astype(np.int64), self._active()
+        active[gone] = False
+        self._check_enough(active)
+        return gone
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         """Refuse a catalogue that is too small for a set."""
