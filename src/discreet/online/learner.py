@@ -921,8 +921,7 @@ class OnlineSelector(OnlineLearner):
             request = self._request(available, exclude, include)
             if not wait and self._rounds.is_open and not self._rounds.over:
                 self._pass_on()
-            standing: Selection = self._next()
-            return standing if request is None else self._fitted(standing, request)
+            return self._fitted(self._next(), request)
 
     def choose_many(self, count: int) -> list[Selection]:
         """The sets of the next ``count`` rounds, as by repeated ``choose(wait=False)``, but faster."""
@@ -1425,6 +1424,7 @@ class OnlineSelector(OnlineLearner):
     def _fitted(self, standing: Selection, request: Request | None) -> Selection:
         """The current set, adapted to the items that can be shown in this round."""
         if request is None:
+            self._rounds.altered = False
             return standing
         feasible = self._feasible if self._constrained else None
         items = self._catalogue.served(standing.items, self._ranking, request, feasible)
