@@ -921,7 +921,11 @@ class OnlineSelector(OnlineLearner):
             request = self._request(available, exclude, include)
             if not wait and self._rounds.is_open and not self._rounds.over:
                 self._pass_on()
-            return self._fitted(self._next(), request)
+            standing: Selection = self._next()
+            if request is None:  # as in `_fitted`, with one call less
+                self._rounds.altered = False
+                return standing
+            return self._fitted(standing, request)
 
     def choose_many(self, count: int) -> list[Selection]:
         """The sets of the next ``count`` rounds, as by repeated ``choose(wait=False)``, but faster."""
