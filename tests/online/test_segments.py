@@ -230,23 +230,34 @@ def test_finished_segments_learn_nothing_also_when_they_are_read_from_pieces():
         assert all(one.of(value)._learner.over for value in VALUES)
 
 
-def test_what_a_refused_call_has_drawn_is_in_the_pieces_that_are_written_next():
+def test_what_an_interrupted_call_has_drawn_is_in_the_pieces_that_are_written_next():
     """Without it the sum of a batch would be released again, with other noise, where they are read."""
     gate = dc.Gate(BUDGET, definition="gdp")
-    one_of_each = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
-    make = partial(LeaderSelector, 4, 2, None, constraint=one_of_each, first_batch=8)
+    make = partial(LeaderSelector, 4, 2, None, first_batch=8)
     shop = Segments(make, VALUES, gate, by="country")
     for _ in range(8):
         shop.choose("de")
         shop.learn(items=[1, 3])
     written = pieces(shop)
-    with pytest.raises(ValueError, match="does not allow together"):
+    stopped = mock.patch.object(LeaderSelector, "_fitted", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
         shop.choose("de", include=[0, 1])
     known = shop.released["de"].values
     again = joined(written | pieces(shop), dc.Gate.from_state(gate.state()))
     again.choose("de")
     assert known is not None
     np.testing.assert_array_equal(again.released["de"].values, known)
+
+
+def test_a_choice_that_is_refused_uses_up_no_round():
+    one_of_each = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
+    shop = Segments(partial(LeaderSelector, 4, 2, None, constraint=one_of_each), VALUES, BUDGET, seed=0)
+    first = shop.choose("de").round
+    with pytest.raises(ValueError, match="does not allow together"):
+        shop.choose("de", wait=False, include=[0, 1])
+    assert shop.of("de").round == 0
+    assert shop.choose("de").round == first
+    assert shop.pending == ()
 
 
 @pytest.mark.parametrize("late", [False, True])

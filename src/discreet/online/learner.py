@@ -1423,7 +1423,10 @@ class OnlineSelector(OnlineLearner):
             return None
         # Under a constraint a set may have fewer items.
         least = 0 if self._constrained else self._width
-        return self._catalogue.request(available, exclude, include, least)
+        request = self._catalogue.request(available, exclude, include, least)
+        if request is not None and not self._feasible([*request.first]):  # before the round passes
+            raise ValueError("include holds items that the constraint does not allow together")
+        return request
 
     def _fitted(self, standing: Selection, request: Request | None) -> Selection:
         """The current set, adapted to the items that can be shown in this round."""
