@@ -91,8 +91,8 @@ class Experts:
         if spending.private:  # one that all kinds of experts can spend in, fixed before the first of them
             definition = spending.definition or ("zcdp" if spending.delta else "pure")
             self._gate.split(1, definition=definition)
-        each = {"fraction": spending.fraction / self.k, "definition": definition, "own_gate": False}
-        self.experts = tuple(make(replace(spending, **each)) for _ in range(self.k))
+        part = replace(spending, fraction=spending.fraction / self.k, definition=definition, own_gate=False)
+        self.experts = tuple(make(replace(part)) for _ in range(self.k))
         if len(set(map(id, self.experts))) < self.k:
             raise ValueError("make gave the same object twice: make a new expert in every call, of its share")
         for expert in self.experts:
