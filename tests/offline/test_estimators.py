@@ -20,7 +20,9 @@ import pytest
 import scipy.sparse as sp
 from joblib import parallel_config
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -483,6 +485,12 @@ def test_fits_in_other_processes_are_refused():
         search.fit(X, y)
     with pytest.raises(ValueError, match=r"fits failed[\s\S]*a fit in another process"):
         cross_val_score(model, X, y, cv=2, n_jobs=2)
+    columns = ColumnTransformer([("chosen", selector, [0, 1])])  # it fits clones, which are made there
+    bags = BaggingClassifier(model, 2, n_jobs=2)
+    with pytest.raises(ValueError, match=r"fits failed[\s\S]*a fit in another process"):
+        cross_val_score(make_pipeline(columns, LogisticRegression()), X, y, cv=2, n_jobs=2)
+    with pytest.raises(RuntimeError, match="a fit in another process"):
+        bags.fit(X, y)
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedFitWarning)
         assert np.isfinite(cross_val_score(model, X, y, cv=2, n_jobs=2)).all()
@@ -494,7 +502,11 @@ def test_fits_in_other_processes_are_refused():
     elsewhere = pickle.loads(sent)
     with pytest.raises(RuntimeError, match="to fit an estimator that was loaded from a file, clone it"):
         elsewhere.fit(X, y)
+    with pytest.raises(RuntimeError, match="a fit in another process"):
+        copy.deepcopy(elsewhere).fit(X, y)
     assert clone(elsewhere).fit(X, y).privacy_.epsilon() <= 1.0
+    with pytest.warns(RepeatedFitWarning):  # it clones here, outside of any job
+        cross_val_score(make_pipeline(elsewhere, LogisticRegression()), X, y, cv=2, error_score="raise")
 
 
 def test_the_same_number_of_a_process_elsewhere_is_another_process(tmp_path):

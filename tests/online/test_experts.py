@@ -275,6 +275,20 @@ def test_what_no_expert_can_choose_is_refused(answer):
         Experts(lambda _: Wrong(), 1, PURE, n_items=5, seed=3).choose()
 
 
+@pytest.mark.parametrize("budget", [LOOSE, PURE])
+def test_experts_of_several_kinds_spend_from_a_gate_in_one_definition(budget):
+    """It is fixed before the first expert, which would else fix one that the others cannot spend in."""
+    if budget.delta:
+        kinds = [make for spent, make in KINDS.values() if spent is LOOSE]
+    else:
+        kinds = [KINDS["Hedge, pure"][1], KINDS["tree"][1], lambda share: PhasedSelector(N, 1, share)]
+    for pair in itertools.permutations(kinds, 2):
+        gate, makers = dc.Gate(budget, 0), iter(pair)
+        learner = Experts(lambda share, makers=makers: next(makers)(share), 2, gate, n_items=N)
+        assert learner.privacy.definition == ("zcdp" if budget.delta else "pure")
+        assert 0.9 * budget.epsilon < learner.privacy.epsilon(budget.delta) <= budget.epsilon * (1 + 1e-9)
+
+
 def test_experts_at_a_gate_of_others_spend_their_part_of_it():
     gate = dc.Gate(dc.Budget(6.0), 0)
     share, rest = gate.split(2, definition="pure")

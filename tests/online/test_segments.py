@@ -230,23 +230,34 @@ def test_finished_segments_learn_nothing_also_when_they_are_read_from_pieces():
         assert all(one.of(value)._learner.over for value in VALUES)
 
 
-def test_what_a_refused_call_has_drawn_is_in_the_pieces_that_are_written_next():
+def test_what_an_interrupted_call_has_drawn_is_in_the_pieces_that_are_written_next():
     """Without it the sum of a batch would be released again, with other noise, where they are read."""
     gate = dc.Gate(BUDGET, definition="gdp")
-    one_of_each = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
-    make = partial(LeaderSelector, 4, 2, None, constraint=one_of_each, first_batch=8)
+    make = partial(LeaderSelector, 4, 2, None, first_batch=8)
     shop = Segments(make, VALUES, gate, by="country")
     for _ in range(8):
         shop.choose("de")
         shop.learn(items=[1, 3])
     written = pieces(shop)
-    with pytest.raises(ValueError, match="does not allow together"):
+    stopped = mock.patch.object(LeaderSelector, "_fitted", side_effect=KeyboardInterrupt)
+    with stopped, pytest.raises(KeyboardInterrupt):
         shop.choose("de", include=[0, 1])
     known = shop.released["de"].values
     again = joined(written | pieces(shop), dc.Gate.from_state(gate.state()))
     again.choose("de")
     assert known is not None
     np.testing.assert_array_equal(again.released["de"].values, known)
+
+
+def test_a_choice_that_is_refused_uses_up_no_round():
+    one_of_each = dc.constraints.PartitionMatroid([[0, 1], [2, 3]], 1)
+    shop = Segments(partial(LeaderSelector, 4, 2, None, constraint=one_of_each), VALUES, BUDGET, seed=0)
+    first = shop.choose("de").round
+    with pytest.raises(ValueError, match="does not allow together"):
+        shop.choose("de", wait=False, include=[0, 1])
+    assert shop.of("de").round == 0
+    assert shop.choose("de").round == first
+    assert shop.pending == ()
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -665,3 +676,20 @@ def test_items_that_one_segment_refuses_are_in_none(kind):
     assert [learner.n_items for learner in shop._learners] == [4, 4]
     shop.choose("a")
     shop.learn(Coverage([[1, 0, 0, 0]]), segment="a")
+
+
+def test_items_that_are_retired_in_one_segment_only_are_changed_in_all_or_in_none():
+    starts = {
+        segment: Released.ranked(ranking, 6, candidates=3)
+        for segment, ranking in (("a", [0, 1, 2]), ("b", [3, 4, 5]))
+    }
+    make = partial(LeaderSelector, 6, 2, None, first_batch=2)
+    shop = Segments(make, ["a", "b"], BUDGET, start=starts, seed=0)
+    before = content(shop.to_bytes())
+    with pytest.raises(ValueError, match="in the catalogue already"):
+        shop.add_items([3, 6])  # 3 is retired in one, and shown in the other
+    with pytest.raises(ValueError, match="1 items would be left"):
+        shop.retire_items([3, 4])
+    assert content(shop.to_bytes()) == before
+    shop.add_items([6])
+    assert dc.load(shop.to_bytes()).n_items == 7

@@ -8,6 +8,7 @@ import pytest
 import discreet as dc
 from discreet.online.registry import REGISTRY
 from tests.online.examples import EXAMPLES
+from tests.states import as_bytes
 
 BANDIT = ("ThompsonSelector", "BanditSelector")
 
@@ -67,3 +68,20 @@ def test_a_round_that_was_learned_from_is_not_skipped():
         with pytest.raises(ValueError, match=f"rounds={gone} waits for no feedback"):
             learner.skip([gone])
     assert learner.round == 2
+
+
+@pytest.mark.parametrize("name", BANDIT)
+def test_a_set_that_was_asked_for_again_without_exclusions_is_learned_from(name):
+    """What was shown is the set that was asked for last."""
+    kind = REGISTRY[name].kind(name)
+    learners = [kind(5, 2, 40, dc.Budget(1.0), feedback="slots", block=3, seed=1) for _ in range(2)]
+    states = []
+    for learner in learners:
+        drawn = learner.choose()
+        if learner is learners[0]:
+            other = learner.choose(exclude=[drawn.items[0]])
+            assert other.items != drawn.items == learner.choose().items
+        learner.learn(drawn.items[0])
+        header, arrays = learner._saved()
+        states.append(as_bytes(header["state"], arrays))
+    assert states[0] == states[1]

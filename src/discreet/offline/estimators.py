@@ -265,6 +265,7 @@ def copy_warning(allowance: Allowance, k: int, n_features: int, n_people: int) -
     )
 
 
+_JOBS = ("joblib.parallel.BatchedCalls", "joblib._dask.Batch")
 _ELSEWHERE = (
     "a fit in another process (n_jobs) would be in no account: run jobs in threads, with"
     " joblib.parallel_config(backend='threading'); to fit an estimator that was loaded from a file, clone it"
@@ -393,6 +394,17 @@ def _in_threads() -> bool:
     return bool(getattr(get_active_backend()[0], "supports_sharedmem", False))
 
 
+def _in_a_job() -> bool:
+    """Whether the caller is called by a job of joblib, as all are in another process."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        job = type(frame.f_locals.get("self"))
+        if frame.f_code.co_name == "__call__" and f"{job.__module__}.{job.__name__}" in _JOBS:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def relation(budget: Budget) -> str:
     """The adjacency and contribution limit of a budget, in terms of an estimator's arguments."""
     return f"neighbours={budget.neighbours!r}, max_rows_per_person={budget.max_rounds_per_person}"
@@ -476,6 +488,8 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()
         twin.__dict__["_fitted"] = Fits(self._fits.family)
+        if self.__dict__.get("_sent") and _in_a_job():  # as a meta-estimator in that job may clone it
+            twin.__dict__["_sent"] = True
         if (found := _search_above(self)) is not None:
             self._look_ahead(*found)
         return twin
@@ -514,7 +528,7 @@ class _PrivateSelector(SelectorMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         made = state.pop("_process", None)  # joblib sends clones to other processes by pickling them
         super().__setstate__(state)
-        self.__dict__["_sent"] = made != (os.getpid(), PROCESS[0])
+        self.__dict__["_sent"] = made != (os.getpid(), PROCESS[0]) or self.__dict__.get("_sent", False)
 
     @property
     def _fits(self) -> Fits:

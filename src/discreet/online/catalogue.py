@@ -198,8 +198,6 @@ class Catalogue:
         """
         allowed, chosen = request.allowed, list(request.first)
         size = max(len(standing), len(chosen))
-        if feasible is not None and not feasible(chosen):
-            raise ValueError("include holds items that the constraint does not allow together")
         rest = [item for item in standing[len(chosen) :] if allowed[item]]
         self.fill(chosen, rest, size, feasible)
         if len(chosen) < size:

@@ -87,11 +87,12 @@ class Experts:
         self._gate = spending.gate
         self._public = self._gate.public_randomness()
         self._limit = ContributionLimit(self.budget.max_rounds_per_person, self._gate.key())
-        shares = [replace(spending, fraction=spending.fraction / self.k, own_gate=False)] * self.k
-        if spending.own_gate:
-            definition = None if not spending.private else "zcdp" if spending.delta else "pure"
-            shares = self._gate.split(self.k, definition=definition)
-        self.experts = tuple(make(share) for share in shares)
+        definition = None
+        if spending.private:  # one that all kinds of experts can spend in, fixed before the first of them
+            definition = spending.definition or ("zcdp" if spending.delta else "pure")
+            self._gate.split(1, definition=definition)
+        part = replace(spending, fraction=spending.fraction / self.k, definition=definition, own_gate=False)
+        self.experts = tuple(make(replace(part)) for _ in range(self.k))
         if len(set(map(id, self.experts))) < self.k:
             raise ValueError("make gave the same object twice: make a new expert in every call, of its share")
         for expert in self.experts:

@@ -922,7 +922,10 @@ class OnlineSelector(OnlineLearner):
             if not wait and self._rounds.is_open and not self._rounds.over:
                 self._pass_on()
             standing: Selection = self._next()
-            return standing if request is None else self._fitted(standing, request)
+            if request is None:  # as in `_fitted`, with one call less
+                self._rounds.altered = False
+                return standing
+            return self._fitted(standing, request)
 
     def choose_many(self, count: int) -> list[Selection]:
         """The sets of the next ``count`` rounds, as by repeated ``choose(wait=False)``, but faster."""
@@ -1053,10 +1056,7 @@ class OnlineSelector(OnlineLearner):
         ranking of the others. Nothing is certified for streams whose catalogue changes.
         """
         with self._turn("retire_items()"):
-            gone = self._catalogue.items("items", items).astype(np.int64)
-            active = self._active()
-            active[gone] = False
-            self._check_enough(active)
+            gone = self._without(items)
             self._catalogue.retire(gone.tolist())
             self._close_items(gone)
             if not self._rewarded:  # a reward is about the drawn set, which therefore stays
@@ -1229,6 +1229,13 @@ class OnlineSelector(OnlineLearner):
         """Where feedback is a reward, draw sets only from the items that are active now."""
         if self._rewarded:
             self._sum.restrict(self._active())
+
+    def _without(self, items: Iterable[Any]) -> NDArray[np.int64]:
+        """The numbers of these items; refused if too few others are left for a set."""
+        gone, active = self._catalogue.items("items", items).astype(np.int64), self._active()
+        active[gone] = False
+        self._check_enough(active)
+        return gone
 
     def _check_enough(self, active: NDArray[np.bool_]) -> None:
         """Refuse a catalogue that is too small for a set."""
@@ -1416,11 +1423,15 @@ class OnlineSelector(OnlineLearner):
             return None
         # Under a constraint a set may have fewer items.
         least = 0 if self._constrained else self._width
-        return self._catalogue.request(available, exclude, include, least)
+        request = self._catalogue.request(available, exclude, include, least)
+        if request is not None and not self._feasible([*request.first]):  # before the round passes
+            raise ValueError("include holds items that the constraint does not allow together")
+        return request
 
     def _fitted(self, standing: Selection, request: Request | None) -> Selection:
         """The current set, adapted to the items that can be shown in this round."""
         if request is None:
+            self._rounds.altered = False
             return standing
         feasible = self._feasible if self._constrained else None
         items = self._catalogue.served(standing.items, self._ranking, request, feasible)

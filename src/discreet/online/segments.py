@@ -241,8 +241,8 @@ class Segments:
         """Add new items to the catalogue of all segments, or bring retired ones back."""
         with self._turn("add_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
-            if self._learners[0]._catalogue.sorted_out(names)[1]:
-                for learner in self._learners:  # first, so that a refusal in one segment changes none
+            for learner in self._learners:  # first, so that a refusal in one segment changes none
+                if learner._catalogue.sorted_out(names)[1]:
                     learner._check_growing()
             self._numbers.changed.update(range(len(self._learners)))
             with self._turns.whole("add_items()"):
@@ -254,6 +254,8 @@ class Segments:
         """Stop showing these items, by label or number, in all segments."""
         with self._turn("retire_items()"):
             names = [items] if isinstance(items, str | bytes) else list(items)
+            for learner in self._learners:  # first, so that a refusal in one segment changes none
+                learner._without(names)
             self._numbers.changed.update(range(len(self._learners)))
             for learner in self._learners:
                 learner.retire_items(names)
