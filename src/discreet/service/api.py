@@ -641,7 +641,7 @@ class Api:
         if request.scope["key"].bound is not None:
             raise WRONG_ROLE.with_()
         asked = decoded(await body(request.receive), _outcome)
-        live = await self.engine.live(request.path_params["name"])
+        live = await self.engine.live(request.path_params["name"], reporting=True)
         decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
         if decision is None:
             return acknowledged(groups.LATE, False)
@@ -1259,12 +1259,13 @@ class Personalizer:
             key = self._api.key_of(given or token_of(headers), "decide", NO_SUBSCRIPTION, outcome=outcome)
             if not outcome:
                 self._api.keys.used(key)
-            found = await handler(await self._live(request.path_params.get("name"), key), request)
+            live = await self._live(request.path_params.get("name"), key, outcome)
+            found = await handler(live, request)
             return b"" if found is None else found
 
         return work
 
-    async def _live(self, name: str | None, key: Key) -> Live:
+    async def _live(self, name: str | None, key: Key, outcome: bool) -> Live:
         """The experiment that the path names, or the only one of the key."""
         if name is None:
             if key.experiments is None or len(key.experiments) != 1:
@@ -1274,7 +1275,7 @@ class Personalizer:
             raise ELSEWHERE.with_()
         if key.bound is not None:
             raise WRONG_ROLE.with_()
-        live = await self._engine.live(name)
+        live = await self._engine.live(name, reporting=outcome)
         if live.config.feedback != "bandit":
             raise NO_VALUES.with_()
         if live.segments:  # these requests cannot name one
