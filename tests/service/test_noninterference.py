@@ -82,6 +82,7 @@ ODD = [  # outcomes that are taken, or refused
     b"[" * 100_000,
     NOTHING,
 ]
+DEEP = b'{"likes": %b%b, "taken": ["\\"]"]}' % (b"[" * 100_000, b"]" * 100_000)
 
 
 def outcome(rng, config):
@@ -416,11 +417,13 @@ class Town:
             if one is NOTHING:
                 continue
             body = self._body(one, answer)
-            if isinstance(body, bytes):
-                body = {"odd": 1}
+            whole = (
+                DEEP if isinstance(body, bytes) else {"decision_id": answer.get("decision_id", "none")} | body
+            )
             others.append(who != TARGET)
-            asked.append({"decision_id": answer.get("decision_id", "none")} | body)
-        status, headers, raw = await self.ask("POST", "/v1/outcomes", asked, self.reports)
+            asked.append(whole if isinstance(whole, bytes) else json.dumps(whole).encode())
+        sent = b"[%b]" % b", ".join(asked)
+        status, headers, raw = await self.ask("POST", "/v1/outcomes", sent, self.reports)
         if status != 200:
             return status, headers, raw
         return [one for one, shown in zip(json.loads(raw), others, strict=True) if shown]
@@ -702,6 +705,14 @@ def read_for_good(_):
     return found
 
 
+def one_for_all(raw):
+    """A list with a part that cannot be read is refused as a whole."""
+    try:
+        return list(api._parts.decode(raw))
+    except RecursionError:
+        raise api.BAD_BODY.with_() from None
+
+
 LIKED, TOOK = {"likes": ["item 1"]}, {"taken": 0}
 LOOK, LATER, TICK = Event("look"), Event("wait", (100.0,)), Event("tick")
 FOUR = [decision(one) for one in (TARGET, "ben", "cleo", "dan")]  # a block
@@ -711,6 +722,8 @@ FULL = [*FOUR, *MORE, *[reported(number, TARGET, LIKED, NOTHING) for number in (
 ERASED = [*FOUR, reported(0, TARGET, TOOK, NOTHING), Event("erase", (0, TARGET, 0, False)), LOOK]
 NEW_ITEM = [decision(TARGET), decision("ben"), Event("items", (0, TARGET, 1, False))]
 NEW_ITEM += [reported(0, TARGET, {"taken": "new 1"}, {"taken": None}), decision("eve")]
+BATCH = tuple((number, 0, 0, who) for number, who in ((0, TARGET), (1, "ben")))
+TOGETHER = [*FOUR, Event("many", BATCH, ((b"[", TOOK), (TOOK, TOOK)), own=True)]
 FAULTS = {
     "sums without noise": (BatchTotal, "noisy", lambda _: lambda _, sums: sums, "slots", SLOTS),
     "true sums below noise": (RunningSum, "_released", lambda noisy: noisy, "full", FULL),
@@ -720,6 +733,7 @@ FAULTS = {
     "keys used for outcomes": (api, "_OUTCOMES", lambda _: (), "full", FULL),
     "erasing counts": (Worker, "erase", erased_with_a_number, "slots", ERASED),
     "catalogues by outcomes": (DecisionEngine, "was_added", adopted, "slots", NEW_ITEM),
+    "parts that others are refused with": (api, "parts_of", lambda _: one_for_all, "slots", TOGETHER),
     "a first outcome is the first to ask": (DecisionEngine, "live", read_for_good, "full", FIRST),
 }
 
