@@ -185,6 +185,16 @@ def test_batches_have_one_answer_for_each(tmp_path):
             long = {"decision_id": ids[0], "likes": ["x" * 512] * 2100}
             told = await here.ask("POST", "/v1/outcomes", [long, {"decision_id": ids[2], "likes": []}])
             assert [one["status"] for one in told[1]] == ["refused", "duplicate"]
+            deep = b"[" * 100_000 + b"]" * 100_000
+            known = b'{"decision_id": "%b", "likes": ["a \\"], [", "b"]}' % ids[2].encode()
+            surrogate = b"9" * 5000 + b', {"taken": "\\ud800"}'
+            for odd in (b'{"likes": %b}' % deep, surrogate, b'{"value": NaN}'):
+                status, told = await here.ask("POST", "/v1/outcomes", b" [%b, %b] " % (odd, known))
+                assert status == 200
+                assert {one["status"] for one in told[:-1]} == {"refused"}
+                assert told[-1]["status"] == "duplicate"
+            for wrong in (b"[}{, %b]" % known, b"[" + known, b'["]', b"[%b" % deep, b"{%b}" % deep):
+                assert at(await here.ask("POST", "/v1/outcomes", wrong)) == (422, "$")
             assert (await here.ask("POST", path, {"exclude": ["x" * 512] * 2100}))[0] == 413
             known = {"decision_id": ids[0], "likes": []}
             assert [(await here.ask("POST", "/v1/outcomes", [known] * n))[0] for n in (1000, 1001)] == [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import logging
 import re
 import time
@@ -18,9 +17,11 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -641,7 +642,7 @@ class Api:
         if request.scope["key"].bound is not None:
             raise WRONG_ROLE.with_()
         asked = decoded(await body(request.receive), _outcome)
-        live = await self.engine.live(request.path_params["name"])
+        live = await self.engine.live(request.path_params["name"], reporting=True)
         decision = await self.decision_of_event(live, self.event_number(live, request.path_params["event"]))
         if decision is None:
             return acknowledged(groups.LATE, False)
@@ -1050,12 +1051,20 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 def parts_of(raw: bytes) -> list[Any]:
     """The parts of a list, each decoded by itself: an invalid outcome does not invalidate the others."""
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, RecursionError):
         return list(_parts.decode(raw))
-    with suppress(ValueError, RecursionError):  # accepts half a surrogate pair; decoding its part refuses it
-        if isinstance(found := json.loads(raw), list):
-            return [json.dumps(one).encode() for one in found]
-    raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
+    raw = raw.strip()
+    text = np.frombuffer(re.sub(rb"\\.", b"__", raw, flags=re.DOTALL), dtype=np.uint8)
+    plain = np.where(np.logical_xor.accumulate(text == ord('"')), ord('"'), text)  # without what is in quotes
+    depth = np.cumsum(_BRACKETS[plain], dtype=np.int32)
+    if not text.size or plain[0] != ord("[") or depth[-1] or not np.all(depth[:-1]) or plain[-1] != ord("]"):
+        raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
+    commas = np.flatnonzero((plain == ord(",")) & (depth == 1))[: MANY + 1]  # more parts are not taken anyway
+    ends = [0, *commas.tolist(), text.size - 1]
+    return [raw[first + 1 : last] for first, last in pairwise(ends)]
+
+
+_BRACKETS = np.array([(one in b"[{") - (one in b"]}") for one in range(256)], dtype=np.int8)
 
 
 _expiries: dict[float, tuple[int, bytes]] = {}
@@ -1260,12 +1269,13 @@ class Personalizer:
             if not outcome:
                 self._api.keys.used(key)
             check_nul(request)
-            found = await handler(await self._live(request.path_params.get("name"), key), request)
+            live = await self._live(request.path_params.get("name"), key, outcome)
+            found = await handler(live, request)
             return b"" if found is None else found
 
         return work
 
-    async def _live(self, name: str | None, key: Key) -> Live:
+    async def _live(self, name: str | None, key: Key, outcome: bool) -> Live:
         """The experiment that the path names, or the only one of the key."""
         if name is None:
             if key.experiments is None or len(key.experiments) != 1:
@@ -1275,7 +1285,7 @@ class Personalizer:
             raise ELSEWHERE.with_()
         if key.bound is not None:
             raise WRONG_ROLE.with_()
-        live = await self._engine.live(name)
+        live = await self._engine.live(name, reporting=outcome)
         if live.config.feedback != "bandit":
             raise NO_VALUES.with_()
         if live.segments:  # these requests cannot name one

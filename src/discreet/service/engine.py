@@ -131,6 +131,7 @@ class Live:
     segment: str = ""
     segments: dict[str, Live] = field(default_factory=dict)  # each with blocks of its own
     model: PublicModel | None = None
+    asked: bool = False  # whether it was used here for anything but outcomes
 
     def __post_init__(self) -> None:
         self.known = frozenset(self.labels)
@@ -316,9 +317,17 @@ class DecisionEngine:
 
     # --- experiments -----------------------------------------------------------------------------
 
-    async def live(self, name: str) -> Live:
+    async def live(self, name: str, *, reporting: bool = False) -> Live:
+        """The experiment as this process has it; ``reporting``: for an outcome.
+
+        What only outcomes have made this process read is read again for others: otherwise what is shown next
+        would depend on whether somebody has reported.
+        """
         found = self._live.get(name)
-        return found if found is not None else await self.refresh(name)
+        if found is None or not (found.asked or reporting):
+            found = await self.refresh(name)
+        found.asked |= not reporting
+        return found
 
     async def live_of(self, decision: DecisionId) -> Live:
         found = self._by_number.get(decision.experiment)
