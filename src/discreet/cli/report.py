@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("report takes a FILE, or --population NAME; give one of them")
     if options.out is not None and Path(options.out).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out {options.out}: the document is HTML; call it .html, and print that to PDF")
-    out = None if options.out is None else check_writable(options.out, *filter(None, [options.file]))
+    out = None if options.out is None else check_writable(options.out, options.file)
     about = {"title": options.title, "retention": options.retention}
     given = {name: one for name, one in about.items() if one is not None}
     if options.population is not None:
