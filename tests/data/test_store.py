@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import hashlib
 import json
@@ -646,6 +647,33 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
         with pytest.raises(ValueError, match=f"{words} is not what was written"):
             Store.open(store.path)
         (store.path / name).write_text(text)
+
+
+def test_a_store_in_place_of_one_that_was_opened_is_not_read_as_that_one(tmp_path):
+    """Of a person who was in a bucket that was read before, and is in another now, rows would count twice."""
+    table = {"u": [f"u{number}" for number in range(400)], "p": ["p0"] * 400}
+    made = {"person": "u", "item": "p", "items": ITEMS, "to": tmp_path / "s", "buckets": 2}
+    half = {name: column[:200] for name, column in table.items()}
+    store = prepare(half, **made)
+    people = Coverage.from_store(store)  # which has looked at every row
+    batches = people.batches(50)
+    next(batches)
+    shutil.rmtree(tmp_path / "s")
+    prepare(table, **made)
+    for read_on in (lambda: list(batches), lambda: people[np.array([0])], lambda: store.bucket(1)):
+        with pytest.raises(ValueError, match="the store was altered"):
+            read_on()
+
+
+def test_a_system_that_opens_no_more_files_is_no_damage(tmp_path, monkeypatch):
+    store = prepare({"u": ["ann"], "p": ["p0"]}, person="u", item="p", items=ITEMS, to=tmp_path / "s")
+
+    def load(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(layout.np, "load", load)
+    with pytest.raises(OSError, match="Too many open files"):
+        store.verify()
 
 
 def test_a_writer_that_splits_people_is_caught(tmp_path, monkeypatch):
