@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pickle
+import resource
 import shutil
 import signal
 import sqlite3
@@ -31,6 +32,7 @@ from discreet.data import store as layout
 from discreet.data.events import as_text
 from discreet.data.preparing import Identities, KeyedRows, Spill, bucket_of, key_words
 from discreet.data.read import Source
+from discreet.data.store import Bucket
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
 
@@ -531,6 +533,24 @@ def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):
     assert refused.value.details.startswith("1 B are free, and up to ")  # which tells how many rows there are
     assert not set("0123456789") & set(str(refused.value))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_a_disk_does_not_take_are_not_lost_without_a_word(tmp_path):
+    """Few rows are written when their file is closed: nobody there may be told."""
+    keys = np.arange(10, dtype=np.uint64)
+    bucket = Bucket(keys, np.arange(11, dtype=np.int64), np.zeros(10, dtype=np.uint16))
+    spill = Spill(tmp_path / "spilled", 1, 1, False, 0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size, work in (
+        (150, lambda: layout.write_bucket(tmp_path / "bucket", bucket)),
+        (50, lambda: spill.add(np.array([0, 10]), KeyedRows(keys, bucket.items, np.zeros(0)))),
+    ):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+            with pytest.raises(OSError, match="File too large"):
+                work()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_is_there_already_needs_room_once_more(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import header_data_from_array_1_0, write_array_header_1_0
 from numpy.typing import NDArray
 
 from ..core.checks import whole
@@ -364,7 +365,9 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
     folder.mkdir()
     files = {}
     for name, array in bucket.arrays.items():
-        np.save(folder / name, array, allow_pickle=False)
+        with open(folder / name, "wb") as file:  # `np.save` may say nothing of a full disk
+            write_array_header_1_0(file, header_data_from_array_1_0(array))
+            file.write(np.ascontiguousarray(array).data)
         to_disk(folder / name, os.O_RDWR)
         files[name] = file_digest(folder / name)
     to_disk(folder)
