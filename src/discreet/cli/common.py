@@ -368,14 +368,21 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
     """Refuse a list of items that is, or holds, one of the files of events."""
     from ..data.read import Source, files_of
 
-    names = [] if options.items is None else [options.items, *options.files]
-    names = ["/dev/stdin" if one == "-" else one for one in names]
-    listed, *named = [[one] if os.path.isfile(one) else files_of(Source(one)) for one in names] or [[]]
-    if any(same_file(one, other) for one in listed for files in named for other in files):
-        raise ValueError(
-            f"--items {options.items}: is {whose}, so that which items are listed is private; give a list"
-            " that is public, or --items-from-data"
-        )
+    def found(name: str) -> list[str]:
+        name = "/dev/stdin" if name == "-" else name
+        return [name] if os.path.isfile(name) else files_of(Source(name))
+
+    lists = [] if options.items is None else [("--items", options.items, options.items)]
+    for name in ("include", "exclude", "candidates"):
+        texts = [text for text in getattr(options, name, None) or () if text.startswith("@")]
+        lists += [(f"--{name}", text, text[1:]) for text in texts]
+    named = [file for one in options.files for file in found(one)] if lists else []
+    for option, text, name in lists:
+        if any(same_file(one, other) for one in found(name) for other in named):
+            raise ValueError(
+                f"{option} {text}: is {whose}, so that which items are listed is private; give a list that"
+                " is public" + (", or --items-from-data" if option == "--items" else "")
+            )
 
 
 def same_file(one: str, other: str) -> bool:
