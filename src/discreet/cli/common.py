@@ -368,17 +368,19 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
     """Refuse a list of items that is, or holds, one of the files of events."""
     from ..data.read import Source, files_of
 
-    def found(name: str) -> list[str]:
-        name = "/dev/stdin" if name == "-" else name
-        return [name] if os.path.isfile(name) else files_of(Source(name))
-
     lists = [] if options.items is None else [("--items", options.items, options.items)]
     for name in ("include", "exclude", "candidates"):
-        texts = [text for text in getattr(options, name, None) or () if text.startswith("@")]
-        lists += [(f"--{name}", text, text[1:]) for text in texts]
-    named = [file for one in options.files for file in found(one)] if lists else []
-    for option, text, name in lists:
-        if any(same_file(one, other) for one in found(name) for other in named):
+        for text in getattr(options, name, None) or ():
+            if text.startswith("@"):
+                lists += [(f"--{name}", text, text[1:])]
+    events: list[str] = []
+    for path in options.files if lists else ():
+        path = "/dev/stdin" if path == "-" else path
+        events += [path] if os.path.isfile(path) else files_of(Source(path))
+    for option, text, path in lists:
+        path = "/dev/stdin" if path == "-" else path
+        listed = [path] if os.path.isfile(path) else files_of(Source(path))
+        if any(same_file(one, other) for one in listed for other in events):
             raise ValueError(
                 f"{option} {text}: is {whose}, so that which items are listed is private; give a list that"
                 " is public" + (", or --items-from-data" if option == "--items" else "")

@@ -224,11 +224,14 @@ def run(options: argparse.Namespace) -> int:
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
         report = SelectionReport(request, chosen, notes, shared)
         result = report.result()
+    shown = as_json(result) if options.json else report.text(result)
     try:
         if target is not None:
             write_whole(target, as_json(result) + "\n")
-    finally:  # what was charged is shown, even if the disk is full
-        print(as_json(result) if options.json else report.text(result))
+    except OSError:  # such as a full disk: what was charged is shown
+        print(shown)
+        raise
+    print(shown)
     return 0
 
 
