@@ -40,6 +40,9 @@ class ServiceError(Exception):
         self.status, self.problem = status, dict(problem)
         self.name = str(problem.get("type", "")).rpartition("#")[2]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.status, self.problem)
+
 
 @dataclass(frozen=True)
 class Decision:

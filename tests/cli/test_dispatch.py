@@ -233,6 +233,10 @@ def test_output_is_refused_before_any_work(tmp_path):
     with pytest.raises(ValueError, match="the file that is read"):
         common.check_writable(str(there), str(tmp_path))  # a folder of files, or a store
     assert common.check_writable(str(tmp_path / "new.json"), str(tmp_path)) == tmp_path / "new.json"
+    with pytest.raises(ValueError, match=r"--to .* the file that is read"):
+        common.check_writable(str(there), str(tmp_path / "*.csv"), option="--to")  # a pattern of it
+    with pytest.raises(ValueError, match="another output"):
+        common.check_writable(str(tmp_path / "new.json"), None, str(tmp_path / "new.json"))
 
 
 # --- completion --------------------------------------------------------------------------------------

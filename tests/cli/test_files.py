@@ -181,6 +181,11 @@ def test_a_list_of_items_among_the_files_is_not_public(capsys, tmp_path):
     for listed in (tmp_path / "part1.csv", f"{tmp_path}/part1*", tmp_path):
         asked = ("select", f"{tmp_path}/part*", *ASK, "--items", listed)
         assert_refused(inside(capsys, *asked), "is FILE itself, so that which items are listed is private")
+    (tmp_path / "items.csv").write_text("page\ntea\njam\n")
+    public = ("select", tmp_path / "part1.csv", *ASK, "--items", tmp_path / "items.csv")
+    for option in ("--include", "--exclude", "--candidates"):  # a row was told as what is no item
+        ended = inside(capsys, *public, "--columns", "user,page", option, f"@{tmp_path}/part1.csv")
+        assert_refused(ended, f"{option} @{tmp_path}/part1.csv: is FILE itself")
 
 
 @pytest.mark.parametrize(("file", "listed"), [("-", "a.csv"), ("a.csv", "-"), ("-", "/dev/stdin")])

@@ -122,6 +122,30 @@ def test_a_ledger_that_is_begun_is_not_replaced_by_the_result(run, tmp_path):
     assert not (tmp_path / "people.ledger").exists()
 
 
+def test_what_was_charged_is_shown_where_it_cannot_be_written(run):
+    """Of a full disk: the list was paid for, and nothing would give it back."""
+    ended = run("--ledger-epsilon", 2, "--out", "/dev/full")
+    assert ended.code == 2
+    assert "No space left" in ended.err
+    assert json.loads(ended.out)["ledger"]["epsilon"] == 1.0
+
+
+def test_no_list_of_an_option_and_no_file_of_a_pattern_is_replaced_by_the_result(run, capsys, tmp_path):
+    (tmp_path / "few.txt").write_text("tea\n")
+    before = (tmp_path / "a.csv").read_text()
+    for option in ("--include", "--exclude", "--candidates"):
+        ended = run("--ledger-epsilon", 2, option, f"@{tmp_path}/few.txt", "--out", tmp_path / "few.txt")
+        assert_refused(ended, "is the file that is read")
+    asked = ("--person", "user", "--item", "page", "--items", tmp_path / "items.csv", "--k", 1)
+    for pattern in ("a.*", "**/a.csv"):
+        ended = inside(
+            capsys, "select", tmp_path / pattern, *asked, "--epsilon", 1, "--out", tmp_path / "a.csv"
+        )
+        assert_refused(ended, "is the file that is read")
+    assert (tmp_path / "a.csv").read_text() == before
+    assert not (tmp_path / "people.ledger").exists()
+
+
 def test_what_is_said_of_all_lists_together(run):
     first = json.loads(run("--ledger-epsilon", 3).out)["reading"]
     assert "have spent epsilon 1 of 3." in first[1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import stat
 import sys
 from types import SimpleNamespace
 
@@ -51,6 +53,19 @@ def test_fit_and_ask(files, capsys):
     assert given["items"][1] in ("beer2", "beer3")
     nothing = inside(capsys, "recommend", "for", "model", "--available", "tea1", "--history", "tea1")
     assert nothing.out == "nothing is left to show\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_model_goes_through_a_pipe_which_stays_one(files, capsys):
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        ended = inside(capsys, "recommend", "fit", "visits.csv", *files, "--to", "pipe")
+        assert ended.code == 0, ended.err
+        assert dc.load(os.read(reader, 1 << 16)).n_items == len(ITEMS)
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
 
 
 def test_fit_says_what_was_spent(files, capsys):
@@ -114,6 +129,8 @@ def test_mistakes(files, capsys):
     for read in ("visits.csv", "pages.csv"):
         assert_refused(inside(capsys, *fit, "--to", read), "is the file that is read")
         assert_refused(inside(capsys, *fit, "--to", "m", "--export", read), "is the file that is read")
+    ended = inside(capsys, *fit, "--to", "m", "--export", "./m")
+    assert_refused(ended, "--export ./m: is the file that is read, or the ledger, or another output")
     assert_refused(inside(capsys, *fit, "--to", "m", "--history", "tea1"), "--history is for")
     assert_refused(inside(capsys, *fit, "--to", "m", "--delta", "0"), "delta > 0")
     assert_refused(inside(capsys, *fit, "--to", "m", "--max-people", "9"), "max_people= is for")

@@ -88,11 +88,18 @@ def test_a_population_of_a_service(capsys, tmp_path):
     assert inside(capsys, "report", "--population", "people", "--store", url, "--out", out).code == 0
     assert "Privacy account of people" in out.read_text()
     assert_refused(inside(capsys, "report", "--population", "nobody", "--store", url), "no such population")
+    asked = ("report", "--population", "people", "--store")
+    (tmp_path / "service.html").hardlink_to(tmp_path / "service.db")  # as a store may be called
+    named = inside(capsys, *asked, f"sqlite:///{tmp_path}/service.html", "--out", tmp_path / "service.html")
+    assert_refused(named, "is the file that is read")
+    assert_refused(inside(capsys, *asked, f"sqlite:///{tmp_path}/none.db"), "there is none")
+    assert not list(tmp_path.glob("none.db*"))
 
 
 def test_what_is_no_account_is_refused(capsys, tmp_path, ledger):
     (tmp_path / "a.json").write_text('{"a": 1}')
     (tmp_path / "text").write_text("hello")
+    (tmp_path / "nothing.csv").touch()
     with dc.privacy.SQLiteLedger(tmp_path / "empty.ledger"):
         pass
     for arguments, words in (
@@ -102,7 +109,9 @@ def test_what_is_no_account_is_refused(capsys, tmp_path, ledger):
         ([tmp_path / "a.json"], "not an account"),
         ([tmp_path / "none"], "no such file"),
         ([tmp_path / "empty.ledger"], "nothing has been charged"),
+        ([tmp_path / "nothing.csv"], "nothing has been charged"),
         ([tmp_path / "text"], ""),
         ([ledger, "--out", tmp_path / "account.pdf"], "call it .html"),
     ):
         assert_refused(inside(capsys, "report", *arguments), words)
+    assert not (tmp_path / "nothing.csv").stat().st_size  # a report writes nothing there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -577,12 +578,14 @@ BAD_FILES = {
         lzma.compress(b"user,page\n" + b"a,x\n" * 1000)[:-20],
         "was it copied completely?",
     ),
+    "cut bz2": ("a.csv.bz2", bz2.compress(b"user,page\n" + b"a,x\n" * 1000)[:-5], "compressed and damaged"),
+    "changed bz2": ("a.csv.bz2", b"BZh9" + GARBAGE, "a.csv.bz2 is compressed and damaged"),
     "cut zst": ("a.csv.zst", ZSTD[:-5], "was it copied completely?"),
     "Feather": ("a.feather", GARBAGE, "not a complete Feather file"),
     "old Feather": ("a.feather", b"FEA1" + GARBAGE, "Feather of the first version"),
-    "cut gzip": ("a.csv.gz", GZIPPED[:-20], "damaged gzip"),
-    "changed gzip": ("a.csv.gz", GZIPPED[:-8] + bytes(8), "damaged gzip"),
-    "garbage behind a gzip header": ("a.csv.gz", GZIPPED[:10] + GARBAGE, "damaged gzip"),
+    "cut gzip": ("a.csv.gz", GZIPPED[:-20], "compressed and damaged"),
+    "changed gzip": ("a.csv.gz", GZIPPED[:-8] + bytes(8), "compressed and damaged"),
+    "garbage behind a gzip header": ("a.csv.gz", GZIPPED[:10] + GARBAGE, "compressed and damaged"),
     "empty Parquet": ("a.parquet", b"", "not a complete Parquet file"),
     "garbage in Parquet": ("a.parquet", GARBAGE, "not a complete Parquet file"),
     "Parquet by its first bytes": ("a.csv", b"PAR1" + GARBAGE, "not a complete Parquet file"),

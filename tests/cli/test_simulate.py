@@ -54,6 +54,14 @@ def test_recorded_streams(tmp_path, capsys):
     assert " +- " not in ended.out  # of one repeat
     assert "visits.csv: real data, the people of a file of events" in ended.out
     assert "greedy, in the end: 0, 1" in ended.out
+    results = tmp_path / "out" / "results.parquet"
+    before = results.read_bytes()
+    (tmp_path / "again").symlink_to(tmp_path / "out")
+    for folder in ("out", "again"):  # what is read is not replaced
+        asked = ("--events", results, "--person", "key", "--item", "repeat", "--learner", "random", "--k", 1)
+        ended = inside(capsys, "simulate", *asked, "--repeats", 1, "--workers", 1, "--out", tmp_path / folder)
+        assert_refused(ended, "is a file that is read")
+    assert results.read_bytes() == before
     report = (tmp_path / "out" / "report.html").read_text()
     assert "real data" in report
     assert "items in the last round" in report

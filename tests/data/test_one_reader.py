@@ -387,7 +387,9 @@ def test_what_is_said_of_damage_holds_nothing_of_the_rows(tmp_path: Path) -> Non
     changed = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
     for content, hidden in ((changed, "0x"), (whole + b"bob,jam\n", "b'bo'")):
         (tmp_path / "a.csv.gz").write_bytes(content)
-        with pytest.raises(dc.DataError, match="is damaged gzip; was it copied completely") as refused:
+        with pytest.raises(
+            dc.DataError, match="is compressed and damaged; was it copied completely"
+        ) as refused:
             read_events(tmp_path / "a.csv.gz", **WHERE)
         assert hidden in refused.value.details
         assert hidden not in "".join(traceback.format_exception(refused.value))

@@ -192,4 +192,12 @@ def test_a_local_spark(session, tmp_path, expected):
     assert ITEMS[-1] not in f"{caught.value!r} {caught.value.__context__!r}"
     with pytest.raises(ValueError, match="did you mean 'user'"):
         spark.prepare(frame, to=tmp_path / "s", **(ASKED | {"person": "users"}))
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["events.parquet", "people"]
+    asked = {"person": "user", "key": KEY, "buckets": 2}
+    some = session.sql(
+        "select * from values ('ann', timestamp'2026-03-01 10:00:00', X'6a616d', 7D),"
+        " ('bob', timestamp'2026-07-01 10:00:00.5', X'746561', 0.5D) as t(user, at, raw, n)"
+    )
+    for item, labels in (("at", 2), ("raw", ("jam", "tea")), ("n", ("0.5", 7))):  # lists from the data
+        found = spark.prepare(some, item=item, to=tmp_path / item, **asked)
+        assert labels in (len(found.labels), found.labels)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["at", "events.parquet", "n", "people", "raw"]

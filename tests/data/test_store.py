@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import hashlib
 import json
 import os
 import pickle
+import resource
 import shutil
 import signal
 import sqlite3
@@ -30,6 +32,7 @@ from discreet.data import store as layout
 from discreet.data.events import as_text
 from discreet.data.preparing import Identities, KeyedRows, Spill, bucket_of, key_words
 from discreet.data.read import Source
+from discreet.data.store import Bucket
 from discreet.kernels import stores as kernels
 from discreet.objectives import Coverage
 
@@ -532,6 +535,24 @@ def test_a_disk_that_cannot_hold_it_is_refused_before(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_that_a_disk_does_not_take_are_not_lost_without_a_word(tmp_path):
+    """Few rows are written when their file is closed: nobody there may be told."""
+    keys = np.arange(10, dtype=np.uint64)
+    bucket = Bucket(keys, np.arange(11, dtype=np.int64), np.zeros(10, dtype=np.uint16))
+    spill = Spill(tmp_path / "spilled", 1, 1, False, 0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size, work in (
+        (150, lambda: layout.write_bucket(tmp_path / "bucket", bucket)),
+        (50, lambda: spill.add(np.array([0, 10]), KeyedRows(keys, bucket.items, np.zeros(0)))),
+    ):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+            with pytest.raises(OSError, match="File too large"):
+                work()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_what_is_there_already_needs_room_once_more(tmp_path, monkeypatch):
     """Three entries of two people and one row more, of 2 bytes and 16."""
     store = made(tmp_path, {"user": [1, 1, 2], "page": ["p0", "p1", "p0"]})
@@ -646,6 +667,33 @@ def test_files_that_are_not_what_was_written_are_refused(tmp_path):
         with pytest.raises(ValueError, match=f"{words} is not what was written"):
             Store.open(store.path)
         (store.path / name).write_text(text)
+
+
+def test_a_store_in_place_of_one_that_was_opened_is_not_read_as_that_one(tmp_path):
+    """Of a person who was in a bucket that was read before, and is in another now, rows would count twice."""
+    table = {"u": [f"u{number}" for number in range(400)], "p": ["p0"] * 400}
+    made = {"person": "u", "item": "p", "items": ITEMS, "to": tmp_path / "s", "buckets": 2}
+    half = {name: column[:200] for name, column in table.items()}
+    store = prepare(half, **made)
+    people = Coverage.from_store(store)  # which has looked at every row
+    batches = people.batches(50)
+    next(batches)
+    shutil.rmtree(tmp_path / "s")
+    prepare(table, **made)
+    for read_on in (lambda: list(batches), lambda: people[np.array([0])], lambda: store.bucket(1)):
+        with pytest.raises(ValueError, match="the store was altered"):
+            read_on()
+
+
+def test_a_system_that_opens_no_more_files_is_no_damage(tmp_path, monkeypatch):
+    store = prepare({"u": ["ann"], "p": ["p0"]}, person="u", item="p", items=ITEMS, to=tmp_path / "s")
+
+    def load(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(layout.np, "load", load)
+    with pytest.raises(OSError, match="Too many open files"):
+        store.verify()
 
 
 def test_a_writer_that_splits_people_is_caught(tmp_path, monkeypatch):

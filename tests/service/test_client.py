@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 import ssl
 from pathlib import Path
@@ -148,6 +149,8 @@ def test_refusals_are_raised_and_not_sent_again():
     with pytest.raises(ServiceError, match="No") as caught:
         asked(refusal)
     assert (caught.value.status, caught.value.name) == (403, "role")
+    copy = pickle.loads(pickle.dumps(caught.value))  # as a worker process hands it back
+    assert (str(copy), copy.problem) == (str(caught.value), caught.value.problem)
     busy = b"HTTP/1.1 429 Often\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
     with pytest.raises(ServiceError) as caught:
         asked(busy, busy, retries=1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import glob
 import json
 import math
 import os
@@ -367,14 +368,23 @@ def check_public(options: argparse.Namespace, whose: str) -> None:
     """Refuse a list of items that is, or holds, one of the files of events."""
     from ..data.read import Source, files_of
 
-    names = [] if options.items is None else [options.items, *options.files]
-    names = ["/dev/stdin" if one == "-" else one for one in names]
-    listed, *named = [[one] if os.path.isfile(one) else files_of(Source(one)) for one in names] or [[]]
-    if any(same_file(one, other) for one in listed for files in named for other in files):
-        raise ValueError(
-            f"--items {options.items}: is {whose}, so that which items are listed is private; give a list"
-            " that is public, or --items-from-data"
-        )
+    lists = [] if options.items is None else [("--items", options.items, options.items)]
+    for name in ("include", "exclude", "candidates"):
+        for text in getattr(options, name, None) or ():
+            if text.startswith("@"):
+                lists += [(f"--{name}", text, text[1:])]
+    events: list[str] = []
+    for path in options.files if lists else ():
+        path = "/dev/stdin" if path == "-" else path
+        events += [path] if os.path.isfile(path) else files_of(Source(path))
+    for option, text, path in lists:
+        path = "/dev/stdin" if path == "-" else path
+        listed = [path] if os.path.isfile(path) else files_of(Source(path))
+        if any(same_file(one, other) for one in listed for other in events):
+            raise ValueError(
+                f"{option} {text}: is {whose}, so that which items are listed is private; give a list that"
+                " is public" + (", or --items-from-data" if option == "--items" else "")
+            )
 
 
 def same_file(one: str, other: str) -> bool:
@@ -486,43 +496,37 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_writable(path: str, *inputs: str) -> Path:
-    """The path of a file to write, checked before any budget is spent."""
+def check_writable(path: str, *inputs: str | None, option: str = "--out") -> Path:
+    """The path of a file to write, checked before any budget is spent: it is none of the ``inputs``."""
+    from ..core.state import is_device  # imported here as it loads NumPy, which help does not need
+
     target = Path(path)
     if target.is_dir():
-        raise ValueError(f"--out {path}: is a directory; name a file in it")
-    if _is_device(target):
+        raise ValueError(f"{option} {path}: is a directory; name a file in it")
+    if is_device(target):
         if not os.access(target, os.W_OK):
-            raise ValueError(f"--out {path}: cannot be written to")
+            raise ValueError(f"{option} {path}: cannot be written to")
         return target
     folder = target.resolve().parent
     if not folder.is_dir():
-        raise ValueError(f"--out {path}: there is no folder {folder}; make it first")
+        raise ValueError(f"{option} {path}: there is no folder {folder}; make it first")
     if not os.access(folder, os.W_OK):
-        raise ValueError(f"--out {path}: the folder {folder} cannot be written to")
+        raise ValueError(f"{option} {path}: the folder {folder} cannot be written to")
     taken = [at := target.resolve(), *(at.parents if target.exists() else [])]  # a ledger may be yet to begin
-    if any(same_file(path, one) or Path(one).resolve() in taken for one in inputs):
-        raise ValueError(f"--out {path}: is the file that is read, or the ledger; name another one")
+    read = [name for one in inputs if one is not None for name in (one, *glob.glob(one, recursive=True))]
+    if any(same_file(path, one) or Path(one).resolve() in taken for one in read):
+        raise ValueError(
+            f"{option} {path}: is the file that is read, or the ledger, or another output; name another one"
+        )
     return target
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file completely or not at all.
-
-    A device or a pipe is written to, not replaced.
-    """
-    if _is_device(path):
-        path.write_text(text, encoding="utf-8")
-        return
-    from ..core.state import replacing  # imported here as it loads NumPy, which help does not need
+    """Write a file completely or not at all."""
+    from ..core.state import replacing
 
     with replacing(path) as file:
         file.write_text(text, encoding="utf-8")
-
-
-def _is_device(path: Path) -> bool:
-    """Whether a path exists and is neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def lines_of(options: argparse.Namespace, option: str, text: str) -> str | list[str]:

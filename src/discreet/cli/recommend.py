@@ -141,9 +141,9 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
             " conditional on the list of items"
         )
     check_public(options, "one of the files of events")
-    inputs = [one for one in (*options.files, options.items, options.ledger) if one not in (None, "-")]
-    target = check_writable(options.to, *inputs)
-    exported = None if options.export is None else check_writable(options.export, *inputs)
+    inputs = [*options.files, options.items, options.ledger]
+    target = check_writable(options.to, *inputs, option="--to")
+    exported = options.export and check_writable(options.export, *inputs, options.to, option="--export")
     budget = Budget(options.epsilon, options.delta, options.neighbours)
     events, features = _events(options)
     gate = ledger_gate(options, budget, NAME)
@@ -151,7 +151,7 @@ def _fit(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     warn_of_budget(budget, len(events.people), options.max_people)
     model = recommender.fit(events, progress=sys.stderr.isatty())
     model.save(target)
-    if exported is not None:
+    if exported:
         model.export(exported)
     result = {
         "model": str(options.to),

@@ -45,13 +45,15 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("report takes a FILE, or --population NAME; give one of them")
     if options.out is not None and Path(options.out).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--out {options.out}: the document is HTML; call it .html, and print that to PDF")
-    out = None if options.out is None else check_writable(options.out, *filter(None, [options.file]))
+    store = "" if options.population is None else str(service_settings(options, "store")[1].store)
+    read = [options.file, options.config, store.removeprefix("sqlite:///") or None]
+    out = None if options.out is None else check_writable(options.out, *read)
     about = {"title": options.title, "retention": options.retention}
     given = {name: one for name, one in about.items() if one is not None}
     if options.population is not None:
         if given:
             raise ValueError(f"--{next(iter(given))} is for a FILE: a service knows what to say")
-        text, page, record = _population(options)
+        text, page, record = _population(store, options.population)
     else:
         account = _read(Path(options.file))
         text, page, record = str(account), account.to_html(**given), account.to_json()
@@ -63,19 +65,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _population(options: argparse.Namespace) -> tuple[str, str, object]:
-    _, settings = service_settings(options, "store")
+def _population(url: str, population: str) -> tuple[str, str, object]:
     from ..service import queries
     from ..service.database import StoreError, open_store
 
+    if not url.startswith("postgres") and not Path(url.removeprefix("sqlite:///")).exists():
+        raise ValueError(f"--store {url}: there is none")
     try:
-        with closing(open_store(settings.store)) as store:
-            found = queries.account(store, options.population)
-            return found["text"], queries.document(store, options.population), found
+        with closing(open_store(url)) as store:
+            found = queries.account(store, population)
+            return found["text"], queries.document(store, population), found
     except StoreError as error:  # for instance, a service has the file open
         raise ValueError(str(error)) from error
     except LookupError:
-        raise ValueError(f"--population {options.population}: the store has no such population") from None
+        raise ValueError(f"--population {population}: the store has no such population") from None
 
 
 def _read(path: Path) -> Account | Periods:
@@ -87,14 +90,15 @@ def _read(path: Path) -> Account | Periods:
     if state_class(path) not in (None, "None"):
         account: Account = load(path).privacy
         return account
-    if path.read_bytes()[:1] == b"{":
+    begin = path.read_bytes()[:1]
+    if begin == b"{":
         record = json.loads(path.read_text(encoding="utf-8"))
         try:
             return Account.from_json(record.get("account", record))
         except (KeyError, TypeError, AttributeError):
             raise ValueError(f"{path}: this is not an account; write account.to_json() there") from None
-    ledger = SQLiteLedger(path)
-    terms = ledger.terms
+    ledger = SQLiteLedger(path) if begin else None  # which would begin one in an empty file
+    terms = None if ledger is None else ledger.terms
     if terms is None:
         raise ValueError(f"{path}: nothing has been charged to this ledger")
     budget = Budget(

@@ -213,8 +213,9 @@ def run(options: argparse.Namespace) -> int:
     request = SelectRequest.read(options)
     target = None
     if options.out is not None:
-        read = [*options.files, *(one for one in (options.items, options.ledger) if one)]
-        target = check_writable(options.out, *read)
+        lists = [*options.include, *options.exclude, *options.candidates]
+        read = [*options.files, options.items, *(one[1:] for one in lists if one.startswith("@"))]
+        target = check_writable(options.out, *read, options.ledger)
     gate = ledger_gate(options, budget, NAME)
     if options.insecure_diagnostics:  # the account goes further than this output, as does the ledger
         gate.add_caveats("true counts were printed or written beside these releases, which no account covers")
@@ -223,9 +224,14 @@ def run(options: argparse.Namespace) -> int:
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
         report = SelectionReport(request, chosen, notes, shared)
         result = report.result()
-    if target is not None:
-        write_whole(target, as_json(result) + "\n")
-    print(as_json(result) if options.json else report.text(result))
+    shown = as_json(result) if options.json else report.text(result)
+    try:
+        if target is not None:
+            write_whole(target, as_json(result) + "\n")
+    except OSError:  # such as a full disk: what was charged is shown
+        print(shown)
+        raise
+    print(shown)
     return 0
 
 

@@ -34,8 +34,12 @@ _Kind = TypeVar("_Kind", bound=type)
 def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
     """A new file to write, which replaces ``path`` once all of it is on disk; a link stays a link.
 
-    It has the default mode of this user's new files; ``private``: only its owner may read it.
+    It has the default mode of this user's new files; ``private``: only its owner may read it. A device or a
+    pipe is written to, not replaced.
     """
+    if is_device(path):
+        yield Path(path)
+        return
     target = Path(path).resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(handle)
@@ -49,6 +53,11 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
         to_disk(target.parent)
     finally:
         Path(name).unlink(missing_ok=True)  # it exists only after an error
+
+
+def is_device(path: str | os.PathLike[str]) -> bool:
+    """Whether a path exists and is neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def to_disk(path: str | Path, how: int = os.O_RDONLY) -> None:

@@ -482,9 +482,8 @@ class Spill:
             if not some.keys.size:
                 continue
             with open(self._path(bucket), "ab") as file:
-                np.array([some.keys.size], dtype="<u8").tofile(file)
-                for array in some:
-                    array.tofile(file)
+                for array in (np.array([some.keys.size], dtype="<u8"), *some):
+                    file.write(array.tobytes())  # `tofile` says nothing of a full disk
         self._parts, self._held = [], 0
 
     def finish(self) -> None:

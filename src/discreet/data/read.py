@@ -521,9 +521,9 @@ def _file(source: Source, asked: Mapping[str, str], only: str | None) -> Iterato
             else:
                 yield from _csv(source, _decompressed(source, file), file, asked, only)
     # Libraries' messages about damage may contain bytes, sizes and checksums of the content.
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{source.name} is damaged gzip; was it copied completely?", str(error)) from None
-    except (_BrokenStream, lzma.LZMAError) as error:
+    except (EOFError, zlib.error, _BrokenStream, lzma.LZMAError, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise  # of the system; those of gzip and bz2 have no number
         words = f"{source.name} is compressed and damaged; was it copied completely?"
         raise DataError(words, str(error)) from None
 

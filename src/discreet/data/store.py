@@ -18,6 +18,7 @@ writer holds a lock; files left by a killed run are removed by the next one.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import header_data_from_array_1_0, write_array_header_1_0
 from numpy.typing import NDArray
 
 from ..core.checks import whole
@@ -91,7 +93,7 @@ class Store:
     path: Path
     labels: tuple[Any, ...]
     manifest: Mapping[str, Any] = field(repr=False)
-    _checked: set[int] = field(default_factory=set, repr=False, compare=False)
+    _checked: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Store:
@@ -149,7 +151,7 @@ class Store:
         return self.n_people
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the record of checked buckets: another process or machine may read other files."""
+        """Without the record of checked files: another process or machine may read others."""
         return Store, (self.path, self.labels, self.manifest)
 
     def people_in(self, number: int) -> int:
@@ -162,13 +164,16 @@ class Store:
     def bucket(self, number: int) -> Bucket:
         """The people of one bucket, mapped into memory.
 
-        On first opening every row is checked, and every file is compared with the manifest's SHA-256.
+        When its files are first opened, every row is checked, and every file is compared with the manifest's
+        SHA-256; again, if others have taken their place, such as those of a store that is prepared anew.
         """
         bucket = self._mapped(number)
-        if number not in self._checked:
+        paths = [self.path / self._part(number)["folder"] / name for name in bucket.arrays]
+        files = [(about.st_ino, about.st_size, about.st_mtime_ns) for about in map(os.stat, paths)]
+        if self._checked.get(number) != files:
             self._check(number, bucket)
             self._check_files(number)
-            self._checked.add(number)
+            self._checked[number] = files
         return bucket
 
     def buckets(self) -> Iterator[Bucket]:
@@ -293,7 +298,9 @@ def _mapped(path: Path, name: str) -> Any:
     except FileNotFoundError:
         words = f"{name}: {path.name} is not there; was the store appended to? open it again"
         raise ValueError(words) from None
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError) as error:
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # it is not the store that is at fault
         raise _altered(f"{name}: {path.name} is not an array") from None
 
 
@@ -358,7 +365,9 @@ def write_bucket(folder: Path, bucket: Bucket) -> dict[str, Any]:
     folder.mkdir()
     files = {}
     for name, array in bucket.arrays.items():
-        np.save(folder / name, array, allow_pickle=False)
+        with open(folder / name, "wb") as file:  # `np.save` may say nothing of a full disk
+            write_array_header_1_0(file, header_data_from_array_1_0(array))
+            file.write(np.ascontiguousarray(array).data)
         to_disk(folder / name, os.O_RDWR)
         files[name] = file_digest(folder / name)
     to_disk(folder)

@@ -797,6 +797,10 @@ def simulate(
     ['random', 'greedy']
     """
     count = cores() if workers is None else checks.whole("workers", workers, at_least=1)
+    files = [one.settings for one in config.streams if one.family == EVENTS]
+    read = {Path(path).resolve() for one in files for path in (*one["path"], one.get("items", ""))}
+    if folder is not None and (Path(folder) / RESULTS).resolve() in read:
+        raise ValueError(f"{RESULTS} in {folder} is a file that is read; name another folder for the results")
     store = None if folder is None else KeptCells(Path(folder))
     cells = {cell.key: cell for cell in config.cells()}
     kept = {} if store is None else store.read(cells)
