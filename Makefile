@@ -11,7 +11,7 @@ help:
 	@echo "make demo     see it work"
 	@echo "make test     run the tests"
 	@echo "make lint     ruff, mypy --strict, and a user's program under mypy and pyright"
-	@echo "make audit    check every privacy claim, at length, and every index of compiled loops; docs/audit.md"
+	@echo "make audit    check every privacy claim, interrupts at every line, and every index of compiled loops; docs/audit.md"
 	@echo "make mutants  break the library, one expression at a time, and see whether the tests notice; docs/mutation_testing.md"
 	@echo "make chaos    kill writers of a ledger 2,000 times, a service 1,000 times, and live a month in an hour; docs"
 	@echo "make load     run the tests ten times on a busy machine, for hours; docs/load.md"

@@ -1402,7 +1402,7 @@ class OnlineSelector(OnlineLearner):
 
     def _new_set(self) -> NDArray[Any] | None:
         """A new set where one is due; the first one begins with the items of `_first` that are active."""
-        if not self._due():
+        if not self._due() and self._rounds.shown is not None:  # None after an interrupted first draw, too
             return None
         self._waiting.room = 0
         shown = self._draw()

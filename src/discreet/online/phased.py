@@ -259,7 +259,7 @@ class PhasedSelector(OnlineSelector):
     def _draw(self) -> NDArray[np.int32]:
         """The set learned from the window that closes, at first a random one; opens a new window."""
         settings, window, length = self.settings, self._window, self.settings.first_window
-        if not window.length:
+        if self._rounds.shown is None:
             among = settings.n_items if self._catalogue.active is None else np.flatnonzero(self._active())
             drawn = self._public.generator.choice(among, size=settings.k, replace=False)
             chosen = drawn.astype(np.int32)

@@ -1,0 +1,434 @@
+"""An interrupt anywhere in any call loses people at most: nobody counts twice, nothing is drawn unpaid.
+
+Every call of a story is interrupted at its n-th place and made again, until no call has so many places
+(`tests/interrupts.py`). What is released is compared with what was released without an interrupt. Two places
+of each setting are tried with the other tests, every fifth with ``make audit``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet as dc
+from discreet.audit.hooks import swapped
+from discreet.objectives import Coverage
+from discreet.online.learner import Rounds
+from discreet.online.pending import Pending
+from discreet.online.registry import REGISTRY
+from discreet.online.sums import PrivateTotal
+from discreet.online.window import Window
+from discreet.privacy import (
+    Gate,
+    GaussianNoise,
+    LaplaceNoise,
+    MemoryLedger,
+    PeopleSplit,
+    SQLiteLedger,
+    select_partitions,
+)
+from discreet.privacy.account import PublishedCalibrationWarning
+from discreet.privacy.accountant import Accountant
+from tests.interrupts import HALFWAY, Watch, interrupted, watched
+from tests.online.examples import EXAMPLES
+from tests.online.learners import FAMILIES, LIBRARY
+
+PEOPLE, DIGITS = 24, 12
+# What a call may say when it is made again, and had taken place.
+DONE = ("comes after choose()", "has been counted", "is over", "waits for no", "is late", "already")
+
+
+def distinct(name: str, words: str) -> bool:
+    """Whether everybody can want an item of their own, so that sums show who is in them twice."""
+    one = EXAMPLES[name][words]
+    return (
+        LIBRARY[name].learns_from == "function"
+        and isinstance(one.arguments[0], int)
+        and ("constraint" not in one.options)
+    )
+
+
+class Life:
+    """A learner, and what the world knows of it."""
+
+    def __init__(self, name: str, words: str, watch: Watch, path: Any) -> None:
+        example, self.family = EXAMPLES[name][words], FAMILIES[REGISTRY[name].learns_from]
+        self.kind, self.watch, self.path = REGISTRY[name].kind(name), watch, path
+        arguments, self.alone = example.arguments, distinct(name, words)
+        if self.alone:
+            arguments = (PEOPLE + 1, *arguments[1:])
+        self.people = Coverage(np.eye(PEOPLE, PEOPLE + 1)) if self.alone else self.family.people(PEOPLE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PublishedCalibrationWarning)
+            self.learner = self.kind(*arguments, example.budget, seed=None, **example.options)
+        self.told = self.learned = 0
+        self.sets: dict[int, Any] = {}
+        self.private = self.learner.budget.private
+        self.follow()
+
+    def follow(self) -> None:
+        """Count who is taken up."""
+        learner = self.learner
+        observe = learner._observe
+
+        def observing(person: Any) -> None:
+            self.learned += not (person is None or (isinstance(person, tuple) and person[-1] is None))
+            observe(person)
+
+        learner._observe = observing
+
+    def next(self, decision: Any) -> Any:
+        """What the next person tells of a decision."""
+        person, number = self.people[self.told % PEOPLE], self.told
+        self.told += 1
+        if getattr(self.learner, "_rewarded", False):
+            worth = 4.0**-number if number < DIGITS else 0.0
+            return worth if self.learner.feedback == "bandit" else [worth, *[0.0] * (len(decision.items) - 1)]
+        return self.family.feedback(self.learner, person, decision)
+
+    def see(self, decision: Any) -> None:
+        """A decision that was served: of a round there is only one."""
+        if hasattr(decision, "items"):
+            assert self.sets.setdefault(decision.round, decision).items == decision.items, "another set"
+        self.shown = decision
+
+    # --- calls: prepared without an interrupt, and made with one -------------------------------------------
+
+    def choose(self) -> Callable[[], Any]:
+        return lambda: self.learner.choose()
+
+    def ahead(self) -> Callable[[], Any]:
+        return lambda: self.learner.choose(wait=False)
+
+    def learn(self) -> Callable[[], Any]:
+        self.see(self.learner.choose())
+        told = self.next(self.shown)
+        return lambda: self.learner.learn(told)
+
+    def late(self) -> Callable[[], Any] | None:
+        if not self.learner.pending or self.learner.pending[0] not in self.sets:
+            return None
+        late = self.learner.pending[0]
+        told = self.next(self.sets[late])
+        return lambda: self.learner.learn(told, round=late)
+
+    def skip(self) -> Callable[[], Any] | None:
+        late = self.learner.pending[:1]
+        return (lambda: self.learner.skip(late)) if late else None
+
+    def expire(self) -> Callable[[], Any]:
+        return lambda: self.learner.expire(self.learner.round - 1)
+
+    def save(self) -> Callable[[], Any]:
+        return lambda: self.learner.save(self.path)
+
+    def load(self) -> Callable[[], Any]:
+        return lambda: self.learner.to_bytes()  # loaded again after it
+
+    def run(self) -> Callable[[], Any]:
+        start, first = self.learner.round, self.told
+        self.told += 4
+        people = (
+            self.people[first % (PEOPLE - 4) : first % (PEOPLE - 4) + 4]
+            if not self.alone
+            else (self.people[first : first + 4])
+        )
+
+        def run() -> None:
+            if (left := start + 4 - self.learner.round) > 0 and not self.learner.over:
+                self.learner.run(people[4 - left :])
+
+        return run
+
+    def retire(self) -> Callable[[], Any]:
+        self.learner.choose()
+        label = self.learner.n_items - 1  # nobody of those who are alone wants it
+        self.gone = label
+        return lambda: self.learner.retire_items([label])
+
+    def bring_back(self) -> Callable[[], Any]:
+        return lambda: self.learner.add_items([self.gone])
+
+    def merge(self) -> Callable[[], Any] | None:
+        try:
+            part = self.learner.partial("another")
+        except (NotImplementedError, ValueError):
+            return None
+        if part.room == 0:
+            return None
+        try:
+            part.add(self.next(self.learner.choose()))
+        except TypeError:
+            return None
+        return lambda: self.learner.merge(part)
+
+    def finish(self) -> Callable[[], Any]:
+        return lambda: self.learner.finish()
+
+    def epoch(self) -> Callable[[], Any]:
+        return lambda: self.learner.next_epoch(self.learner.budget)
+
+    # --- what must hold ---------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        learner = self.learner
+        account = learner.privacy
+        if self.private:
+            assert account.spent.epsilon(learner.budget.delta) <= account.epsilon(learner.budget.delta)
+        said = {one[1] for one in account.spent.ledger.entries()}
+        if self.told:
+            missing = {one for one in self.watch.used if one.label != "post-processing"} - said
+            assert not missing, f"released, and in no account: {missing}"
+        assert self.learned <= self.told, "somebody was learned from twice"
+        total = getattr(learner, "_sum", None)
+        if not self.private and hasattr(total, "released") and self.alone:
+            self.watch.highest("released", total.released)
+
+    def after(self, step: str, found: Any) -> None:
+        """What the world does with the answer of a call."""
+        if step in ("choose", "ahead") and found is not None:
+            self.see(found)
+        elif step == "load":
+            self.learner = dc.load(found)
+            self.follow()
+        elif step in ("retire", "bring_back"):  # the open round serves another set
+            self.sets.pop(self.learner.round, None)
+
+
+SELECTOR = (
+    "choose learn learn ahead ahead ahead late save skip load ahead ahead expire merge learn learn retire"
+    " learn ahead late bring_back learn run epoch run learn finish choose finish"
+)
+POINTS = "choose learn learn save learn learn load run learn learn run finish choose finish"
+FIRST = "choose load learn ahead learn"
+
+
+class Halfway(Exception):
+    """An interrupted call left a learner that refuses to go on."""
+
+
+class Story:
+    """The calls of a life, each interrupted at the same place, but not those that leave it half-way."""
+
+    def __init__(self, name: str, words: str, path: Any, steps: str | None = None) -> None:
+        self.name, self.words, self.path = name, words, path
+        kind = REGISTRY[name].kind(name)
+        whole = SELECTOR if issubclass(kind, dc.online.OnlineSelector) else POINTS
+        self.steps = (steps or whole).split()
+        self.clean = self.told(None)[1]
+
+    def told(self, at: int | None) -> tuple[bool, Watch]:
+        """Whether any call had a place ``at``, and what was released."""
+        without: set[int] = set()
+        while True:
+            try:
+                return self._told(at, without)
+            except Halfway:
+                continue
+
+    def _told(self, at: int | None, without: set[int]) -> tuple[bool, Watch]:
+        reached, last = False, -1
+        with watched() as watch:
+            life = Life(self.name, self.words, watch, self.path / "learner")
+            for number, step in enumerate(self.steps):
+                where = ""
+                try:
+                    if (call := getattr(life, step)()) is None:
+                        continue
+                    never = at is None or number in without
+                    found, where = interrupted(call, 10**9 if never else at)
+                    if where:
+                        reached, last, found = True, number, None
+                        life.check()
+                        try:
+                            found = call()
+                        except (RuntimeError, ValueError) as error:
+                            if not any(one in str(error) for one in DONE):
+                                raise
+                    life.after(step, found)
+                    life.check()
+                except Exception as error:
+                    if isinstance(error, RuntimeError) and HALFWAY in str(error) and last >= 0:
+                        without.add(last)
+                        raise Halfway from None
+                    about = f"{self.words}: {step} (call {number}), cut at {at}: {where}"
+                    raise AssertionError(f"{about}: {error!r}") from error
+        return reached, watch
+
+    def survives(self, at: int) -> bool:
+        """Tell the story with interrupts at ``at``, and compare; whether any call had such a place."""
+        reached, watch = self.told(at)
+        for name, found in watch.sums.items() if distinct(self.name, self.words) else ():
+            once = float(np.max(self.clean.sums.get(name, np.inf)))
+            once = max(once, 1.0) if name.startswith("window") else once  # a secret sample, perhaps of nobody
+            if "difference" not in name:
+                assert float(np.max(found)) <= once * (1 + 1e-9), f"{self.words}, cut at {at}: {name} twice"
+        return reached
+
+
+EVERY = [(name, words) for name in LIBRARY for words in EXAMPLES[name]]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_learner_that_was_interrupted_goes_on_or_refuses(name, tmp_path):
+    for words in EXAMPLES[name]:
+        story = Story(name, words, tmp_path)
+        first = 31 * EVERY.index((name, words)) % 397  # other places for each setting
+        assert story.survives(first)
+        story.survives(first + 397)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "words"), EVERY)
+def test_a_learner_that_was_interrupted_goes_on_or_refuses_at_length(name, words, tmp_path):
+    story = Story(name, words, tmp_path)
+    for at in itertools.count(EVERY.index((name, words)) % 5, 5):
+        if not story.survives(at):
+            break
+
+
+@pytest.mark.parametrize("name", ["PhasedSelector", "RollingSelector"])
+def test_a_first_set_is_drawn_however_the_call_was_interrupted(name, tmp_path):
+    story = Story(name, next(iter(EXAMPLES[name])), tmp_path, FIRST)
+    for at in itertools.count(2, 7):
+        if not story.survives(at):
+            break
+
+
+# --- single releases -----------------------------------------------------------------------------------
+
+CROWD = Coverage(np.eye(6).repeat(5, axis=0))
+TABLE = {"who": list(range(60)), "what": ["tea", "milk"] * 30}
+SUM = GaussianNoise(9.0, 90.0)
+RELEASES: dict[str, Callable[[Gate], Any]] = {
+    "choice": lambda gate: gate.choose([1.0, 2.0, 3.0], 0.1, 1.0),
+    "Laplace": lambda gate: gate.laplace([1.0, 2.0], 10.0, 1.0),
+    "spherical": lambda gate: gate.spherical_laplace([1.0, 2.0], 10.0, 1.0),
+    "reserved": lambda gate: gate.reserve(LaplaceNoise(1.0, 10.0), 3).steps(2),
+    "sum": lambda gate: gate.running_sum(3, 4, norm_bound=1.0, event=SUM).add([1.0, 0.0, 0.0]),
+    "keys": lambda gate: select_partitions(np.arange(60), np.arange(60) % 2, 2, gate, share=0.3),
+    "part": lambda gate: PeopleSplit(3, bytes(16)).gate(gate, 1).choose([1.0, 2.0], 0.1, 1.0),
+    "greedy": lambda gate: dc.offline.PrivateGreedy(2, gate.share(0.3)).select(CROWD),
+    "recommender": lambda gate: dc.offline.PrivateRecommender(gate.share(0.3)).fit(CROWD),
+    "catalogue": lambda gate: dc.data.private_catalogue(TABLE, gate, person="who", item="what", share=0.3),
+}
+
+
+def released(name: str, ledger: str, path: Any, at: int) -> bool:
+    """Interrupt a release at a place and make it again; nobody's account says less than the ledger."""
+    kept = {"own": lambda: None, "memory": MemoryLedger, "file": lambda: SQLiteLedger(path / f"{at}")}[
+        ledger
+    ]()
+    definition = "pure" if name in ("keys", "catalogue") else "zcdp"  # which spend all of delta
+
+    def gate() -> Gate:
+        return Gate(dc.Budget(3.0, 1e-5), definition=definition, ledger=kept)
+
+    with watched():
+        one = gate()
+        _, where = interrupted(lambda: RELEASES[name](one), at)
+        for more in (RELEASES[name] if where else None, lambda gate: gate.laplace(1.0, 100.0, 1.0)):
+            if more is not None:
+                with suppress(dc.BudgetExceeded):  # what came in between may be counted once more
+                    more(one)
+        other = Gate.from_state(one.state()) if kept is None else gate()
+        assert one.spent.epsilon(1e-5) >= other.spent.epsilon(1e-5) > 0.0, where
+        assert other.spent.epsilon(1e-5) <= 3.0
+    return bool(where)
+
+
+@pytest.mark.parametrize("ledger", ["own", "memory", "file"])
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.filterwarnings("ignore:.*too small.*")
+def test_a_release_that_was_interrupted_is_charged_before_it_is_drawn(name, ledger, tmp_path):
+    for at in itertools.count(len(name), 283):
+        if not released(name, ledger, tmp_path, at):
+            break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ledger", ["own", "memory", "file"])
+@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.filterwarnings("ignore:.*too small.*")
+def test_a_release_that_was_interrupted_is_charged_before_it_is_drawn_at_length(name, ledger, tmp_path):
+    for at in itertools.count(0, 1 if name in ("choice", "Laplace", "sum", "keys", "part") else 13):
+        if not released(name, ledger, tmp_path, at):
+            break
+
+
+# --- injected faults -----------------------------------------------------------------------------------
+
+
+def cleared_after(self: PrivateTotal) -> Any:
+    if self.sum is None or self.sum.taken >= self.sum.spec.rounds:
+        return self.released
+    found = self.sum.add(self.pending.ravel() / (self._units or 1.0)).reshape(self._shape)
+    self.released, self.pending = found, self._nothing()
+    return found
+
+
+def learned_before(self: Rounds, count: int = 1, then: Any = None) -> None:
+    if then is not None:
+        then()
+    self.number, self.is_open = self.number + count, False
+
+
+def emptied_after(close: Any) -> Any:
+    def closed(self: Window, *given: Any) -> Any:
+        with swapped(Window, "clear", lambda _: None):
+            gains = close(self, *given)
+        len(self)  # a call, which can be interrupted
+        self.clear()
+        return gains
+
+    return closed
+
+
+@contextmanager
+def charged_after():
+    """A charge is made when the next one is."""
+    charge, late = Accountant.charge, []
+
+    def charging(self: Accountant, *given: Any) -> None:
+        for one in late:
+            charge(self, *one)
+        late[:] = [given]
+
+    with swapped(Accountant, "charge", charging):
+        yield
+
+
+FAULTS = {
+    "sum cleared after its release": (
+        "RunningSumSelector", "blt", lambda: swapped(PrivateTotal, "release", cleared_after)),
+    "learned before the round is closed": (
+        "HedgeSelector", "tight", lambda: swapped(Rounds, "close", learned_before)),
+    "window emptied after its sums": (
+        "PhasedSelector", "composed", lambda: swapped(Window, "close", emptied_after(Window.close))),
+    "late feedback still awaited": (
+        "HedgeSelector", "tight", lambda: swapped(Pending, "take", Pending.__getitem__)),
+    "charged after the draw": ("BanditSelector", "blocks", charged_after),
+    "noise kept": (
+        "BanditSelector", "blocks", lambda: swapped(dc.online.bandit.ValueFeedback, "_fresh_noise",
+                                                   lambda self: np.full(self.schedule.samples, 7))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_injected_fault_is_noticed(fault, tmp_path):
+    name, words, injected = FAULTS[fault]
+    words = next(one for one in EXAMPLES[name] if one.endswith(words))
+    sound = Story(name, words, tmp_path)
+    with injected():
+        for at in range(400):
+            try:
+                sound.survives(at)
+            except AssertionError:
+                return
+    raise AssertionError("nothing was noticed")
