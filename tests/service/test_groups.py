@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from discreet.service import engine as engine_module
 from discreet.service import groups
+from discreet.service.api import Api
 from discreet.service.auth import Secrets
 from discreet.service.config import PopulationConfig
 from discreet.service.database import NOBODY, Fenced, StoreError, Transaction, failpoints
@@ -239,6 +241,27 @@ def test_what_the_worker_has_read_of_somebody_who_is_erased_is_not_learned(url, 
     world.settle()
     assert heard[-1] == [None, None]
     assert world.rows("SELECT count(*) FROM release") == [(1,)]
+
+
+def test_people_of_one_request_are_erased_at_once(url):
+    """Every worker begins its step again once, and not once for each of them."""
+    world, secrets = World(url, likes(block_size=4), TWICE), Secrets.fresh()
+    people = {name: secrets.pseudonym(1, "2026-11", name) for name in ("ann", "ben", "cleo", "dan")}
+    for name, pseudonym in people.items():
+        _, sequence, _ = world.serve(pseudonym=pseudonym)
+        world.acknowledged(sequence, [name], pseudonym=pseudonym)
+    fence = world.store.lease(world.shop, world.owner)
+
+    async def receive():
+        return {"body": b'{"people": ["ann", "ben", "dan", "nobody"]}'}
+
+    request = SimpleNamespace(path_params={"population": "people"}, receive=receive)
+    api = Api(SimpleNamespace(worker=world.worker, secrets=secrets), None)
+    assert asyncio.run(api.erase(request)) == {"status": "erased"}
+    assert world.rows("SELECT fence FROM lease") == [(fence + 1,)]
+    said = [body and bytes(body) for (body,) in world.rows("SELECT body FROM outcome ORDER BY sequence")]
+    assert said == [None, None, b'["cleo"]', None]
+    assert world.rows("SELECT count(*) FROM erased") == [(4,)]
 
 
 def test_who_has_counted_is_not_forgotten_where_a_paused_experiment_goes_on(url):

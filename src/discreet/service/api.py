@@ -865,14 +865,13 @@ class Api:
     # --- people and keys -------------------------------------------------------------------------
 
     async def erase(self, request: Request) -> Any:
-        for person in (await read(request, Erasure)).people:
-            await self.forget(request.path_params["population"], person)
+        await self.forget(request.path_params["population"], *(await read(request, Erasure)).people)
         return {"status": "erased"}
 
-    async def forget(self, population: str, person: str) -> None:
-        """Erase a person, whose name is not stored."""
-        pseudonym = partial(self.engine.secrets.pseudonym, person=person)
-        await run_in_threadpool(self.engine.worker.erase, population, pseudonym)
+    async def forget(self, population: str, *people: str) -> None:
+        """Erase people, whose names are not stored."""
+        whose = [partial(self.engine.secrets.pseudonym, person=person) for person in people]
+        await run_in_threadpool(self.engine.worker.erase, population, *whose)
 
     # --- webhooks --------------------------------------------------------------------------------
 

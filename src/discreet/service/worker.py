@@ -859,12 +859,13 @@ class Worker:
                 forget_people(tx, number, self.latest(tx, number, PopulationConfig.read(config)))
         self.store.scrub()  # also rows that were deleted while a reader, such as a backup, was open
 
-    def erase(self, name: str, pseudonym: Callable[[int, str], bytes]) -> None:
-        """Delete a person's outcomes that were not learned from yet; ignore later ones of this period.
+    def erase(self, name: str, *whose: Callable[[int, str], bytes]) -> None:
+        """Delete outcomes of people that were not learned from yet; ignore later ones of this period.
 
-        ``pseudonym`` gives their pseudonym for a population and a period. Their decisions stay rounds, in
+        ``whose`` give each person's pseudonym for a population and a period. Their decisions stay rounds, in
         which nothing was taken, so no release shows that they were erased. What was released about them
-        stays: it has been paid for. Their pseudonym is kept; linking it to them takes the pseudonym key.
+        stays: it has been paid for. Their pseudonyms are kept; linking them to people takes the pseudonym
+        key. All of them are erased at once, as every worker has to begin its step again.
         """
         with self.store.transaction() as tx:  # first: later aggregation sees nothing of them
             if not (found := tx.locked("SELECT id, config FROM population WHERE name = ?", name)):
@@ -873,19 +874,22 @@ class Worker:
             past = tx.all("SELECT period FROM experiment WHERE population = ?", population)
             now = {self.period(people), self.latest(tx, population, people)}
             periods = sorted(now | {one for (one,) in past})  # experiments may still be in earlier periods
-            pseudonyms = [(population, period, pseudonym(population, period)) for period in periods]
-            tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", pseudonyms)
+            rows = {(population, period, one(population, period)) for period in periods for one in whose}
+            tx.many("INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", sorted(rows))
         with self.store.transaction() as tx:
-            rows = tx.locked(  # before outcomes, in the order of workers, which delete them
+            leases = tx.locked(  # before outcomes, in the order of workers, which delete them
                 "SELECT experiment FROM lease WHERE experiment IN"
                 " (SELECT id FROM experiment WHERE population = ?) ORDER BY experiment",
                 population,
             )
             # Workers that have read outcomes read again. All are fenced off; otherwise the log would show
             # whether there were outcomes of this person.
-            self.store.fence_off(tx, [number for (number,) in rows])
-            for *_, one in pseudonyms:
-                tx.do("UPDATE outcome SET body = NULL WHERE pseudonym = ?", one)
+            self.store.fence_off(tx, [number for (number,) in leases])
+            tx.do(
+                "UPDATE outcome SET body = NULL WHERE body IS NOT NULL"
+                " AND pseudonym IN (SELECT e.pseudonym FROM erased e WHERE e.population = ?)",
+                population,
+            )
         self.store.scrub()
 
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
