@@ -96,6 +96,18 @@ def statuses(store, outcomes, served=(), sequences=()):
     return [one.status for one in groups.record(store, Group(outcomes, served, sequences)).outcomes]
 
 
+def test_a_late_outcome_does_not_tell_which_block_is_leased_next(postgres_url):
+    """While it is looked at, another process leases: the block before it may be of another segment."""
+    world = World(postgres_url, likes(segments=["de", "fr"], holdout=0.0))
+    late = [world.serve("fr")[1] for _ in range(8)]
+    world.settle()
+    other, waiting = Replica(world), world.store.lease_block(world.shop, 0, world.owner, "de")[2] + 8
+    with world.store.transaction("groups") as tx:
+        found = groups._locked(tx, {(world.shop, 0, late[0])}, "KEY SHARE")
+        assert (world.shop, 0, waiting) in found
+        assert other.store.lease_block(world.shop, 0, other.owner, "de")[2] == waiting
+
+
 @contextmanager
 def at(point, action):
     """Do something whenever this thread gets to a point; other threads pass."""
