@@ -21,11 +21,12 @@ import pytest
 from discreet.service import backup, groups, postgres
 from discreet.service.auth import Secrets, owner_name
 from discreet.service.config import PopulationConfig
-from discreet.service.database import OPEN, Fenced, StoreError, failpoints, open_store
+from discreet.service.database import OPEN, Conflict, Fenced, StoreError, failpoints, open_store
 from discreet.service.engine import DecisionEngine, decision_of
 from discreet.service.groups import Cursor, Group, ReportedOutcome, ServedDecision
 from discreet.service.learning import DecisionBlock, Learning
 from discreet.service.postgres import PostgresDatabase, PostgresTransaction
+from discreet.service.worker import PAUSED, RUNNING
 
 from .world import World, likes
 
@@ -106,6 +107,41 @@ def test_a_late_outcome_does_not_tell_which_block_is_leased_next(postgres_url):
         found = groups._locked(tx, {(world.shop, 0, late[0])}, "KEY SHARE")
         assert (world.shop, 0, waiting) in found
         assert other.store.lease_block(world.shop, 0, other.owner, "de")[2] == waiting
+
+
+@pytest.mark.parametrize("what", ["resumed", "made"])
+def test_who_is_charged_at_the_same_time_as_others_tries_again(postgres_url, monkeypatch, what):
+    """It is not told that its name is taken, which nobody could do anything about."""
+    half, first = likes(share=0.3), True
+    world = World(postgres_url, half)
+    other = Replica(world)
+    other.shop = other.worker.create("other", "people", half).id
+    for one in (world, other):
+        one.worker.set_status(one.shop, PAUSED)
+        one.now += datetime.timedelta(days=31)
+    honest = Learning.begin
+
+    def begin(*given):
+        nonlocal first
+        if first:
+            first = False
+            other.worker.set_status(other.shop, RUNNING)
+        return honest(*given)
+
+    monkeypatch.setattr(Learning, "begin", begin)
+
+    def charged():
+        if what == "resumed":
+            world.worker.set_status(world.shop, RUNNING)
+        else:
+            world.worker.create("third", "people", half)
+
+    with pytest.raises(StoreError, match="at the same time"):
+        charged()
+    charged()
+    with pytest.raises(Conflict):
+        world.worker.create("other", "people", half)
+    assert not backup.verify(world.store)
 
 
 @contextmanager

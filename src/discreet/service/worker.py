@@ -34,7 +34,6 @@ from .database import (
     BLOCK,
     CLOSING,
     OPEN,
-    Conflict,
     Database,
     Ended,
     Fenced,
@@ -141,13 +140,18 @@ class PopulationLedger:
     # --- the transaction -------------------------------------------------------------------------
 
     def flush(self, tx: Transaction) -> None:
-        """Write what was appended. The transaction fails if another charge was committed in the meantime."""
-        rows = []
+        """Write what was appended; `StoreError`, to try again, if others were charged in the meantime.
+
+        The transaction has locked the population if there is anything to write (`Worker._check_latest`).
+        """
+        rows, known = [], self._last
         for people, entry, count, owner in self._charges[self._flushed :]:
             self._last += 1
             said = json.dumps(people), entry.label, json.dumps(entry.event.to_json())
             sequence = self._population, self._last, self.experiment
             rows.append((*sequence, *said, int(entry.disjoint), str(count), owner))
+        if rows and tx.one("SELECT count(*) FROM charge WHERE population = ?", self._population) != (known,):
+            raise StoreError("others were charged at the same time")
         tx.many(
             "INSERT INTO charge (population, version, experiment, people, label, event, disjoint, count,"
             " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -363,7 +367,7 @@ class Worker:
         check_people(config, people)
         ledger.add_caveats(PUBLIC, *([UNCHECKED] if people.anonymous else []))
         learning = Learning.begin(config, gate_of(people, config, ledger, period, epoch))
-        with self._named(name), self.store.transaction() as tx:
+        with self.store.transaction() as tx:
             check_room(tx, whose, config.share)
             self._check_latest(tx, whose, people, period)
             row = (whose, name, config.text, RUNNING, epoch, period, config.outcome_wait, len(config.queues))
@@ -380,17 +384,6 @@ class Worker:
             made.fence = 0  # that of the first worker; if another one is first, `_fenced` notices it
             self._kept[made.id] = made  # before it is committed, and others can change it
         return made
-
-    @contextmanager
-    def _named(self, name: str) -> Iterator[None]:
-        """Tell a `Conflict` over the name from one over a concurrent charge (`StoreError`: try again)."""
-        try:
-            yield
-        except Conflict:
-            with self.store.transaction() as tx:
-                if tx.one("SELECT 1 FROM experiment WHERE name = ?", name):
-                    raise
-            raise StoreError("others were charged at the same time") from None
 
     def experiment(self, number: int) -> Experiment:
         """The experiment as this worker has it in memory, read from the database if it is not there."""
