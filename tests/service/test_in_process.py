@@ -20,7 +20,7 @@ from discreet.service import api, auth, limits, queries, web
 from discreet.service.api import DOCUMENTED, OPERATIONS, PERSONALIZER, NewExperiment, PlanRequest, Problem
 from discreet.service.auth import DAY, DecisionId, Keys, Secrets, new_lease
 from discreet.service.config import ExperimentConfig, PopulationConfig, ServiceSettings
-from discreet.service.database import CLOSING, OPEN, Transaction, open_store
+from discreet.service.database import CLOSING, OPEN, Conflict, StoreError, Transaction, open_store
 from discreet.service.engine import DecisionEngine
 from discreet.service.web import App, Form, Range
 
@@ -794,6 +794,27 @@ def test_a_form_becomes_the_settings_that_it_shows():
 )
 def test_what_is_wrong_in_a_form(more, wrong):
     assert errors(**more) == wrong
+
+
+@pytest.mark.parametrize(("reason", "status"), [(Conflict("name"), 422), (StoreError("a full disk"), 503)])
+def test_a_form_that_is_refused_leaves_no_population(tmp_path, monkeypatch, reason, status):
+    """Somebody may have taken the name since it was looked up."""
+
+    def refuse(*_):
+        raise reason
+
+    async def sent():
+        async with inside(tmp_path) as service:
+            with monkeypatch.context() as patched:
+                patched.setattr(service.engine.worker, "create", refuse)
+                assert (await service.page("/new", **FORM))[0] == status
+            left = queries.populations(service.engine.store)
+            return left, (await service.page("/new", **FORM))[0], queries.populations(service.engine.store)
+
+    before, made, after = asyncio.run(sent())
+    assert "x" not in [one["name"] for one in before]
+    assert made == 303
+    assert "x" in [one["name"] for one in after]
 
 
 def test_a_line_of_blanks_in_a_form_takes_no_time():

@@ -81,7 +81,7 @@ from .learning import InvalidField, ReleasePlan, detectable_lift, first_release,
 from .limits import Restart, again, listening
 from .metrics import AnswerObserver, Instrumented, Metrics, RequestLog, spans_to
 from .webhooks import Webhooks
-from .worker import PAUSED, RUNNING, OtherSegments, ShareUnavailable
+from .worker import PAUSED, RUNNING, InUse, OtherSegments, ShareUnavailable
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
 FEEDBACK = {
@@ -881,9 +881,12 @@ class Pages:
         assert form.config is not None
         worker = self.engine.worker
         try:
-            if form.makes_population:
-                worker.create_population(form.population, form.people)
-            worker.create(form.name, form.population, form.config)
+            with contextlib.ExitStack() as undo:
+                if form.makes_population:
+                    worker.create_population(form.population, form.people)
+                    undo.callback(self._unmake, form.population)
+                worker.create(form.name, form.population, form.config)
+                undo.pop_all()
         except BudgetExceeded as refused:
             shown = refused.preview
             form.errors["share"] = (
@@ -905,6 +908,11 @@ class Pages:
             form.errors[error.field if error.field in FIELDS else "form"] = str(error)
         except (ValueError, TypeError, NotImplementedError) as error:
             form.errors["form"] = str(error)
+
+    def _unmake(self, population: str) -> None:
+        """Delete a population that was made for an experiment, unless it has one."""
+        with contextlib.suppress(InUse, LookupError, StoreError):
+            self.engine.worker.delete_population(population)
 
     async def plan(self, visit: PageVisit) -> Response:
         """What would be released, updated while the form is typed."""
