@@ -90,6 +90,39 @@ def at(found):
     return found[0], found[1].get("at")
 
 
+@pytest.mark.parametrize("where", ["api", "pages"])
+def test_a_request_that_arrives_slowly_does_not_outlive_its_key(tmp_path, where):
+    """Somebody with a stolen key could keep requests open, and make new keys once it was revoked."""
+
+    async def sent():
+        async with inside(tmp_path) as service:
+            keys, said = service.app.keys, []
+            number, token = keys.create("stolen", "admin")
+            api, body = where == "api", {"name": "another", "role": "admin"}
+            cookie = service.app._pages.sessions.begin(number)
+            form = service.app._pages.sessions.read(cookie).token
+            words = {"authorization": f"Bearer {token}"} if api else {"cookie": f"{auth.COOKIE}={cookie}"}
+            words |= {"host": "here", "origin": "http://here"}
+
+            async def receive():
+                keys.revoke(number)
+                raw = json.dumps(body) if api else urlencode(body | {"token": form})
+                return {"type": "http.request", "body": raw.encode()}
+
+            async def send(message):
+                said.append(message)
+
+            scope = {"type": "http", "method": "POST", "path": "/v1/keys" if api else "/keys"}
+            scope |= {"headers": [(name.encode(), one.encode()) for name, one in words.items()]}
+            scope |= {"query_string": b"", "scheme": "http", "server": ("here", 80)}
+            await service.app(scope, receive, send)
+            return said[0]["status"], [one["name"] for one in keys.listed()]
+
+    status, names = asyncio.run(sent())
+    assert status == 401
+    assert "another" not in names
+
+
 # --- requests -------------------------------------------------------------------------------------------
 
 

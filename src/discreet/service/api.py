@@ -487,12 +487,24 @@ class Api:
             name = request.path_params.get("name")
             if (name is not None or not decides) and not key.may(one.action, name):
                 raise ELSEWHERE.with_()
-            found = await handler(request)
-            if one.method != "GET" and not decides:
-                await run_in_threadpool(self.audit, key.id, request)
+            if one.method == "GET" or decides:
+                return await handler(request)
+            found = await handler(Request(request.scope, self._while_valid(request.receive, key)))
+            await run_in_threadpool(self.audit, key.id, request)
             return found
 
         return work
+
+    def _while_valid(self, receive: Receive, key: Key) -> Receive:
+        """What a request receives; refused if its key has ended before it has arrived as a whole."""
+
+        async def received() -> MutableMapping[str, Any]:
+            message = await receive()
+            if self.keys.of(key.id) is None:
+                raise NO_KEY.with_()
+            return message
+
+        return received
 
     def key_of(
         self, token: bytes | None, action: str, missing: Problem = NO_KEY, *, outcome: bool = False

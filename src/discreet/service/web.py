@@ -586,10 +586,7 @@ class Pages:
 
     async def _visit(self, request: Request, action: str | None) -> PageVisit:
         """The request of a user; refused without a log-in, without the role, or from another site."""
-        session = self.sessions.read(request.cookies.get(COOKIE))
-        key = None if session is None else self.api.keys.of(session.key)
-        if session is None or key is None:
-            raise OVER.with_()
+        session, key = self._session(request)
         if not self.api.keys.within_rate(key):
             raise RATE.with_()
         check_nul(request)
@@ -599,6 +596,7 @@ class Pages:
             if not same_site(request):
                 raise CROSS_SITE.with_()
             given = fields(await body(request.receive, _LARGEST))
+            session, key = self._session(request)  # it may have ended meanwhile
             if not same_token(session, given.get("token", "")):
                 raise CROSS_SITE.with_()
         if action == "see":
@@ -608,6 +606,14 @@ class Pages:
         if not allowed:
             raise WRONG_ROLE.with_()
         return PageVisit(request, session, key, given)
+
+    def _session(self, request: Request) -> tuple[Session, Key]:
+        """The session of a request, and its key."""
+        session = self.sessions.read(request.cookies.get(COOKIE))
+        key = None if session is None else self.api.keys.of(session.key)
+        if session is None or key is None:
+            raise OVER.with_()
+        return session, key
 
     def _refusal(self, problem: Problem, request: Request, visit: PageVisit | None) -> Response:
         if problem.name == OVER.name and "hx-request" in request.headers:
