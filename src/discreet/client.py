@@ -6,7 +6,8 @@
     client.report(decision, taken="a")
 
 `AsyncClient` is the same for asyncio. Requests without an answer are sent again: an outcome counts once,
-however often it is sent, and an idempotency key ensures that a decision is made and counted once.
+however often it is sent, and an idempotency key ensures that a decision is made and counted once. Only
+requests for secrets that are shown once (keys, webhooks) are not: there would be two, one of them unseen.
 """
 
 from __future__ import annotations
@@ -285,7 +286,7 @@ class Client:
 
     def create_webhook(self, name: str, url: str) -> Record:
         """Send every release to an address; returns ``id``, and the ``secret`` that signs releases."""
-        return self._record("POST", _one(name, "webhooks"), {"url": url})
+        return self._record("POST", _one(name, "webhooks"), {"url": url}, once=True)
 
     def delete_webhook(self, name: str, webhook: str) -> None:
         """Stop sending releases to a webhook."""
@@ -330,11 +331,11 @@ class Client:
 
     def create_key(self, /, name: str, role: str, **settings: Any) -> Record:
         """Create an API key; returns its ``id``, and the ``key``, which is shown this once."""
-        return self._record("POST", "/v1/keys", {"name": name, "role": role} | settings)
+        return self._record("POST", "/v1/keys", {"name": name, "role": role} | settings, once=True)
 
     def rotate_key(self, key: str, *, grace: float = 0.0) -> Record:
         """Replace a key by a new one; the old one is still accepted for ``grace`` seconds."""
-        return self._record("POST", _path("keys", key, "rotate"), {"grace": grace})
+        return self._record("POST", _path("keys", key, "rotate"), {"grace": grace}, once=True)
 
     def revoke_key(self, key: str) -> None:
         """End an API key, by its id."""
@@ -344,8 +345,8 @@ class Client:
         """Who changed what, newest first."""
         return self._list("/v1/audit", "audit", {"before": before, "limit": limit})
 
-    def _record(self, method: str, path: str, body: Any = None) -> Record:
-        found: Record = self.request(method, path, body)
+    def _record(self, method: str, path: str, body: Any = None, *, once: bool = False) -> Record:
+        found: Record = self.request(method, path, body, once=once)
         return found
 
     def _list(self, path: str, name: str, asked: Mapping[str, Any] = {}) -> list[Record]:
@@ -355,8 +356,19 @@ class Client:
 
     # --- requests --------------------------------------------------------------------------------
 
-    def request(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] = {}) -> Any:
-        """Call any route of the service; returns decoded JSON, or the text of other formats (CSV, HTML)."""
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] = {},
+        once: bool = False,
+    ) -> Any:
+        """Call any route of the service; returns decoded JSON, or the text of other formats (CSV, HTML).
+
+        ``once``: a request without an answer is not sent again; it may have been received or not.
+        """
         if not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError("path must be ASCII without spaces; quote it")
         content = b"" if body is None else json.dumps(body).encode()
@@ -366,7 +378,7 @@ class Client:
             try:
                 response, answer = self._once(method, path, content, headers)
             except (OSError, http.client.HTTPException):
-                if last:
+                if last or once:
                     raise
                 wait = pause
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import pickle
 import re
@@ -135,6 +136,28 @@ def test_what_gets_no_answer_is_sent_again(broken):
     found, server = asked(broken, FINE, timeout=0.2 if broken is None else 5.0)
     assert found == {"a": "fine"}
     assert server.requests[0] == server.requests[1]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.create_key("web", "app"),
+        lambda client: client.rotate_key("0c1d2e3f4a5b", grace=60.0),
+        lambda client: client.create_webhook("shop", "https://example.com/"),
+    ],
+    ids=["key", "rotation", "webhook"],
+)
+def test_what_shows_a_secret_once_is_not_sent_again(ask):
+    """There would be two, and nobody would have the first one; a refusal has made none."""
+    busy = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
+
+    async def story():
+        async with Script(busy, b"CLOSE", FINE) as server, AsyncClient(server.url, "dk_key") as client:
+            with pytest.raises((OSError, http.client.HTTPException)):
+                await asyncio.to_thread(ask, client._client)
+            return len(server.requests)
+
+    assert asyncio.run(story()) == 2
 
 
 def test_a_connection_that_was_closed_meanwhile_is_not_used():
