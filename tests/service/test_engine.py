@@ -122,6 +122,33 @@ def test_a_process_that_has_not_heard_of_a_new_period_counts_in_it(url):
     asyncio.run(story())
 
 
+def test_what_has_ended_or_was_made_anew_is_not_looked_at_for_ever(file_url):
+    """By others: this process is not told."""
+    world = World(file_url, likes(seed=None, share=0.5))
+
+    async def story():
+        engine = DecisionEngine(world.store, Secrets.fresh())
+        await engine.start(work=False)
+        engine._tasks[0].cancel()
+        old = await engine.live("shop")
+        world.worker.delete(old.id)
+        world.worker.create("shop", "people", likes(seed=None, share=0.5))
+        await engine.look_at(old)
+        new = await engine.live("shop")
+        assert new.id != old.id
+        assert list(engine._by_number.values()) == list(engine._live.values()) == [new]
+        engine.forget(old)
+        assert list(engine._live.values()) == [new]
+        world.worker.end(new.id)
+        await engine.look_at(new)
+        assert not engine._live
+        assert not engine._by_number
+        assert (await engine.live("shop")).status == "ended"
+        await engine.stop()
+
+    asyncio.run(story())
+
+
 def test_an_experiment_that_fails_holds_up_no_other(file_url):
     """Its worker tries again; meanwhile others are allocated for."""
     world = World(file_url, likes(seed=None, share=0.5))

@@ -443,7 +443,7 @@ class Town:
         for live in list(self.engine._live.values()):
             for queue in live.queues:
                 self.engine._close_old(queue)
-            await self.engine._seen(live)
+            await self.engine.look_at(live)
         self.app._refresh()
         hooks, before = self.app._webhooks, len(self.seen)
         hooks.look()

@@ -621,18 +621,20 @@ class DecisionEngine:
             for live in list(self._live.values()):
                 for queue in live.queues:
                     self._close_old(queue)
-                await self._tried(self._seen(live))
+                await self._tried(self.look_at(live))
 
-    async def _seen(self, live: Live) -> None:
-        """Read an experiment again, which may have been deleted."""
-        try:
-            await self.refresh(live.name)
-        except LookupError:
-            self.forget(live)
+    async def look_at(self, live: Live) -> None:
+        """Read an experiment again, and forget one that has ended, or was deleted."""
+        with contextlib.suppress(LookupError):
+            now = await self.refresh(live.name)
+            if now.id == live.id and now.status != ENDED:
+                return
+        self.forget(live)
 
     def forget(self, live: Live) -> None:
-        """Discard the in-memory state of an experiment that was deleted."""
-        self._live.pop(live.name, None)
+        """Discard the in-memory state of an experiment; it is read again if it is asked for."""
+        if (known := self._live.get(live.name)) is not None and known.id == live.id:
+            del self._live[live.name]
         self._by_number.pop(live.id, None)
 
     async def _tried(self, work: Awaitable[object]) -> None:
