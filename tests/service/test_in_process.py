@@ -6,6 +6,7 @@ import ast
 import asyncio
 import calendar
 import contextlib
+import gc
 import inspect
 import json
 import time
@@ -16,7 +17,7 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from discreet.service import api, auth, limits, queries, web
+from discreet.service import api, auth, groups, limits, queries, web
 from discreet.service.api import DOCUMENTED, OPERATIONS, PERSONALIZER, NewExperiment, PlanRequest, Problem
 from discreet.service.auth import DAY, DecisionId, Keys, Secrets, new_lease
 from discreet.service.config import ExperimentConfig, PopulationConfig, ServiceSettings
@@ -88,6 +89,27 @@ async def inside(folder, *configs, people=None, **more):
 
 def at(found):
     return found[0], found[1].get("at")
+
+
+def test_the_log_does_not_count_outcomes_that_could_not_be_written(tmp_path, monkeypatch, caplog):
+    """Only the first failure of a batch is awaited: asyncio had a line for each of the others."""
+
+    def fail(*_):
+        raise StoreError("a full disk")
+
+    async def sent():
+        async with inside(tmp_path, likes()) as service:
+            made = await service.ask("POST", "/v1/experiments/shop/decisions", {"count": 6})
+            said = [{"decision_id": one["decision_id"], "likes": []} for one in made[1]["decisions"]]
+            while service.engine._flushing is not None:
+                await asyncio.sleep(0.01)
+            with monkeypatch.context() as patched:
+                patched.setattr(groups, "record", fail)
+                return (await service.ask("POST", "/v1/outcomes", said))[0]
+
+    assert asyncio.run(sent()) == 503
+    gc.collect()
+    assert not [one for one in caplog.records if one.name == "asyncio"]
 
 
 @pytest.mark.parametrize("where", ["api", "pages"])

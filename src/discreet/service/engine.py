@@ -550,6 +550,7 @@ class DecisionEngine:
             for future in (*[one for _, one, _ in batch], *requests, *[one for _, one in activated]):
                 if future is not None and not future.done():
                     future.set_exception(said)
+                    future.exception()  # else the log would have a line for each that nobody awaits
             if not isinstance(error, StoreError):
                 logger.error("a group was not written", exc_info=error)
             return False
