@@ -10,6 +10,7 @@ import gc
 import inspect
 import json
 import time
+import tracemalloc
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
@@ -89,6 +90,18 @@ async def inside(folder, *configs, people=None, **more):
 
 def at(found):
     return found[0], found[1].get("at")
+
+
+@pytest.mark.parametrize("junk", [b"\\a", b"[", b'"', b"x"])
+def test_a_long_list_of_junk_takes_little_memory(junk):
+    """It took fifty times its length, and seconds in which nobody got a decision."""
+    raw = b"[%b]" % (junk * ((1 << 22) // len(junk)))
+    tracemalloc.start()
+    with contextlib.suppress(Problem):
+        api.parts_of(raw)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(raw)
 
 
 def test_the_log_does_not_count_outcomes_that_could_not_be_written(tmp_path, monkeypatch, caplog):

@@ -681,7 +681,8 @@ class Api:
     async def outcomes(self, request: Request) -> bytes:
         """Record many outcomes, in one group or a few; one answer each. A long one is refused by itself."""
         most = LARGEST * (16 if request.scope["key"].bound else MANY)
-        parts = parts_of(await body(request.receive, most))
+        raw = await body(request.receive, most)
+        parts = await run_in_threadpool(parts_of, raw) if len(raw) > LARGEST * 16 else parts_of(raw)
         if len(parts) > MANY:
             raise TOO_LARGE.with_()
         waiting: list[asyncio.Future[Acknowledged] | Problem] = []
@@ -1065,14 +1066,24 @@ def parts_of(raw: bytes) -> list[Any]:
     with suppress(msgspec.DecodeError, RecursionError):
         return list(_parts.decode(raw))
     raw = raw.strip()
-    text = np.frombuffer(re.sub(rb"\\.", b"__", raw, flags=re.DOTALL), dtype=np.uint8)
-    plain = np.where(np.logical_xor.accumulate(text == ord('"')), ord('"'), text)  # without what is in quotes
-    depth = np.cumsum(_BRACKETS[plain], dtype=np.int32)
-    if not text.size or plain[0] != ord("[") or depth[-1] or not np.all(depth[:-1]) or plain[-1] != ord("]"):
-        raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
-    commas = np.flatnonzero((plain == ord(",")) & (depth == 1))[: MANY + 1]  # more parts are not taken anyway
-    ends = [0, *commas.tolist(), text.size - 1]
-    return [raw[first + 1 : last] for first, last in pairwise(ends)]
+    text = raw.replace(rb"\\", b"__").replace(rb"\"", b"__")  # without quotes that end nothing
+    ends, quoted, depth = [0], False, 0
+    for start in range(0, len(text), LARGEST):  # a piece at a time: arrays take several times its memory
+        piece = np.frombuffer(text[start : start + LARGEST], dtype=np.uint8)
+        inside = np.logical_xor.accumulate(piece == ord('"')) ^ quoted
+        plain = np.where(inside, ord('"'), piece)  # without what is in quotes
+        depths = depth + np.cumsum(_BRACKETS[plain], dtype=np.int32)
+        quoted, depth = bool(inside[-1]), int(depths[-1])
+        commas = np.flatnonzero((plain == ord(",")) & (depths == 1))[: MANY + 1]
+        ends += (start + commas).tolist()
+        if not np.all(depths[:-1]) or (depth == 0) != (start + len(piece) == len(text)):
+            break  # it ends too early, or not at all
+        if len(ends) > MANY:
+            raise TOO_LARGE.with_()
+    else:
+        if text.startswith(b"[") and text.endswith(b"]"):
+            return [raw[first + 1 : last] for first, last in pairwise([*ends, len(text) - 1])]
+    raise BAD_BODY.with_(at="$", detail="It is not a list, or not JSON.")
 
 
 _BRACKETS = np.array([(one in b"[{") - (one in b"]}") for one in range(256)], dtype=np.int8)
