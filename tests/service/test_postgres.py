@@ -9,6 +9,7 @@ import random
 import re
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -701,6 +702,14 @@ def test_pseudonyms_of_a_period_that_is_over_leave_the_files_of_their_tables(wor
     with psycopg.connect(postgres.server.get_uri(), autocommit=True) as admin:
         admin.execute("CHECKPOINT")
     assert not any((postgres.folder / file).read_bytes() for (file,) in files)
+
+
+@pytest.mark.parametrize("url", ["user:my secret@host/db", "user:secret@[host/db", "user:secret%zz@host/db"])
+def test_a_url_that_cannot_be_read_is_not_quoted(url):
+    """It may hold a password."""
+    with pytest.raises(ValueError, match="postgresql://USER@HOST/NAME") as caught:
+        open_store(f"postgresql://{url}")
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_space_is_given_back_once_a_minute(world, monkeypatch):

@@ -76,7 +76,13 @@ class ConnectionPool:
     """At most ``size`` connections, opened when needed, and again after they are lost."""
 
     def __init__(self, url: str, size: int) -> None:
-        self._given: dict[str, Any] = {**_NETWORK, **conninfo.conninfo_to_dict(url)}
+        try:
+            self._given: dict[str, Any] = {**_NETWORK, **conninfo.conninfo_to_dict(url)}
+        except psycopg.ProgrammingError:  # its text quotes the URL, which may have a password
+            raise ValueError(
+                "store must be like postgresql://USER@HOST/NAME, with other signs than letters and digits"
+                " of a password written as %40 for @, and so on"
+            ) from None
         self._idle: list[Connection] = []
         self._free = threading.BoundedSemaphore(size)
         self._closed = False
