@@ -49,3 +49,11 @@ def test_routes_in_expressions_are_routes():
     for text in expressions():
         for pattern in re.findall(r'route=~?"([^"]+)"', text):
             assert any(re.fullmatch(pattern, route) for route in routes), pattern
+
+
+def test_keys_are_sent_over_a_network_by_a_proxy_only():
+    """Containers listen at every address; what they publish is for this machine."""
+    published = re.findall(r'ports: \["([^"]+)"', (DEPLOY / "compose.yaml").read_text())
+    assert published
+    assert all(one.startswith("127.0.0.1:") for one in published)
+    assert "ListenStream=127.0.0.1:" in (DEPLOY / "discreet.socket").read_text()
