@@ -261,3 +261,12 @@ def test_keys_by_requests(service):
         problem = refused(lambda wrong=wrong: admin.request("POST", "/v1/keys", wrong)).problem
         assert (problem["status"], problem["at"]) == (422, at)
         assert problem["detail"]
+
+
+@pytest.mark.parametrize("scope", ["", " ", "shop,"])
+def test_an_empty_name_of_an_experiment_makes_no_key(file_url, capsys, scope):
+    """An empty variable of a shell made a key for all experiments."""
+    assert main(["service", "init", "--store", file_url, "--secrets", f"{file_url[10:]}.secrets"]) == 0
+    assert main(["service", "key", "make", "web", "--experiments", scope, "--store", file_url]) == 2
+    assert "--experiments" in capsys.readouterr().err
+    assert [one["name"] for one in key_command(capsys, file_url, "list")["keys"]] == ["first"]

@@ -122,8 +122,11 @@ def _keys(options: argparse.Namespace, url: str) -> int:
         if do == "make":
             if not 1 <= len(names[0]) <= 100 or not names[0].isprintable():
                 raise ValueError("a key's name has 1 to 100 characters that can be shown")
-            scope = options.experiments and [one.strip() for one in options.experiments.split(",")]
-            made = keys.create(names[0], options.role or "app", scope or None, days=options.days)
+            listed = options.experiments
+            scope = None if listed is None else [one.strip() for one in listed.split(",")]
+            if scope is not None and not all(scope):
+                raise ValueError("--experiments has an empty name; leave it out for a key to all of them")
+            made = keys.create(names[0], options.role or "app", scope, days=options.days)
         elif do == "rotate":
             made = keys.rotate(names[0], options.grace or 0.0)
         else:
