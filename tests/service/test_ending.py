@@ -411,6 +411,21 @@ def test_what_was_never_used_can_be_deleted(url):
         world.worker.delete_population("people")
 
 
+def test_what_another_process_has_deleted_is_missing(url):
+    """It was said that its name is taken."""
+    world = World(url, HALF, PURE)
+    world.worker.delete(world.shop)
+    for ask in (
+        lambda: world.worker.set_status(world.shop, PAUSED),
+        lambda: world.worker.change_items(world.shop, ["new"], []),
+        lambda: world.worker.end(world.shop),
+        lambda: world.worker.delete(world.shop),
+    ):
+        with pytest.raises(LookupError, match="experiment"):
+            ask()
+    assert not world.rows("SELECT * FROM lease")
+
+
 @pytest.mark.parametrize("how", ["leased", "changed", "released", "restored"])
 def test_what_was_used_can_only_be_ended(url, how):
     world = World(url, taken(share=1.0), PURE)

@@ -273,10 +273,14 @@ _ASK_AGAIN = 0.5  # seconds between checks whether a lease is free
 
 def _lease(tx: Transaction, experiment: int, holder: str, force: bool) -> int | None:
     tx.do(
-        "INSERT INTO lease (experiment, holder, fence) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
-        *(experiment, holder),
+        "INSERT INTO lease (experiment, holder, fence) SELECT id, ?, 0 FROM experiment WHERE id = ?"
+        " ON CONFLICT DO NOTHING",
+        *(holder, experiment),
     )
-    ((other, fence),) = tx.locked("SELECT holder, fence FROM lease WHERE experiment = ?", experiment)
+    rows = tx.locked("SELECT holder, fence FROM lease WHERE experiment = ?", experiment)
+    if not rows:
+        raise LookupError("experiment")  # it was deleted
+    ((other, fence),) = rows
     if other == holder:
         return int(fence)
     if not force and tx.one("SELECT 1 FROM process WHERE name = ? AND until >= ?", other, tx.now()):
