@@ -95,6 +95,15 @@ def test_to_json_and_back():
         assert (again.center == domain.center).all()
 
 
+@pytest.mark.parametrize("left", [1e-3, 1e-6, 1e-9])
+def test_a_thin_capped_simplex_has_the_radii_of_its_mirror_image(left):
+    """x -> 1 - x takes the numbers that sum to n - k to those that sum to k: no digit of a radius is lost."""
+    k = 5.0 - left
+    near, far = CappedSimplex(5, k), CappedSimplex(5, 5.0 - k)
+    assert (near.inner_radius, near.outer_radius) == (far.inner_radius, far.outer_radius)
+    assert near.outer_radius == pytest.approx(math.sqrt(0.8) * (5.0 - k))
+
+
 def test_bad_domains_are_refused():
     for make, message in (
         (lambda: Ball(0), "dimension=0 is too small"),
@@ -105,6 +114,13 @@ def test_bad_domains_are_refused():
         (lambda: Simplex(1), "n=1 is too small"),
         (lambda: CappedSimplex(3, 3), "k=3 must be less than n=3"),
         (lambda: Ball(2).shrunk(1.0), "share=1.0 must be less than 1"),
+        *((lambda r=r: Ball(2, r), "must be between 1e-100 and 1e100") for r in (1e-320, 1e-101, 1e101)),
+        (lambda: Ball(2, 1e-90).shrunk(1.0 - 1e-15), "must be between 1e-100 and 1e100"),
+        (lambda: Box([0.0, 0.0], [5e-324, 1.0]), "must be between 1e-100 and 1e100"),
+        (lambda: Box([-1e308, 0.0], [1e308, 1.0]), "must be between 1e-100 and 1e100"),
+        (lambda: CappedSimplex(5, 1e-320, exactly=False), "must be between 1e-100 and 1e100"),
+        (lambda: Box([1e16], [1e16 + 2]), "outer_radius=1 is lost in the digits of the center"),
+        (lambda: CappedSimplex(5, 5 - 1e-15), "is lost in the digits of the center"),
         (lambda: Domain.from_projection(_rounded, 3, 1.2, 2.0), "does not contain its own ball"),
         (lambda: Domain.from_projection(_rounded, 3, 1.0, 1.2), "further than outer_radius=1.2"),
         (lambda: Domain.from_projection(_rounded, 3, 3.0, 2.0), "inner_radius=3 exceeds outer_radius=2"),

@@ -54,6 +54,17 @@ class Domain(ABC):
         self.center.setflags(write=False)
         self.inner_radius, self.outer_radius = float(inner_radius), float(outer_radius)
         self.diameter = 2.0 * self.outer_radius if diameter is None else float(diameter)
+        # Squares and inverses of radii are floats, and points have digits left to tell them from the center.
+        if not (self.inner_radius >= 1e-100 and 1e-100 <= self.outer_radius <= 1e100):
+            raise ValueError(
+                f"inner_radius={self.inner_radius:g} and outer_radius={self.outer_radius:g} must be between"
+                " 1e-100 and 1e100; give a set of another size, with a ball inside"
+            )
+        if float(np.abs(self.center).max()) > 1e12 * self.outer_radius:
+            raise ValueError(
+                f"outer_radius={self.outer_radius:g} is lost in the digits of the center; move the set nearer"
+                " to the origin"
+            )
 
     @property
     def affine_dimension(self) -> int:
@@ -92,10 +103,6 @@ class Domain(ABC):
 
     def check(self) -> None:
         """Refuse a set that does not contain its inner ball or leaves its outer one, as probes show."""
-        if not self.inner_radius > 0.0:
-            raise ValueError(
-                f"inner_radius={self.inner_radius:g}: the set has no interior; give one with a ball inside"
-            )
         if self.inner_radius > self.outer_radius * (1 + 1e-12):
             raise ValueError(
                 f"inner_radius={self.inner_radius:g} exceeds outer_radius={self.outer_radius:g}; the ball"
@@ -252,8 +259,10 @@ class Box(Domain):
                 f"low[{i}]={self.low[i]:g} must be below high[{i}]={self.high[i]:g}; leave out"
                 " coordinates that cannot move"
             )
-        half = (self.high - self.low) / 2.0
-        self._set(self.low + half, float(half.min()), float(np.linalg.norm(half)))
+        with np.errstate(over="ignore"):  # what is too large is refused
+            half = (self.high - self.low) / 2.0
+            size = float(np.linalg.norm(half))
+        self._set(self.low + half, float(half.min()), size)
 
     def project(self, point: Vector) -> Vector:
         return np.minimum(np.maximum(point, self.low), self.high)
@@ -314,10 +323,11 @@ class CappedSimplex(Domain):
         n_, k_ = float(self.n), min(self.k, float(self.n))
         whole, rest = divmod(k_, 1.0)
         if self.exactly:
-            middle = k_ / n_
-            inner = min(middle, 1.0 - middle) / math.sqrt(1.0 - 1.0 / n_)
-            outer = math.sqrt(whole + rest * rest - k_ * k_ / n_)
-            self._set(np.full(self.n, middle), inner, outer, math.sqrt(2.0 * min(k_, n_ - k_)))
+            few = min(k_, n_ - k_)  # its digits, whether close to 0 or to n
+            whole, rest = divmod(few, 1.0)
+            inner = few / n_ / math.sqrt(1.0 - 1.0 / n_)
+            outer = math.sqrt(whole + rest * rest - few * few / n_)
+            self._set(np.full(self.n, k_ / n_), inner, outer, math.sqrt(2.0 * few))
             return
         middle = min(0.5, k_ / (n_ + math.sqrt(n_)))  # as far from 0 as from the cap or from 1
         squares = [
