@@ -507,3 +507,23 @@ def test_experts_prefer_items_and_open_others_in_the_middle_of_the_field():
         experts = OrderedExperts(scores.copy(), 0.5, Fraction(8), 8)
         experts.open(np.array([0, 7]), np.array(among))  # at the second largest, or the only one
         assert experts.scores.tolist() == [start, *scores[1:].tolist(), [0, 0], start]
+
+
+@pytest.mark.parametrize("rate", [1e-12, 1e-9, 1e-6, 1.0])
+def test_closed_items_are_drawn_at_no_rate(rate):
+    """A score of -2^60 is no obstacle at a rate of 1e-9 or less: closed items have no weight at all."""
+    experts = OrderedExperts(np.zeros((20, 2), dtype=np.int64), rate, Fraction(1 << 32), 1 << 32)
+    gone = np.arange(20) % 3 != 0
+    experts.close(np.flatnonzero(gone))
+    release = dc.privacy.Gate(dc.Budget(1.0), 0).post_processing()
+    drawn = np.array([release.ordered_set(experts) for _ in range(100)])
+    experts.add_one(1, 0, 1 << 32)  # late feedback about a closed item, with the trees built
+    drawn = np.concatenate((drawn, [release.ordered_set(experts) for _ in range(100)]))
+    for _ in range(20):  # draws that compiled loops leave open
+        experts.begin()
+        shown = np.zeros(2, dtype=np.int32)
+        while experts.draw(np.zeros(experts.words_per_set, dtype=np.uint64), shown):
+            experts.settle(release, release.words(experts.words_per_set), shown)
+        drawn = np.concatenate((drawn, [shown]))
+    assert not gone[drawn].any()
+    assert len(set(drawn.ravel().tolist())) == 7

@@ -65,8 +65,11 @@ cdef extern from *:
     /* A total above it moves the expert's reference; margins grow with its logarithm. */
     #define HIGHEST 1e100
     #define LOWEST 1e-200
+    /* Below this score an item is closed: its weight is 0 at any rate. */
+    #define CLOSED (-((int64_t)1 << 59))
     """
     const double HIGHEST, LOWEST
+    const int64_t CLOSED
 
 
 cdef class OrderedExperts:
@@ -278,7 +281,7 @@ cdef class OrderedExperts:
         self.gains[item, expert] += amount
         # One weight; the error margin of a draw allows for any exponential accurate to 4 units.
         exponent = min(self.unit * <double>(self.gains[item, expert] - self.refs[expert]), 700.0)
-        weight = exp(exponent) if exponent >= -708.0 else 0.0
+        weight = exp(exponent) if exponent >= -708.0 and self.gains[item, expert] >= CLOSED else 0.0
         self.tree[((item >> 3) * self.k + expert) * 8 + (item & 7)] = weight
         _lift_path(self, item, expert)
         total = _total(self, expert)
@@ -463,8 +466,9 @@ cdef void _weigh(
     exponentials_of(arguments, count * wide, results)
     for c in range(count):
         leaf = &experts.tree[((items[c] >> 3) * experts.k + first) * 8 + (items[c] & 7)]
+        row = &experts.gains[items[c], first]
         for i in range(wide):
-            leaf[8 * i] = results[c * wide + i]
+            leaf[8 * i] = results[c * wide + i] if row[i] >= CLOSED else 0.0
 
 
 cdef void _lift(

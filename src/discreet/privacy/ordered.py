@@ -67,7 +67,7 @@ class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
         self.at_rate(self.rate)
 
     def close(self, items: NDArray[np.int64]) -> None:
-        """Never draw these items again: their scores become so low that their weight is negligible."""
+        """Never draw these items again: scores so low have no weight."""
         self.scores[items] = _CLOSED
         self.at_rate(self.rate)
 
@@ -99,11 +99,12 @@ class OrderedExperts(kernels.OrderedExperts):  # type: ignore[misc]  # compiled
         *tries, last, further = words[draw * kernels.WORDS : (draw + 1) * kernels.WORDS].tolist()
         bits = endless([further], release)
         scores, taken = np.ascontiguousarray(self.scores[:, expert]), shown[:expert]
+        items = np.flatnonzero(scores >= _CLOSED // 2)  # as in the compiled loop
         for word in tries:
-            item = release._index(scores, self.unit, chain([word], bits))
+            item = int(items[release._index(scores[items], self.unit, chain([word], bits))])
             if item not in taken:
                 break
         else:
-            others = np.delete(np.arange(scores.size), taken)
+            others = np.setdiff1d(items, taken)
             item = int(others[release._index(scores[others], self.unit, chain([last], bits))])
         self.decide(item)
