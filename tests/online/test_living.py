@@ -981,8 +981,10 @@ def test_a_finished_learner_learns_nothing_from_late_feedback(setting, monkeypat
     spent, drawn = learner.privacy.spent.to_json(), []
     monkeypatch.setattr(Release, "_draw", lambda *_: drawn.append(1))
     for one in shown:
-        with pytest.raises((ValueError, RuntimeError), match=r"or has expired|is over"):
+        with pytest.raises((ValueError, RuntimeError), match=r"or has expired|^finish\(\) was called"):
             _tell(learner, one, True, round=one.round)
+    with pytest.raises(RuntimeError, match=r"^finish\(\) was called; choose"):
+        _tell(learner, learner.choose(), True)
     assert learner.privacy.spent.to_json() == spent
     assert not drawn
 

@@ -306,6 +306,12 @@ class Rounds:
         """Whether the declared horizon has been reached."""
         return self.horizon is not None and self.number >= self.horizon
 
+    @property
+    def ended(self) -> str:
+        """Why they are `over`, for messages."""
+        early = self.horizon != self._declared
+        return "finish() was called" if early else f"the declared horizon of rounds={self.horizon} is over"
+
     def open(self, shown: NDArray[Any] | None = None) -> None:
         """Open this round with the decision ``shown``; None keeps the last one."""
         # With no call in between: what was drawn is shown, and an interruption never has it drawn again.
@@ -741,8 +747,8 @@ class OnlineLearner:
             if rounds.without_learning:
                 return
             raise RuntimeError(
-                f"the declared horizon of rounds={self.rounds} is over; choose() goes on serving the last"
-                f" {self._noun}, and after continue_without_learning() feedback is taken and not learned from"
+                f"{rounds.ended}; choose() goes on serving the last {self._noun}, and after"
+                " continue_without_learning() feedback is taken and not learned from"
             )
         if not rounds.is_open:
             raise RuntimeError(
@@ -1100,7 +1106,7 @@ class OnlineSelector(OnlineLearner):
                 raise TypeError(f"server must be a name, got {checks.shown(server)}")
             self._check_divisible()
             if self.over:
-                raise RuntimeError(f"the declared horizon of rounds={self.rounds} is over")
+                raise RuntimeError(self._rounds.ended)
             self._next()
             return self._part((server, self._batch(), self._room(), self._contribution.name))
 
