@@ -329,6 +329,25 @@ def test_printed_costs_do_not_say_how_many_people():
         assert list(_printed(make(FEW))) == list(_printed(make(FEW + 1)))
 
 
+def _data_of(n: int, weight: float, folder: Path) -> list[object]:
+    """What holds people's rows and is not a population."""
+    table = {"who": range(n), "what": ["tea"] * n, "much": [weight] * n}
+    named = {"person": "who", "item": "what", "weight": "much", "items": ["tea", "jam"]}
+    store = dc.data.prepare(table, **named, to=folder / f"{n} {weight}", buckets=1, progress=False)
+    people = Coverage(np.full((n, 3), weight) > 0.3)
+    arcs = dc.objectives.Arcs([0], [1], range(n + 1), [0] * n, [weight] * n, np.zeros((1, 3)))
+    rows = people.as_rows()
+    return [dc.data.read_events(table, **named), store.bucket(0), arcs, rows, rows.sparse]
+
+
+def test_printed_data_says_nothing_about_people(tmp_path):
+    few, more = (
+        [re.sub("0x[0-9a-f]+", "", text) for thing in _data_of(*how, tmp_path) for text in _printed(thing)]
+        for how in ((FEW, 0.25), (FEW + 1, 0.5))
+    )
+    assert few == more
+
+
 # -- and nobody writes another one ---------------------------------------------------------------------------
 
 _SOURCE = Path(dc.__file__).parent

@@ -66,7 +66,7 @@ _KEY = np.array([hash("texts"), hash("that were met")], dtype=np.int64).view(np.
 _SAFE = {str, int}  # types of cells for which equality means the same name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Events:
     """Events as read: each person's items with their weights, in compressed sparse rows.
 
@@ -85,6 +85,9 @@ class Events:
     def __post_init__(self) -> None:
         for array in (self.indptr, self.indices, self.weights):
             array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"Events({len(self.items)} items)"  # not the people
 
     @classmethod
     def of(

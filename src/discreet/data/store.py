@@ -56,7 +56,7 @@ _RULES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bucket:
     """Some of the people: their keys, the ends of their entries, items and weights (None: each is 1)."""
 

@@ -30,6 +30,9 @@ class Arcs(NamedTuple):
     weight: Floats
     modular: Floats
 
+    def __repr__(self) -> str:
+        return "Arcs(...)"  # not the people
+
 
 class GraphCut(Population):
     """f(S) = weight of the arcs that leave S + the sum of the modular part over S.

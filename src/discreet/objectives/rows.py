@@ -88,7 +88,7 @@ def chunks(ends: NDArray[Any], most: int | None = None) -> Iterator[tuple[int, i
         start = stop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparseMatrix:
     """Compressed sparse rows: sorted columns in each row, no zeros, no duplicates. Read-only.
 
@@ -354,7 +354,7 @@ LOG = Kind(kernels.LOG, of_sums=True)
 CAP = Kind(kernels.CAP, of_sums=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rows:
     """A weighted sum of rows of one kind. Read-only."""
 
