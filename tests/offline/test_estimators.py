@@ -255,6 +255,9 @@ def test_bad_data_are_refused():
         PrivateItemSelector(7, 1.0).fit(_visits(np.random.default_rng(0)))
     with pytest.raises(ValueError, match="NaN"):
         PrivateItemSelector(2, 1.0).fit(np.full((3, 3), np.nan))
+    for odd in ([1, 2], {"ill": 1}, "ill"):  # the message does not say what somebody's class is instead
+        with pytest.raises(dc.DataError, match=r"^y holds a class that is not among classes=\[0, 1\]$"):
+            PrivateFeatureSelector(1, 1.0, classes=[0, 1]).fit(np.zeros((3, 2)), [0, 1, odd])
 
 
 def test_nobodys_class_decides_what_kind_those_of_others_are():

@@ -84,7 +84,7 @@ def kinds_of(labels: NDArray[Any], known: list[Any]) -> NDArray[np.int64]:
     places = {value: place for place, value in enumerate(known)}
     try:
         return np.array([places[value] for value in labels.tolist()], dtype=np.int64)
-    except KeyError as error:
+    except (KeyError, TypeError) as error:  # a list, for instance, cannot be a key
         raise checks.DataError(
             f"y holds a class that is not among classes={known!r}", repr(error.args[0])
         ) from None
