@@ -203,7 +203,7 @@ ROWS: dict[str, Callable[[np.ndarray], Any]] = {
     "objects": lambda w: np.array([*w], dtype=object),
     "reversed": lambda w: w[::-1].copy()[::-1],
 }
-FUNCTIONS = ("function",)
+FUNCTIONS = ("function", "topics")  # not one row of items: a window with one of them is not saved
 UNCAPPED = ("topics", "log det", "function")  # refused where items are capped, whoever comes
 WEIGHTS: list[Callable[[int], np.ndarray]] = [
     np.zeros,
@@ -401,7 +401,8 @@ class Life:
         for late in list(self.shown)[: number % 3]:
             self.number += 1
             told = self.crowd.feedback(self.learner, self.shown[late], self.number)
-            some[late] = told.get("person")
+            empty = np.zeros(self.learner.n_items) if self.crowd.learns_from == "function" else None
+            some[late] = told.get("person", empty)  # it takes no items=
         self.record.tried("many", self.learner.learn_many, some)
 
     def _exclude(self, number: int) -> None:
