@@ -15,9 +15,11 @@ import dataclasses
 import logging
 import math
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +31,17 @@ from hypothesis import strategies as st
 import discreet as dc
 from discreet import offline
 from discreet.constraints import Knapsack, PartitionMatroid
+from discreet.constraints.domains import Simplex
 from discreet.data.events import private_catalogue
 from discreet.objectives import (
     ConcaveOfLinear,
     ConcaveOverModular,
     Coverage,
+    EmbeddedFacilityLocation,
     FacilityLocation,
     GraphCut,
     LogDeterminant,
+    MatroidRank,
     ProbabilisticCoverage,
     SaturatedCoverage,
     SetFunction,
@@ -44,7 +49,7 @@ from discreet.objectives import (
 )
 from discreet.objectives.losses import Distance, Linear
 from discreet.online.registry import REGISTRY, selectors
-from discreet.privacy import Release
+from discreet.privacy import FactorizedSum, Release, TreeSum
 from tests.online.examples import EXAMPLES, N_ITEMS, SIZE
 from tests.online.learners import CUTS, LIBRARY
 
@@ -452,16 +457,24 @@ class Life:
             self.learner, self.shown, self.parts = learner, {}, []
 
 
-def lives(name: str, words: str, steps: list[tuple[str, int]], *, named: bool = False, **options: Any) -> Any:
+def lives(
+    name: str,
+    words: str,
+    steps: list[tuple[str, int]],
+    *,
+    named: bool = False,
+    budget: dc.Budget | None = None,
+    **options: Any,
+) -> Any:
     """A whole life of a learner in one of its small settings, to play with either of two crowds."""
     example = EXAMPLES[name][words]
 
     def play(record: Record, crowd: Crowd) -> None:
-        kind, budget = REGISTRY[name].kind(name), vanishing(example.budget)
+        kind, small = REGISTRY[name].kind(name), vanishing(budget or example.budget)
         try:
-            learner = example.make(kind, 1, budget=budget, **options)
+            learner = example.make(kind, 1, budget=small, **options)
         except ValueError:  # the noise would be coarser than its grid
-            learner = example.make(kind, 1, budget=dataclasses.replace(budget, epsilon=1e-5), **options)
+            learner = example.make(kind, 1, budget=dataclasses.replace(small, epsilon=1e-5), **options)
         life = Life(learner, crowd, record, named=named)
         record.add("new", learner)
         for action, number in steps:
@@ -515,8 +528,34 @@ FAMILIES: dict[str, Callable[[np.ndarray], Any]] = {
     "topics": lambda w: WeightedTopics(w[:, :3] / 3.0, np.tile(np.eye(3), (2, 1)), bound=1.0),
     "log det": lambda w: LogDeterminant(np.eye(w.shape[1]) / (2.0 * w.shape[1]), w, bound=1.0),
     "functions": lambda w: SetFunction([_largest(row) for row in w], w.shape[1], 1.0, monotone=True),
+    "cuts": lambda w: GraphCut(_chains(w), directed=True, modular=-w / (4 * w.shape[1]), bound=1.0),
+    "ranks": lambda w: MatroidRank(PartitionMatroid([[0, 1, 2], [3, 4, 5]], 1), w / 2.0, bound=1.0),
+    "embedded": lambda w: EmbeddedFacilityLocation(w[:, :4] - 0.5, PLACES, scale=2.0, normalize=True),
+    "array": lambda w: FacilityLocation.from_array(w, bound=1.0, tile=2),
+    "store": lambda w: FacilityLocation.from_store(_stored(w), bound=1.0),
     "mixture": lambda w: 0.5 * Coverage((w > 0.3).astype(float)) + 0.5 * FacilityLocation(w, bound=1.0),
 }
+
+
+PLACES = np.random.default_rng(1).standard_normal((OFFLINE_ITEMS, 4))  # of the items
+
+
+def _chains(w: np.ndarray) -> np.ndarray:
+    """Everybody's graph: an arc from each item to the next."""
+    return np.array([np.diag(row[:-1], 1) for row in w]) / (2 * w.shape[1])
+
+
+def _stored(w: np.ndarray) -> dc.data.Store:
+    """These people on disk; with one folder after the other, as a store is read when it is needed."""
+    rows = [(who, item, weight) for who, row in enumerate(w.tolist()) for item, weight in enumerate(row)]
+    who, what, much = map(list, zip(*rows, strict=True))
+    named = {"person": "who", "item": "what", "weight": "much", "items": range(w.shape[1])}
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name)) / "store"
+    table = {"who": who, "what": what, "much": much}
+    return dc.data.prepare(table, **named, to=folder, buckets=2, key=bytes(32), progress=False)
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="noninterference-")
 
 
 class ByCall:
@@ -538,7 +577,7 @@ class ByCall:
 SELECTORS: dict[str, Callable[[dc.Budget, dc.Budget], Any]] = {
     "greedy": lambda a, p: offline.PrivateGreedy(2, a, seed=ByCall()),
     "greedy, basic": lambda a, p: offline.PrivateGreedy(2, p, "basic", seed=ByCall()),
-    "greedy, zcdp": lambda a, p: offline.PrivateGreedy(2, a, "zcdp", seed=ByCall()),
+    "greedy, zcdp": lambda a, p: offline.PrivateGreedy(2, a, "zcdp", release_gains=0.2, seed=ByCall()),
     "greedy, exact": lambda a, p: offline.PrivateGreedy(2, a, "exact", seed=ByCall()),
     "greedy, decomposable": lambda a, p: offline.PrivateGreedy(2, a, "decomposable", seed=ByCall()),
     "greedy, subsampled": lambda a, p: offline.PrivateGreedy(
@@ -575,8 +614,7 @@ def selecting(selector: str, family: str, neighbours: Any) -> Callable[[Record, 
         chooser = SELECTORS[selector](*budgets)
         people = crowded(family, *picks)
         record.add("people", [repr(people), str(people), people.caveats, people.n_items, people.bound])
-        gains = {"release_gains": True} if selector == "greedy, zcdp" else {}
-        record.tried("select", chooser.select, people, **gains)
+        record.tried("select", chooser.select, people)
         record.add("selector", chooser)
         if hasattr(chooser, "fractional"):
             record.tried("fractional", chooser.fractional, people)
@@ -604,10 +642,7 @@ def estimating(kind: str, neighbours: Any) -> Callable[[Record, Any], None]:
         elif kind in ("coverage", "probabilistic_coverage", "facility_location"):
             made, told = offline.PrivateItemSelector(2, objective=kind, **own), (rows,)
         else:
-            classes = [0, 1] if kind != "covariance" else None
-            made = offline.PrivateFeatureSelector(
-                2, objective=kind, bounds=(0.0, 1.0), classes=classes, **own
-            )
+            made = offline.PrivateFeatureSelector(2, objective=kind, bounds=(0.0, 1.0), classes=[0, 1], **own)
             told = (rows, kinds)
         record.tried("fit", made.fit, *told)
         with_fit = {
@@ -617,6 +652,92 @@ def estimating(kind: str, neighbours: Any) -> Callable[[Record, Any], None]:
         record.add("printed", [repr(made), made._repr_html_() if hasattr(made, "_repr_html_") else ""])
 
     return play
+
+
+# -- running sums, experts, people who return --------------------------------------------------------------
+
+
+VECTORS = [
+    np.zeros(4),
+    np.full(4, TINY),
+    np.full(4, 0.5),
+    -np.eye(1, 4)[0],
+    np.full(4, -0.0),
+    np.ones(4) / 3.0,
+]
+SUMS = [
+    (kind, method, noise, back)
+    for kind in (TreeSum, FactorizedSum)
+    for method in kind.methods
+    for noise in kind.noises
+    for back in (None, 2)
+    if back is None or noise == "gaussian"
+]
+
+
+def summing(kind: Any, method: str, noise: str, back: int | None) -> Callable[[Record, Any], None]:
+    """A running sum of its own, saved and loaded on the way; vectors that are too long are clipped."""
+
+    def play(record: Record, picks: list[int]) -> None:
+        budget = dc.Budget(1e-6, DELTA if noise == "gaussian" else 0.0, "add_remove", 2)
+        how = {"norm_bound": 1.0, "method": method, "noise": noise, "min_separation": back, "clip": True}
+        total = kind(4, len(picks), budget, **how, seed=1)
+        with tempfile.TemporaryDirectory() as folder:
+            for place, pick in enumerate(picks):
+                record.tried("add", total.add, VECTORS[pick % len(VECTORS)] * 10.0 ** (pick % 4))
+                record.add("words", [str(total.gate._source.state()), repr(total)])
+                if place % 3 == 2:
+                    total.save(Path(folder) / "sum")
+                    total = kind.load(Path(folder) / "sum")
+        record.add("sum", total)
+
+    return play
+
+
+class Counting:
+    """An expert of the user's own, which looks at nothing."""
+
+    def __init__(self, share: Any) -> None:
+        self.rounds = 0
+
+    def choose(self) -> list[int]:
+        return [self.rounds % N_ITEMS]
+
+    def learn(self, gains: Any) -> None:
+        self.rounds += 1
+
+
+MOST_COST = {"lipschitz": math.sqrt(N_ITEMS)}
+MADE: dict[str, Callable[[Any], Any]] = {
+    "hedge": lambda share: dc.online.HedgeSelector(N_ITEMS, 1, 30, share),
+    "sums": lambda share: dc.online.RunningSumSelector(N_ITEMS, 1, 30, share),
+    "phases": lambda share: dc.online.PhasedSelector(N_ITEMS, 1, share, first_window=3),
+    "points": lambda share: dc.online.LinearLeader(Simplex(N_ITEMS), 30, share, **MOST_COST),
+    "gradients": lambda share: dc.online.ApproximateLeader(Simplex(N_ITEMS), 30, share, **MOST_COST),
+    "own": Counting,
+}
+
+
+def advised(made: str, neighbours: Any) -> Callable[[Record, Crowd], None]:
+    """Ordered experts, and everything that can be seen of each."""
+
+    def play(record: Record, crowd: Crowd) -> None:
+        budget = dc.Budget(EPSILON, DELTA, neighbours, 2)
+        learner = dc.online.Experts(MADE[made], 3, budget, n_items=N_ITEMS, seed=1)
+        for number in range(25):
+            shown = record.tried("choose", learner.choose)
+            told = crowd.feedback(learner, shown, number)
+            record.tried("learn", learner.learn, told["person"], person_id=f"person {number % 5}")
+            record.add("words", str(learner._gate._source.state()))
+        record.add("experts", [learner, *learner.experts])
+
+    return play
+
+
+RETURNING = (
+    "RunningSumSelector", "LeaderSelector", "PersonalSelector", "BestOfBothSelector", "MetaFrankWolfe",
+    "SubmodularMinimizer", "ApproximateLeader", "LinearLeader",
+)  # fmt: skip
 
 
 # -- segments, catalogues ------------------------------------------------------------------------------------
@@ -721,6 +842,34 @@ def test_segments_look_the_same_whoever_comes(kind, share):
     for seed in range(3):
         here, there, _, _ = crowds(kind, seed)
         assert differences(segments(kind, share), here, there) == []
+
+
+@pytest.mark.parametrize(("kind", "method", "noise", "back"), SUMS)
+def test_a_sum_looks_the_same_whatever_is_added(kind, method, noise, back):
+    rng = np.random.default_rng(4)
+    here, there = rng.integers(0, 100, (2, 9)).tolist()
+    assert differences(summing(kind, method, noise, back), here, there) == []
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("made", MADE)
+def test_experts_look_the_same_whoever_comes(made, neighbours):
+    kinds = [kind for kind in ROWS if kind not in ("vector", "list", "32 bits", "objects", "reversed")]
+    here, there = (
+        Crowd("function", kinds, np.random.default_rng(seed).integers(0, 1000, 40).tolist())
+        for seed in (1, 2)
+    )
+    assert differences(advised(made, neighbours), here, there) == []
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("kind", RETURNING)
+def test_learners_look_the_same_whoever_returns(kind, neighbours):
+    words = next(words for name, words in KNOWN if name == kind and EXAMPLES[name][words].budget.delta)
+    budget = dataclasses.replace(EXAMPLES[kind][words].budget, neighbours=neighbours, max_rounds_per_person=2)
+    here, there, steps, _ = crowds(kind, 5)
+    play = lives(kind, words, steps, named=True, budget=budget, min_separation=2)
+    assert differences(play, here, there) == []
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
