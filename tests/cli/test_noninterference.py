@@ -114,6 +114,15 @@ COMMANDS = {
         ["select", "FILE", *PERSON, "--items-private", "0.5", "--k", "2", *SMALL, "--delta", "1e-6", *SEED,
          "NEIGHBOURS", "--json"],
     ],
+    "select, private items without some": [
+        ["select", "FILE", *PERSON, "--items-private", "0.5", "--exclude", "rare", "--exclude", "jam,tea",
+         "--k", "9", *SMALL, "--delta", "1e-6", *SEED, "NEIGHBOURS"],
+    ],
+    "select nearest": [[*SELECT, *SEED, "--objective", "nearest", "--vectors", "price", "--json"]],
+    "select, columns named": [
+        [*SELECT, *SEED, "--include", "tea", "--candidates", "milk,7", "--constraint", "partition:price:2",
+         "--show", "price", "--delta", "1e-6", "--method", "exact"],
+    ],
     "ledger": [
         [*SELECT, "--ledger", "people.ledger", "--ledger-epsilon", "2", "--out", "chosen.json"],
         [*SELECT, "--ledger", "people.ledger", "--exclude", "tea"],
@@ -142,6 +151,15 @@ COMMANDS = {
         ["recommend", "for", "model", "--history", "tea", "--k", "2"],
         ["recommend", "for", "model", "--json"],
         ["report", "model", "--out", "model.html"],
+    ],
+    "recommend, skip bad rows": [
+        ["recommend", "fit", "FILE", *LISTED, *SMALL, "NEIGHBOURS", "--weight", "much", "--skip-bad", "--to",
+         "model", "--ledger", "people.ledger", "--ledger-epsilon", "2", "--ledger-delta", "1e-5"],
+        ["ledger", "show", "people.ledger"],
+    ],
+    "recommend pairs": [
+        ["recommend", "fit", "FILE", *LISTED, "--epsilon", "900", *SEED, "NEIGHBOURS", "--to", "model"],
+        ["recommend", "for", "model", "--history", "tea,jam"],
     ],
 }  # fmt: skip
 
