@@ -36,13 +36,16 @@ HALFWAY = "interrupted half-way"
 def places(code: CodeType) -> tuple[frozenset[int], dict[int, int]]:
     """The offsets of calls, and of each instruction the handler of what it raises."""
     known = dis.Bytecode(code)
-    found, calls = {}, set()
+    found, calls, last = {}, set(), 0
     for one in known:
         if one.opname.startswith("CALL"):
             calls.add(one.offset)
         for entry in known.exception_entries:
             if entry.start <= one.offset < entry.end:
                 found[one.offset] = entry.target
+        if one.opname == "NOP" and last in found:  # between a loop and the end of its ``with`` block
+            found.setdefault(one.offset, found[last])
+        last = one.offset
     return frozenset(calls), found
 
 

@@ -77,6 +77,7 @@ SEEDED = (
     " knows the seed can remove the noise"
 )
 BY_ROUNDS = 1 << 62  # no limit: the learner or sum counts draws itself, and repeats an interrupted one
+_NONE = -1  # no version
 _LESS = 1.0 - 2.0**-51  # charges read a range as its decimal, and people may move scores by the float
 _UNIT = LaplaceNoise(1.0, 1.0)
 _FREE = PureRelease(0.0)
@@ -174,7 +175,7 @@ class Accountant:
         self.shared = ledger is not None and shared
         self.releases = Releases()
         self.lock = threading.RLock()
-        self._seen = 0
+        self._seen = 0  # the version of the ledger that ``releases`` is of; _NONE while a charge is added
         self._known: frozenset[str] = frozenset()  # caveats that the ledger has
         self._process = os.getpid(), PROCESS[0]
         if ledger is not None:
@@ -246,15 +247,14 @@ class Accountant:
     def account(self, *, reproducible: bool = False) -> Account:
         """A copy of everything so far."""
         with self.lock:
-            if self.shared:
-                self.refresh()
+            self.refresh()
             said = self.ledger.caveats
             caveats = tuple([one for one in said if one != REPRODUCIBLE])
             known = reproducible or REPRODUCIBLE in said
             return Account(self.budget, self.releases.copy(), known, caveats, self.definition)
 
     def refresh(self) -> None:
-        """Read the charges that others have written to the ledger since the last call."""
+        """Read the charges that are in the ledger and not yet in ``releases``: all after an interrupt."""
         ledger = self.ledger
         if (version := ledger.version) == self._seen:
             return
@@ -262,16 +262,18 @@ class Accountant:
             raise ValueError(
                 "the ledger holds fewer releases than were charged to it: an older copy stands in its place"
             )
+        known, since = (Releases(), 0) if self._seen == _NONE else (self.releases, self._seen)
         while True:
-            fresh = list(ledger.entries(self._seen))
+            fresh = list(ledger.entries(since))
             if (latest := ledger.version) == version:
                 break
             version = latest
         for group, entry, _, _ in fresh:
             check_group(entry, group, self.budget)
+        self._seen = _NONE
         for group, entry, count, _ in fresh:
-            self.releases.of_group(group).add(entry, count)
-        self._seen = version
+            known.of_group(group).add(entry, count)
+        self.releases, self._seen = known, version
 
     # --- what fits -------------------------------------------------------------------------------
 
@@ -304,8 +306,7 @@ class Accountant:
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
         """The cost of ``count`` releases after earlier ones of the same list, whose loss is ``listed``."""
         with self.lock:
-            if self.shared:
-                self.refresh()
+            self.refresh()
             place, budget = self.releases.of_group(group), self.budget
 
             def after(event: Event, count: int) -> Loss:
@@ -354,11 +355,12 @@ class Accountant:
                     self.add_caveats(*caveats)
                 try:
                     self.ledger.append(charge, expected_version=seen)
-                except LedgerConflict:  # another writer was first, or an interrupt came before `add`
+                except LedgerConflict:  # another writer was first, or an earlier charge was interrupted
                     self.refresh()
                     continue
+                self._seen = _NONE
                 place.add(charge.entry, count)
-                self._seen += 1
+                self._seen = seen + 1
                 return
 
 
@@ -747,8 +749,7 @@ class Gate:
         """What one round of the people of this gate's group may still spend."""
         accountant = self._accountant
         with accountant.lock:
-            if accountant.shared:
-                accountant.refresh()
+            accountant.refresh()
             lost = accountant.releases.of_group(self._group).loss_seen()
             return Remaining.of(accountant.budget, lost, accountant.limit)
 
