@@ -381,6 +381,42 @@ def test_a_release_that_was_interrupted_is_charged_before_it_is_drawn_at_length(
             break
 
 
+# --- sums, loads and what comes after them ---------------------------------------------------------------
+
+
+def ledger_of(kind: str, path: Any) -> Any:
+    return {"own": lambda: None, "memory": MemoryLedger, "file": lambda: SQLiteLedger(path)}[kind]()
+
+
+def gate_over(ledger: Any) -> Gate:
+    return Gate(dc.Budget(3.0, 1e-5), definition="zcdp", ledger=ledger)
+
+
+def again(call: Callable[[], Any]) -> None:
+    """Make a call again that was interrupted, and may have taken place."""
+    try:
+        call()
+    except (RuntimeError, ValueError) as error:
+        if not any(one in str(error) for one in (*DONE, "taken them all", HALFWAY)):
+            raise
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_the_end_of_a_sum_is_written_however_its_last_addition_was_interrupted(kind, tmp_path):
+    reached = True
+    for at in itertools.count(3, 1 if kind == "memory" else 29):
+        ledger, reached = ledger_of(kind, tmp_path / f"{at}"), False
+        total = gate_over(ledger).running_sum(3, 2, norm_bound=1.0, event=SUM)
+        total.add([1.0, 0.0, 0.0])
+        with watched():
+            _, reached = interrupted(lambda one=total: one.add([0.0, 1.0, 0.0]), at)
+            again(lambda one=total: one.add([0.0, 1.0, 0.0]))
+        if total.taken == 2:
+            assert not list(ledger.unfinished()), reached
+        if not reached:
+            break
+
+
 # --- injected faults -----------------------------------------------------------------------------------
 
 

@@ -555,14 +555,16 @@ class RunningSum(ABC):
         self.gate.check_process()
         checked = self.bounds.checked(vector, clip=self.clip)  # before the lock: ``vector`` may be anything
         with self._lock:
-            if self._at.taken >= self.rounds:
-                raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
-            self._begin_addition()
-            self._steps.decode(self._released(self._steps.encode(np.ascontiguousarray(checked))))
-            self._at.taken += 1
-            self._at.interrupted = False
-            if self._saved_alone and self._at.taken == self.rounds and self.gate._owner is not None:
-                self.gate._owner.finish()
+            try:
+                if self._at.taken >= self.rounds:
+                    raise RuntimeError(f"the sum was made for rounds={self.rounds} and has taken them all")
+                self._begin_addition()
+                self._steps.decode(self._released(self._steps.encode(np.ascontiguousarray(checked))))
+                self._at.taken += 1
+                self._at.interrupted = False
+            finally:  # also where an interruption came in the last addition
+                if self._saved_alone and self._at.taken == self.rounds and self.gate._owner is not None:
+                    self.gate._owner.finish()
             return self._prefix.copy()
 
     @contextmanager
