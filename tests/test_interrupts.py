@@ -8,9 +8,13 @@ of each setting are tried with the other tests, every fifth with ``make audit``.
 from __future__ import annotations
 
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, suppress
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +37,7 @@ from discreet.privacy import (
     SQLiteLedger,
     select_partitions,
 )
-from discreet.privacy.account import PublishedCalibrationWarning, Releases
+from discreet.privacy.account import Releases
 from discreet.privacy.accountant import Accountant
 from tests.interrupts import HALFWAY, Watch, interrupted, watched
 from tests.online.examples import EXAMPLES
@@ -71,6 +75,8 @@ def gate_entries(releases: Releases) -> Any:
 class Life:
     """A learner, and what the world knows of it."""
 
+    learn_all = 1  # how many parts learn from one person
+
     def __init__(self, name: str, words: str, watch: Watch, path: Any) -> None:
         example, self.family = EXAMPLES[name][words], FAMILIES[REGISTRY[name].learns_from]
         self.kind, self.watch, self.path = REGISTRY[name].kind(name), watch, path
@@ -79,23 +85,31 @@ class Life:
             arguments = (PEOPLE + 1, *arguments[1:])
         self.people = Coverage(np.eye(PEOPLE, PEOPLE + 1)) if self.alone else self.family.people(PEOPLE)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PublishedCalibrationWarning)
-            self.learner = self.kind(*arguments, example.budget, seed=None, **example.options)
+            warnings.simplefilter("ignore")  # of few people, or of published constants
+            self.learner = self.made(example.budget, arguments, example.options)
         self.told = self.learned = 0
         self.sets: dict[int, Any] = {}
         self.private = self.learner.budget.private
         self.follow()
 
+    def made(self, budget: Any, arguments: Any, options: Any) -> Any:
+        return self.kind(*arguments, budget, seed=None, **options)
+
+    @property
+    def parts(self) -> Any:
+        """The learners that take people up."""
+        return [self.learner]
+
     def follow(self) -> None:
         """Count who is taken up."""
-        learner = self.learner
-        observe = learner._observe
 
-        def observing(person: Any) -> None:
-            self.learned += not (person is None or (isinstance(person, tuple) and person[-1] is None))
+        def observing(person: Any, observe: Any) -> None:
+            nobody = person is None or (isinstance(person, tuple) and person[-1] is None)
+            self.learned += 0 if nobody else Fraction(1, self.learn_all)
             observe(person)
 
-        learner._observe = observing
+        for learner in self.parts:
+            learner._observe = partial(observing, observe=learner._observe)
 
     def next(self, decision: Any) -> Any:
         """What the next person tells of a decision."""
@@ -114,14 +128,17 @@ class Life:
 
     # --- calls: prepared without an interrupt, and made with one -------------------------------------------
 
+    def shows(self) -> Any:
+        return self.learner.choose()
+
     def choose(self) -> Callable[[], Any]:
-        return lambda: self.learner.choose()
+        return self.shows
 
     def ahead(self) -> Callable[[], Any]:
         return lambda: self.learner.choose(wait=False)
 
     def learn(self) -> Callable[[], Any]:
-        self.see(self.learner.choose())
+        self.see(self.shows())
         told = self.next(self.shown)
         return lambda: self.learner.learn(told)
 
@@ -161,7 +178,7 @@ class Life:
         return run
 
     def retire(self) -> Callable[[], Any]:
-        self.learner.choose()
+        self.shows()
         label = self.learner.n_items - 1  # nobody of those who are alone wants it
         self.gone = label
         return lambda: self.learner.retire_items([label])
@@ -216,12 +233,141 @@ class Life:
             self.sets.pop(self.learner.round, None)
 
 
+class OnLedger(Life):
+    """A learner whose charges are in a ledger, in memory or in a file, that a saved one comes back to."""
+
+    def __init__(self, name: str, words: str, watch: Watch, path: Any, kept: str) -> None:
+        self.file = Path(tempfile.mkdtemp(dir=path.parent)) / "ledger" if kept == "file" else None
+        self.ledger = MemoryLedger() if self.file is None else SQLiteLedger(self.file)
+        self.over = False  # whether the ledger was closed under the learner
+        super().__init__(name, words, watch, path)
+
+    def gate(self) -> Gate:
+        definition = "zcdp" if self.full.delta else "pure"
+        return Gate(self.full, definition=definition, ledger=self.ledger)
+
+    def made(self, budget: Any, arguments: Any, options: Any) -> Any:
+        self.full = budget
+        return super().made(self.gate(), arguments, options)
+
+    def load(self) -> Callable[[], Any]:
+        state = self.learner.to_bytes()
+        if self.file is None:
+            return lambda: self.refused(state)
+
+        self.over = True
+
+        def load() -> Any:
+            self.ledger.close()  # what an interrupted call took up as well
+            self.ledger = SQLiteLedger(self.file)
+            return dc.load(state, gate=self.gate())
+
+        return load
+
+    def refused(self, state: bytes) -> None:
+        with pytest.raises(ValueError, match="already in use"):
+            dc.load(state, gate=self.gate())
+
+    def after(self, step: str, found: Any) -> None:
+        if step == "load":
+            if found is not None:
+                self.learner, self.over = found, False
+                self.follow()
+        else:
+            super().after(step, found)
+
+    def check(self) -> None:
+        if not self.over:
+            super().check()
+
+
+class Divided(Life):
+    """Segments, whose rounds are numbered together."""
+
+    def made(self, budget: Any, arguments: Any, options: Any) -> Any:
+        self.turn, self.places = 0, {}
+        make = partial(self.kind, *arguments, **options)
+        return dc.online.Segments(make, ["a", "b"], budget, by="place")
+
+    @property
+    def parts(self) -> Any:
+        return self.learner._learners
+
+    @property
+    def segment(self) -> str:
+        return "babba"[self.turn % 5]
+
+    def see(self, decision: Any) -> None:
+        super().see(decision)
+        place = self.places.setdefault(decision.round, self.segment)
+        assert place == self.segment, "two rounds have one number"
+
+    def shows(self) -> Any:
+        return self.learner.choose(self.segment)
+
+    def choose(self) -> Callable[[], Any]:
+        self.turn += 1
+        return self.shows
+
+    def ahead(self) -> Callable[[], Any]:
+        self.turn += 1
+        return lambda: self.learner.choose(self.segment, wait=False)
+
+    def learn(self) -> Callable[[], Any]:
+        self.see(self.shows())
+        number, told = self.shown.round, self.next(self.shown)
+        return lambda: self.learner.learn(told, round=number)
+
+    def run(self) -> Callable[[], Any]:
+        people, start = self.people[self.told : self.told + 4], self.passed
+        self.told += 4
+
+        def run() -> None:
+            if (done := self.passed - start) < 4:
+                self.learner.run(people[done:], list("abba")[done:])
+
+        return run
+
+    @property
+    def passed(self) -> int:
+        return sum(one.round for one in self.parts)
+
+    def after(self, step: str, found: Any) -> None:
+        super().after(step, found)
+        if step in ("retire", "bring_back"):
+            self.sets.clear()
+
+
+class Ordered(Life):
+    """Experts, each of which learns from everybody."""
+
+    learn_all = 3
+
+    def made(self, budget: Any, arguments: Any, options: Any) -> Any:
+        rounds = arguments[2]
+        make = partial(self.kind, PEOPLE + 1, 1, rounds, **options)
+        return dc.online.Experts(make, self.learn_all, budget, n_items=PEOPLE + 1)
+
+    @property
+    def parts(self) -> Any:
+        return self.learner.experts
+
+    def check(self) -> None:
+        check_account(self.learner._gate)
+        assert self.learned <= self.told, "somebody was learned from twice"
+
+
 SELECTOR = (
     "choose learn learn ahead ahead ahead late save skip load ahead ahead expire merge learn learn retire"
     " learn ahead late bring_back learn run epoch run learn finish choose finish"
 )
 POINTS = "choose learn learn save learn learn load run learn learn run finish choose finish"
 FIRST = "choose load learn ahead learn"
+SEGMENTS = (
+    "choose choose learn learn ahead ahead ahead late save skip load ahead learn ahead expire learn retire"
+    " choose learn bring_back learn run save choose learn finish choose finish"
+)
+EXPERTS = "choose learn learn learn choose learn"
 
 
 class Halfway(Exception):
@@ -231,8 +377,8 @@ class Halfway(Exception):
 class Story:
     """The calls of a life, each interrupted at the same place, but not those that leave it half-way."""
 
-    def __init__(self, name: str, words: str, path: Any, steps: str | None = None) -> None:
-        self.name, self.words, self.path = name, words, path
+    def __init__(self, name: str, words: str, path: Any, steps: str | None = None, life: Any = None) -> None:
+        self.name, self.words, self.path, self.life = name, words, path, life or Life
         kind = REGISTRY[name].kind(name)
         whole = SELECTOR if issubclass(kind, dc.online.OnlineSelector) else POINTS
         self.steps = (steps or whole).split()
@@ -250,7 +396,7 @@ class Story:
     def _told(self, at: int | None, without: set[int]) -> tuple[bool, Watch]:
         reached, last = False, -1
         with watched() as watch:
-            life = Life(self.name, self.words, watch, self.path / "learner")
+            life = self.life(self.name, self.words, watch, self.path / "learner")
             for number, step in enumerate(self.steps):
                 where = ""
                 try:
@@ -312,6 +458,40 @@ def test_a_learner_that_was_interrupted_goes_on_or_refuses_at_length(name, words
 def test_a_first_set_is_drawn_however_the_call_was_interrupted(name, tmp_path):
     story = Story(name, next(iter(EXAMPLES[name])), tmp_path, FIRST)
     for at in itertools.count(2, 7):
+        if not story.survives(at):
+            break
+
+
+OTHERS: dict[str, tuple[str, str, str | None, Any]] = {
+    "segments, leader": ("LeaderSelector", "leader selector, endless", SEGMENTS, Divided),
+    "segments, hedge": ("HedgeSelector", "hedge, batches", SEGMENTS, Divided),
+    "experts, hedge": ("HedgeSelector", "hedge, batches", EXPERTS, Ordered),
+    "experts, sums": ("RunningSumSelector", "running sum, sqrt", EXPERTS, Ordered),
+} | {
+    f"{name} on a ledger, {kept}": (name, next(iter(EXAMPLES[name])), None, partial(OnLedger, kept=kept))
+    for name in LIBRARY
+    for kept in ("memory", "file")
+}
+
+
+@pytest.mark.parametrize("name", ["segments, leader", "experts, sums", "HedgeSelector on a ledger, file"])
+def test_others_that_were_interrupted_go_on_or_refuse(name, tmp_path):
+    Story(*OTHERS[name][:2], tmp_path, *OTHERS[name][2:]).survives(13)
+
+
+def test_rounds_of_segments_have_numbers_of_their_own(tmp_path):
+    name, words, _, kind = OTHERS["segments, hedge"]
+    story = Story(name, words, tmp_path, "choose choose", kind)
+    for at in itertools.count(0, 3):
+        if not story.survives(at):
+            break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_that_were_interrupted_go_on_or_refuse_at_length(name, tmp_path):
+    story = Story(*OTHERS[name][:2], tmp_path, *OTHERS[name][2:])
+    for at in itertools.count(len(name) % 5, 5):
         if not story.survives(at):
             break
 

@@ -625,12 +625,13 @@ class RoundNumbers:
 
         A round that is not ``open`` (after a learner's horizon) waits for no feedback.
         """
-        if self._last[index][0] != round:
-            self._last[index] = round, self.next
-            if open:
-                self.waiting[self.next] = index, round
-            self.next += 1
-        return self._last[index][1]
+        last, number = self._last[index]
+        if last != round:  # first, so that an interruption never gives two rounds the same number
+            number, self.next = self.next, self.next + 1
+            self._last[index] = round, number
+        if open:
+            self.waiting.setdefault(number, (index, round))
+        return number
 
     def of(self, index: int, round: int) -> int | None:
         """The number of a learner's latest round; None if ``round`` is another one."""
