@@ -1,8 +1,8 @@
 """An interrupt anywhere in any call loses people at most: nobody counts twice, nothing is drawn unpaid.
 
 Every call of a story is interrupted at its n-th place and made again, until no call has so many places
-(`tests/interrupts.py`). What is released is compared with what was released without an interrupt. Two places
-of each setting are tried with the other tests, every fifth with ``make audit``.
+(`tests/interrupts.py`). What is released is compared with what was released without an interrupt. One place
+of each setting is tried with the other tests, every fifth with ``make audit``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from discreet.online.learner import Rounds
 from discreet.online.pending import Pending
 from discreet.online.registry import REGISTRY
 from discreet.online.sums import PrivateTotal
-from discreet.online.window import Window
 from discreet.privacy import (
     Gate,
     GaussianNoise,
     LaplaceNoise,
     MemoryLedger,
     PeopleSplit,
+    RunningSum,
     SQLiteLedger,
     select_partitions,
 )
@@ -43,6 +43,8 @@ from tests.interrupts import HALFWAY, Watch, interrupted, watched
 from tests.online.examples import EXAMPLES
 from tests.online.learners import FAMILIES, LIBRARY
 
+# Interrupts come to ``__del__`` too, and go no further.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 PEOPLE, DIGITS = 24, 12
 # What a call may say when it is made again, and had taken place.
 DONE = ("comes after choose()", "has been counted", "is over", "waits for no", "is late", "already")
@@ -441,8 +443,7 @@ def test_a_learner_that_was_interrupted_goes_on_or_refuses(name, tmp_path):
     for words in EXAMPLES[name]:
         story = Story(name, words, tmp_path)
         first = 31 * EVERY.index((name, words)) % 397  # other places for each setting
-        assert story.survives(first)
-        story.survives(first + 397)
+        assert story.survives(first + 397 * (first % 2))
 
 
 @pytest.mark.slow
@@ -457,7 +458,7 @@ def test_a_learner_that_was_interrupted_goes_on_or_refuses_at_length(name, words
 @pytest.mark.parametrize("name", ["PhasedSelector", "RollingSelector"])
 def test_a_first_set_is_drawn_however_the_call_was_interrupted(name, tmp_path):
     story = Story(name, next(iter(EXAMPLES[name])), tmp_path, FIRST)
-    for at in itertools.count(2, 7):
+    for at in itertools.count(2, 13):
         if not story.survives(at):
             break
 
@@ -510,6 +511,11 @@ RELEASES: dict[str, Callable[[Gate], Any]] = {
     "keys": lambda gate: select_partitions(np.arange(60), np.arange(60) % 2, 2, gate, share=0.3),
     "part": lambda gate: PeopleSplit(3, bytes(16)).gate(gate, 1).choose([1.0, 2.0], 0.1, 1.0),
     "greedy": lambda gate: dc.offline.PrivateGreedy(2, gate.share(0.3)).select(CROWD),
+    "continuous": lambda gate: dc.offline.ContinuousGreedy(2, gate.share(0.3), steps=2).select(CROWD),
+    "curvature": lambda gate: dc.offline.CurvatureGreedy(2, gate.share(0.3), steps=2).select(CROWD),
+    "estimator": lambda gate: dc.offline.PrivateItemSelector(2, budget=gate.share(0.3)).fit(
+        np.eye(6).repeat(5, axis=0)
+    ),
     "recommender": lambda gate: dc.offline.PrivateRecommender(gate.share(0.3)).fit(CROWD),
     "catalogue": lambda gate: dc.data.private_catalogue(TABLE, gate, person="who", item="what", share=0.3),
 }
@@ -546,7 +552,7 @@ def released(name: str, ledger: str, path: Any, at: int) -> bool:
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.filterwarnings("ignore:.*too small.*")
 def test_a_release_that_was_interrupted_is_charged_before_it_is_drawn(name, ledger, tmp_path):
-    for at in itertools.count(len(name), 283):
+    for at in itertools.count(0, 1 if name == "choice" and ledger != "file" else 283):
         if not released(name, ledger, tmp_path, at):
             break
 
@@ -597,6 +603,119 @@ def test_the_end_of_a_sum_is_written_however_its_last_addition_was_interrupted(k
             break
 
 
+def test_an_interrupted_load_lets_no_earlier_state_back_and_an_interrupted_end_is_written(tmp_path):
+    for at in itertools.count(5, 397):
+        ledger = SQLiteLedger(tmp_path / f"{at}")
+        learner = dc.online.RunningSumSelector(5, 2, 8, gate_over(ledger))
+        for name in ("old", "new"):
+            learner.choose()
+            learner.learn(items=[1])
+            learner.save(tmp_path / name)
+        ledger.close()
+        with SQLiteLedger(ledger.path) as ledger, watched():
+            _, where = interrupted(lambda one=ledger: dc.load(tmp_path / "new", gate=gate_over(one)), at)
+        with SQLiteLedger(ledger.path) as ledger, pytest.raises(ValueError, match="saved again, or went on"):
+            dc.load(tmp_path / "old", gate=gate_over(ledger))
+        with SQLiteLedger(ledger.path) as ledger:
+            learner = dc.load(tmp_path / "new", gate=gate_over(ledger))
+            assert learner.round == 2
+            interrupted(learner.finish, at % 97)
+            learner.finish()
+            assert not list(ledger.unfinished())
+        with SQLiteLedger(ledger.path) as ledger, pytest.raises(ValueError, match="drawn everything"):
+            dc.load(tmp_path / "new", gate=gate_over(ledger))
+        if not where:
+            break
+
+
+def test_copies_of_a_ledger_that_were_interrupted_are_whole_or_refused(tmp_path):
+    with SQLiteLedger(tmp_path / "ledger") as ledger:
+        gate_over(ledger).laplace(1.0, 10.0, 1.0)
+        held = list(ledger.entries())
+        for at in itertools.count(1, 7):
+            copy = tmp_path / f"copy {at}"
+            _, where = interrupted(lambda copy=copy: ledger.backup(copy), at)
+            back = copy.with_suffix(".back")
+            if copy.exists():
+                again_copied(copy, back, held)
+            if not where:
+                break
+    for at in itertools.count(1, 7):
+        back = tmp_path / f"back {at}"
+        _, where = interrupted(lambda back=back: SQLiteLedger.restore(copy, back).close(), at)
+        if back.exists():
+            with suppress(ValueError, TimeoutError), SQLiteLedger(back, timeout=0.01) as found:
+                assert list(found.entries()) in (held, []), where
+        if not where:
+            break
+
+
+def again_copied(copy: Path, back: Path, held: Any) -> None:
+    with suppress(ValueError), SQLiteLedger.restore(copy, back) as found:
+        assert list(found.entries()) == held
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_the_next_epoch_is_charged_and_learns_on_its_own(over):
+    for at in itertools.count(5 + over, 167):
+        periods = dc.privacy.Periods(dc.Budget(1.0, 1e-6))
+        learner = dc.online.RunningSumSelector(5, 2, 8, periods.gate("2026-11"))
+        with watched():
+            for _ in range(3):
+                learner.choose()
+                learner.learn(items=[1])
+            if over:
+                interrupted(learner.finish, at % 97)
+                learner.finish()
+            epoch = partial(learner.next_epoch, periods.gate("2026-12"))
+            found, where = interrupted(epoch, at)
+            with suppress(dc.BudgetExceeded):  # what was charged is not drawn, and not given back
+                found = epoch() if where else found
+            if found is not None:
+                for _ in range(3):
+                    found.choose()
+                    found.learn(items=[2])
+                assert found.round == learner.round == 3
+                check_account(found._gate)
+        check_account(learner._gate)
+        begun = "2026-12" in periods.names
+        assert periods.account("2026-12").epsilon() <= 1.0
+        assert any("were not over" in one for one in periods.account("2026-12").caveats) == (begun > over)
+        if not where:
+            break
+
+
+@pytest.mark.parametrize("kind", ["RunningSumSelector", "LeaderSelector"])
+def test_people_who_return_are_apart_in_the_sums_however_calls_were_interrupted(kind):
+    every, add = {"resample_every": 2} if kind == "RunningSumSelector" else {"batch": 2}, RunningSum.add
+    sums: list[Any] = []
+
+    def added(self: RunningSum, vector: Any) -> Any:
+        sums.append(vector.copy())
+        return add(self, vector)
+
+    for at in itertools.count(3, 79):
+        budget, reached = dc.Budget(np.inf, 1e-6, max_rounds_per_person=3), False
+        learner = getattr(dc.online, kind)(4, 1, 60, budget, min_separation=2, **every)
+        sums.clear()
+        with swapped(RunningSum, "add", added):
+            for t in range(30):
+                who = t * 7 % 4
+                for call in (learner.choose, partial(learner.learn, items=[who], person_id=who)):
+                    if interrupted(call, at)[1]:
+                        reached = True
+                        again(call)
+                if t % 10 == 9:
+                    learner = dc.load(learner.to_bytes())
+        for one in np.array(sums).T:
+            held = np.flatnonzero(one)
+            assert one.max() <= 1.0
+            assert len(held) <= 3
+            assert (np.diff(held) >= 2).all()
+        if not reached:
+            break
+
+
 # --- injected faults -----------------------------------------------------------------------------------
 
 
@@ -614,15 +733,16 @@ def learned_before(self: Rounds, count: int = 1, then: Any = None) -> None:
     self.number, self.is_open = self.number + count, False
 
 
-def emptied_after(close: Any) -> Any:
-    def closed(self: Window, *given: Any) -> Any:
-        with swapped(Window, "clear", lambda _: None):
-            gains = close(self, *given)
-        len(self)  # a call, which can be interrupted
-        self.clear()
-        return gains
+def emptied_after(draw: Any) -> Any:
+    def drawn(self: Any) -> Any:
+        held = vars(self._window).copy()
+        try:
+            return draw(self)
+        except KeyboardInterrupt:
+            vars(self._window).update(held)
+            raise
 
-    return closed
+    return drawn
 
 
 @contextmanager
@@ -639,31 +759,34 @@ def charged_after():
         yield
 
 
+# What is broken, in which learner, how, and what is then said of it.
 FAULTS = {
     "sum cleared after its release": (
-        "RunningSumSelector", "blt", lambda: swapped(PrivateTotal, "release", cleared_after)),
+        "RunningSumSelector", "blt", lambda: swapped(PrivateTotal, "release", cleared_after),
+        r"gains \(blt factorization\) twice"),
     "learned before the round is closed": (
-        "HedgeSelector", "tight", lambda: swapped(Rounds, "close", learned_before)),
-    "window emptied after its sums": (
-        "PhasedSelector", "composed", lambda: swapped(Window, "close", emptied_after(Window.close))),
+        "HedgeSelector", "tight", lambda: swapped(Rounds, "close", learned_before),
+        "somebody was learned from twice"),
+    "window emptied after its set": (
+        "PhasedSelector", "composed",
+        lambda: swapped(dc.online.PhasedSelector, "_draw", emptied_after(dc.online.PhasedSelector._draw)),
+        "window of a Window twice"),
     "late feedback still awaited": (
-        "HedgeSelector", "tight", lambda: swapped(Pending, "take", Pending.__getitem__)),
-    "charged after the draw": ("BanditSelector", "blocks", charged_after),
+        "HedgeSelector", "tight", lambda: swapped(Pending, "take", Pending.__getitem__),
+        "somebody was learned from twice"),
+    "charged after the draw": (
+        "BanditSelector", "blocks", charged_after, "drawn before its charge"),
     "noise kept": (
         "BanditSelector", "blocks", lambda: swapped(dc.online.bandit.ValueFeedback, "_fresh_noise",
-                                                   lambda self: np.full(self.schedule.samples, 7))),
+                                                   lambda self: np.full(self.schedule.samples, 7)),
+        "noise was used twice"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_injected_fault_is_noticed(fault, tmp_path):
-    name, words, injected = FAULTS[fault]
+    name, words, injected, said = FAULTS[fault]
     words = next(one for one in EXAMPLES[name] if one.endswith(words))
     sound = Story(name, words, tmp_path)
-    with injected():
-        for at in range(400):
-            try:
-                sound.survives(at)
-            except AssertionError:
-                return
-    raise AssertionError("nothing was noticed")
+    with injected(), pytest.raises(AssertionError, match=said):
+        list(map(sound.survives, range(0, 900, 5)))
