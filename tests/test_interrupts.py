@@ -458,7 +458,7 @@ def test_a_learner_that_was_interrupted_goes_on_or_refuses_at_length(name, words
 @pytest.mark.parametrize("name", ["PhasedSelector", "RollingSelector"])
 def test_a_first_set_is_drawn_however_the_call_was_interrupted(name, tmp_path):
     story = Story(name, next(iter(EXAMPLES[name])), tmp_path, FIRST)
-    for at in itertools.count(2, 13):
+    for at in itertools.count(2, 29):
         if not story.survives(at):
             break
 
@@ -539,7 +539,8 @@ def released(name: str, ledger: str, path: Any, at: int) -> bool:
         _, where = interrupted(lambda: RELEASES[name](one), at)
         for more in (RELEASES[name] if where else None, lambda gate: gate.laplace(1.0, 100.0, 1.0)):
             if more is not None:
-                check_account(one)
+                if at % 2:  # otherwise the next charge is the first to read the ledger again
+                    check_account(one)
                 with suppress(dc.BudgetExceeded) if name in SPEND_ALL else nullcontext():
                     more(one)
         check_account(one)
