@@ -260,9 +260,10 @@ class BestOfBothSelector(OnlineSelector):
         if not votes_due and not experts_due:
             return None
         self._waiting.room = 0
-        if votes_due:
+        never = self._rounds.shown is None  # also where an interruption came once the window had opened
+        if votes_due or never:
             active = self._active()
-            chosen = self._votes.draw(number, active)
+            chosen = None if never and number < self._votes.closes else self._votes.draw(number, active)
             if chosen is None:
                 among = np.flatnonzero(active)
                 drawn = self._public.generator.choice(among, size=self.settings.k, replace=False)
