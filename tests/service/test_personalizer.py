@@ -249,11 +249,29 @@ def test_what_was_not_seen_took_nothing(url, tmp_path):
         return float(offset % 3 == 0)
 
     unseen = shown(url, lambda offset: (rewards(offset), offset % 2 == 0))
-    assert unseen[4].rows("SELECT active, count(*) FROM request GROUP BY active") == [(0, 20), (1, 20)]
+    # What was learned from is forgotten, and so is whether it was seen.
+    assert unseen[4].rows("SELECT DISTINCT active FROM request") == [(1,)]
     silent = shown(f"{tmp_path}/a.db", lambda offset: (rewards(offset) if offset % 2 == 0 else None, None))
     everything = shown(f"{tmp_path}/b.db", lambda offset: (rewards(offset), None))
     assert unseen[:4] == silent[:4]
     assert unseen[3] != everything[3]
+
+
+def test_an_erasure_forgets_what_was_seen(file_url):
+    world = World(file_url, values())
+    for number, name in enumerate((b"ann", b"ben", b"ann", b"ben")):
+        world.serve(pseudonym=name.ljust(12), request=number.to_bytes(16, "big"))
+        served = world.sequences.pop()
+        world.sequences.append(served._replace(request=served.request._replace(active=False)))
+    world.write()
+    groups.record(world.store, Group(activated=[(world.shop, (0).to_bytes(16, "big"))]))
+    world.worker.erase("people", lambda *_: b"ann".ljust(12))
+    assert world.rows("SELECT sequence, active FROM request ORDER BY sequence") == [
+        (0, 1),
+        (1, 0),
+        (2, 1),
+        (3, 0),
+    ]
 
 
 def rounds_depend_on_who_saw(folder):

@@ -54,6 +54,9 @@ REPORTED = (
     " AND o.sequence NOT IN (SELECT r.sequence FROM request r WHERE r.experiment = ? AND r.epoch = ?"
     " AND r.sequence >= ? AND r.sequence < ? AND r.active = 0)"
 )
+# Whether a deferred activation came is as private as an outcome, and forgotten with it: all become active.
+_DEFERRED = "SELECT experiment, id FROM request WHERE active = 0 AND experiment = ? AND epoch = ?"
+_ACTIVATE = "UPDATE request SET active = 1 WHERE experiment = ? AND id = ?"
 
 
 class PopulationLedger:
@@ -551,6 +554,7 @@ class Worker:
         reach("noise drawn")
         epoch = one.id, one.epoch
         with self._changing(one) as tx:
+            deferred: list[Any] = []
             for block in blocks:
                 tx.do(
                     "DELETE FROM outcome WHERE experiment = ? AND epoch = ? AND sequence >= ?"
@@ -558,6 +562,11 @@ class Worker:
                     *(*block.key, block.end),
                 )
                 tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ? AND first = ?", *block.key)
+                if one.config.feedback == "bandit":  # no others can defer
+                    within = f"{_DEFERRED} AND sequence >= ? AND sequence < ?"
+                    deferred += tx.all(within, *block.key, block.end)
+            if deferred:
+                tx.many(_ACTIVATE, sorted(deferred))
             for segment in again:
                 tx.do(
                     "DELETE FROM block WHERE experiment = ? AND epoch = ? AND segment = ? AND state = ?",
@@ -623,6 +632,7 @@ class Worker:
             self._check_latest(tx, one.population, one.people, one.period)
             tx.do("DELETE FROM outcome WHERE experiment = ? AND epoch = ?", one.id, last)
             tx.do("DELETE FROM block WHERE experiment = ? AND epoch = ?", one.id, last)
+            tx.many(_ACTIVATE, sorted(tx.all(_DEFERRED, one.id, last)))
             if not one.config.warm_start:  # else the last model, which is public, serves until there is one
                 tx.do("DELETE FROM model WHERE experiment = ?", one.id)
             one.status = RUNNING
@@ -878,11 +888,10 @@ class Worker:
             # Workers that have read outcomes read again. All are fenced off; otherwise the log would show
             # whether there were outcomes of this person.
             self.store.fence_off(tx, [number for (number,) in leases])
-            tx.do(
-                "UPDATE outcome SET body = NULL WHERE body IS NOT NULL"
-                " AND pseudonym IN (SELECT e.pseudonym FROM erased e WHERE e.population = ?)",
-                population,
-            )
+            theirs = "pseudonym IN (SELECT e.pseudonym FROM erased e WHERE e.population = ?)"
+            deferred = tx.all(f"SELECT experiment, id FROM request WHERE active = 0 AND {theirs}", population)
+            tx.many(_ACTIVATE, sorted(deferred))
+            tx.do(f"UPDATE outcome SET body = NULL WHERE body IS NOT NULL AND {theirs}", population)
         self.store.scrub()
 
     def beyond(self, number: int, epoch: int, sequence: int) -> bool:
