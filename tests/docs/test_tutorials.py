@@ -19,6 +19,7 @@ import discreet.bounds.minimization
 import discreet.bounds.published
 from discreet.constraints.domains import Ball, Box, Simplex
 from discreet.objectives.losses import Logistic, Squared
+from discreet.service import queries
 from tools import outputs
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,13 @@ def test_every_tutorial_ends_with_what_a_reviewer_asks():
         assert page.read_text().split("\n## ")[-1].startswith("What to say to a privacy reviewer\n"), (
             page.name
         )
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_reviewers_hear_of_learners_that_keep_people_row_by_row(page):
+    text, reviewers = page.read_text(), page.read_text().split("\n## ")[-1]
+    if "*What is kept:*" in reviewers and any(one in text for one in queries._ROW_BY_ROW):
+        assert "row by row" in " ".join(reviewers.split())
 
 
 def test_every_image_is_on_a_page():
