@@ -20,6 +20,11 @@ from discreet.cli import COMMANDS, command, common, parser_of
 from .running import assert_refused, inside, process
 
 
+def test_names_to_audit_are_json_where_that_is_asked_for(capsys):
+    plain = inside(capsys, "audit", "--list").out.split()
+    assert json.loads(inside(capsys, "audit", "--list", "--json").out) == {"names": plain}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name, capsys):
     module = command(name)

@@ -1,4 +1,4 @@
-"""``discreet audit``: check every account against what the code really does."""
+"""``discreet audit``: check accounts against what the code really does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="mechanisms and learners, e.g. HedgeSelector"
     )
-    parser.add_argument("--all", action="store_true", help="everything that the library exports")
+    parser.add_argument("--all", action="store_true", help="everything that --list names")
     parser.add_argument(
         "--deep", action="store_true", help="more settings, neighbours and runs: minutes instead of seconds"
     )
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from ..audit import HEADER, audit, to_audit
 
     if options.list:
-        print("\n".join(to_audit()))
+        print(as_json({"names": to_audit()}) if options.json else "\n".join(to_audit()))
         return 0
     if bool(options.names) == options.all:
         raise ValueError("say what to audit: names (discreet audit --list shows them), or --all")

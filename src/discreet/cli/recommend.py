@@ -48,10 +48,11 @@ _EXAMPLES = """examples:
     --ledger people.ledger --ledger-epsilon 3 --ledger-delta 3e-6   # what all models and lists may spend
   discreet recommend evaluate visits.csv --person user --item page --epsilon 1 --k 10 --out quality
 
-The model is made of differentially private releases: it is public, and so is its file. Somebody's set follows
-from it and from their own history, and is for them alone. discreet plan --personal says whether it pays, by
-public sizes. evaluate fits models to four fifths of the people and serves the others: hit rate, recall and
-NDCG, compared with popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
+The model is made of differentially private releases: it and its file are public, but for --seed,
+--items-from-data and --epsilon inf, where they say that they are not. A person's set follows from it and
+from their own history, and is for them alone. discreet plan --personal says whether it pays. evaluate fits
+models to four fifths of the people and serves the others: hit rate, recall and NDCG, compared with
+popularity, item-kNN and EASE. It is NOT PRIVATE: for data that may be looked at.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 _READ = ("person", "item", "items", "items_item", "items_columns", "columns", "separator", "encoding")
 _DATA = (*_READ, "weight", "items_from_data", "skip_bad", "features", "vectors", "epsilon", "seed")

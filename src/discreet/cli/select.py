@@ -73,9 +73,9 @@ _EXAMPLES = """examples:
   zcat visits.csv.gz | discreet select - --person user --item page --items pages.csv --k 5 --epsilon 1 --json
 
 The chosen list serves a person if it holds any of that person's items (--objective has other measures). All
-rows of a person together are one person; nothing printed depends on the people except through the account
-that is printed with it, and, with --items-from-data, through the list of items that they have, which no
-account covers.
+rows of a person together are one person. The account that is printed covers what was chosen. It does not
+cover what is listed as public (with replace, the number of people), what --insecure-diagnostics prints, nor,
+with --items-from-data, the list of items.
 Exit codes: 0 done, 2 a mistake in the options or a file, 3 refused by the budget, 130 interrupted."""
 
 
