@@ -157,6 +157,17 @@ def test_what_is_said_of_all_lists_together(run):
     assert "Of at least one of them: " not in first[1] + second[1]
 
 
+@pytest.mark.parametrize("definition", ["pure", "zcdp", "gdp"])
+def test_what_was_spent_is_a_guarantee_whenever_one_stops_in_pure_epsilon_alone(run, tmp_path, definition):
+    with dc.privacy.SQLiteLedger(tmp_path / "people.ledger") as ledger:
+        gate = dc.Gate(dc.Budget(9.0, 1e-6), definition=definition, ledger=ledger)
+        for _ in range(4):
+            release = gate.laplace if definition == "pure" else gate.gaussian
+            release(1.0, 4.0, sensitivity=1.0)
+    (said,) = (one for one in json.loads(run().out)["reading"] if one.startswith("All lists charged"))
+    assert ("settled in advance" in said) == (definition != "pure")
+
+
 def test_a_list_that_was_conditional_is_not_forgotten(run):
     """What is said of all lists together says so, also in a run whose own list is not."""
     assert run("--ledger-epsilon", 3, listed=("--items-from-data",)).code == 0

@@ -721,6 +721,8 @@ def _together(change: str, options: argparse.Namespace, spent: Account) -> str:
         f" have become more than {likelier(known['epsilon'])} times as likely or unlikely{beside}; when all"
         f" of it is spent, {likelier(limit.epsilon)} times."
     )
+    if spent.best_definition() != "pure epsilon":  # which alone holds whenever one stops
+        said += " Where it was not settled in advance what would be charged, the second number holds alone."
     for caveat in spent.caveats:
         said += f" Of at least one of them: {caveat}."
     return said
