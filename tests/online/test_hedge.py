@@ -28,7 +28,7 @@ from discreet.objectives import (
 from discreet.online import hedge
 from discreet.online.hedge import HedgeSelector, HedgeSettings
 from discreet.online.learner import Rounds, score_range
-from discreet.privacy import BudgetExceeded, ExponentialChoice, ReproducibleRandomness, samplers
+from discreet.privacy import BudgetExceeded, ExponentialChoice, Release, ReproducibleRandomness, samplers
 from discreet.privacy.conversions import exact
 from discreet.privacy.ordered import OrderedExperts
 
@@ -501,13 +501,20 @@ def test_only_draws_after_the_first_set_are_paid_for():
         assert sum(learner.privacy.ledger.counts.values()) == 3 * (sets - 1)
         assert learner.privacy.epsilon() <= 1.0
         people = family("coverage", np.random.default_rng(0), 30, 9)
-        spent = []
-        for person in people:
-            learner.choose()
-            spent.append(sum(learner.privacy.spent.ledger.counts.values()))
-            learner.learn(person)
-        wanted = [3 * (t // learner.resample_every) for t in range(30)]
-        assert spent == wanted
+        spent, drawn = [], []
+        with mock.patch.object(
+            Release, "ordered_set", autospec=True, side_effect=Release.ordered_set
+        ) as draws:
+            for person in people:
+                learner.choose()
+                spent.append(sum(learner.privacy.spent.ledger.counts.values()))
+                drawn.append(draws.call_count)
+                learner.learn(person)
+        each = learner.resample_every
+        batches = [t // each for t in range(30)]
+        assert spent == [3 * batch for batch in batches]
+        assert drawn == [batch + 1 for batch in batches]  # to the last of them
+        assert [0, *learner.settings.ends] == [each * batch for batch in range(-(-30 // each) + 1)]
         assert learner.privacy.spent.to_json() == learner.privacy.to_json()
 
 
