@@ -17,6 +17,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,7 @@ def main() -> int:
         ["git", "rev-parse", options.commit], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
     HOME.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with what it has started
     running: list[Run] = []
     done: list[Run] = []
     loops: list[subprocess.Popen[bytes]] = []

@@ -131,7 +131,7 @@ def test_what_has_come_to_its_end_is_not_gone_on_with(name, end, kind, tmp_path)
     else:
         _played(learner, ROUNDS - 12)
     assert ledger.unfinished() == []
-    with pytest.raises(RuntimeError, match=r"is over|comes after choose"):
+    with pytest.raises(RuntimeError, match=r"is over|finish\(\) was called|comes after choose"):
         _played(learner, 1)
     last = learner.to_bytes()
     served = None if name == "segments" else learner.choose().items

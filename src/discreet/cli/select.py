@@ -224,14 +224,15 @@ def run(options: argparse.Namespace) -> int:
         shared = gate.shared.spent if isinstance(gate, RunGate) else None
         report = SelectionReport(request, chosen, notes, shared)
         result = report.result()
-    shown = as_json(result) if options.json else report.text(result)
+    failed = None
     try:
         if target is not None:
             write_whole(target, as_json(result) + "\n")
-    except OSError:  # such as a full disk: what was charged is shown
-        print(shown)
-        raise
-    print(shown)
+    except OSError as error:  # such as a full disk: what was charged is shown
+        failed = error
+    print(as_json(result) if options.json else report.text(result))
+    if failed is not None:
+        raise failed
     return 0
 
 

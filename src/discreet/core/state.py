@@ -57,7 +57,8 @@ def replacing(path: str | os.PathLike[str], *, private: bool = False) -> Iterato
 
 def is_device(path: str | os.PathLike[str]) -> bool:
     """Whether a path exists and is neither a file nor a folder: /dev/null, /dev/stdout, a named pipe."""
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    found = Path(path)  # which is no number of an open file
+    return found.exists() and not found.is_file() and not found.is_dir()
 
 
 def to_disk(path: str | Path, how: int = os.O_RDONLY) -> None:
