@@ -176,6 +176,7 @@ class Accountant:
         self.releases = Releases()
         self.lock = threading.RLock()
         self._seen = 0  # the version of the ledger that ``releases`` is of; _NONE while a charge is added
+        self._behind = self.shared  # whether the ledger may hold charges that ``releases`` lacks
         self._known: frozenset[str] = frozenset()  # caveats that the ledger has
         self._process = os.getpid(), PROCESS[0]
         if ledger is not None:
@@ -247,7 +248,8 @@ class Accountant:
     def account(self, *, reproducible: bool = False) -> Account:
         """A copy of everything so far."""
         with self.lock:
-            self.refresh()
+            if self._behind:
+                self.refresh()
             said = self.ledger.caveats
             caveats = tuple([one for one in said if one != REPRODUCIBLE])
             known = reproducible or REPRODUCIBLE in said
@@ -273,7 +275,7 @@ class Accountant:
         self._seen = _NONE
         for group, entry, count, _ in fresh:
             known.of_group(group).add(entry, count)
-        self.releases, self._seen = known, version
+        self.releases, self._seen, self._behind = known, version, self.shared
 
     # --- what fits -------------------------------------------------------------------------------
 
@@ -290,7 +292,7 @@ class Accountant:
     def expect(self, group: Group, *releases: tuple[Event, int]) -> None:
         """Fix the definition for releases to come, if none is fixed; `BudgetExceeded` if they do not fit."""
         with self.lock:
-            if self.shared:
+            if self._behind:
                 self.refresh()
             if not self.budget.private:
                 return
@@ -306,7 +308,8 @@ class Accountant:
     def preview(self, group: Group, event: Event, count: int, listed: Loss) -> Preview:
         """The cost of ``count`` releases after earlier ones of the same list, whose loss is ``listed``."""
         with self.lock:
-            self.refresh()
+            if self._behind:
+                self.refresh()
             place, budget = self.releases.of_group(group), self.budget
 
             def after(event: Event, count: int) -> Loss:
@@ -344,7 +347,7 @@ class Accountant:
         check_group(charge.entry, group, self.budget)
         with self.lock:
             while True:
-                if self.shared:
+                if self._behind:
                     self.refresh()
                 seen = self._seen  # checked below; if `expect` reads further, `append` finds a conflict
                 if group:
@@ -353,14 +356,15 @@ class Accountant:
                 self.expect(group, (event, count))
                 if not self._known.issuperset(caveats):
                     self.add_caveats(*caveats)
+                self._behind, known, self._seen = True, self._seen, _NONE
                 try:
                     self.ledger.append(charge, expected_version=seen)
                 except LedgerConflict:  # another writer was first, or an earlier charge was interrupted
+                    self._seen = known
                     self.refresh()
                     continue
-                self._seen = _NONE
                 place.add(charge.entry, count)
-                self._seen = seen + 1
+                self._seen, self._behind = seen + 1, self.shared
                 return
 
 
@@ -749,7 +753,8 @@ class Gate:
         """What one round of the people of this gate's group may still spend."""
         accountant = self._accountant
         with accountant.lock:
-            accountant.refresh()
+            if accountant._behind:
+                accountant.refresh()
             lost = accountant.releases.of_group(self._group).loss_seen()
             return Remaining.of(accountant.budget, lost, accountant.limit)
 
