@@ -11,6 +11,7 @@ as rows or as functions, is alike in both inputs ("Limits of the guarantee").
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -471,10 +472,12 @@ def lives(
 
     def play(record: Record, crowd: Crowd) -> None:
         kind, small = REGISTRY[name].kind(name), vanishing(budget or example.budget)
-        try:
-            learner = example.make(kind, 1, budget=small, **options)
-        except ValueError:  # the noise would be coarser than its grid
-            learner = example.make(kind, 1, budget=dataclasses.replace(small, epsilon=1e-5), **options)
+        learner = None
+        for epsilon in (1e-12, 1e-9, EPSILON, 1e-5):  # the first whose noise is not coarser than its grid
+            with contextlib.suppress(ValueError):
+                learner = example.make(kind, 1, budget=dataclasses.replace(small, epsilon=epsilon), **options)
+                break
+        assert learner is not None
         life = Life(learner, crowd, record, named=named)
         record.add("new", learner)
         for action, number in steps:
