@@ -89,7 +89,8 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         self._before = sys.gettrace()
-        sys.settrace(self._enter)
+        self._held = self._enter  # the interpreter may call it once more after it has let go of it
+        sys.settrace(self._held)
         return self
 
     def __exit__(self, *_: object) -> None:
